@@ -271,8 +271,9 @@ impl Transfer {
         }
     }
 
-    /// What is to be done where less was sent than was asked for. A page that is on its way from the disk ends a call too:
-    /// then the socket has room, and would never say that it has some again.
+    /// What is to be done where less was sent than was asked for. A file of which parts are not in memory, and that others read
+    /// from the disk meanwhile, ends a call too (seen with Linux 6.18): then the socket has room, and never says that it has
+    /// some again.
     fn fell_short(socket: impl AsFd) -> SendStatus {
         let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
         match poll(&mut sockets, Some(&Timespec::default())) {

@@ -64,11 +64,6 @@ pub struct Args {
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Answers plain visits by HTTP/2 before the library for HTTP/2 sees them. An experiment: an answer may be lost while a
-    /// server drains.
-    #[arg(long, help_heading = "Public listener")]
-    pub http2_fast_path: bool,
-
     /// Sends visitors in the clear to the same address by TLS, by 308: at the port of --public-url where that is https,
     /// at that of the first --tls-listen otherwise.
     #[arg(long, requires = "tls_listen", help_heading = "Public listener")]
@@ -493,7 +488,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
         idle_timeout: args.timeouts.idle(),
         drain_timeout: args.timeouts.drain(),
     };
-    let mut config = listener::Config {
+    listener::Config {
         endpoints: plain.chain(secure).collect(),
         workers: args.workers.workers,
         tls: listener::Tls::of(args.tls.files()),
@@ -503,9 +498,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
         tcp: listener::Tcp { backlog: args.backlog.backlog, ..listener::Tcp::default() },
         http3: args.tls.http3(),
         ..limits.config()
-    };
-    config.http2.fast_path = args.http2_fast_path;
-    config
+    }
 }
 
 /// What is particular to visitors by TLS, who find it at these addresses.

@@ -136,11 +136,6 @@ fn answers_are_those_in_the_clear_whatever_is_set() {
 }
 
 #[test]
-fn answers_are_those_in_the_clear_where_plain_requests_of_http_2_have_a_fast_path() {
-    check(&["--http2-fast-path"]);
-}
-
-#[test]
 fn a_bot_neither_uses_up_a_limited_link_nor_sees_where_it_leads() {
     let secure = Secure::new();
     let server = secure.serve(&[]);

@@ -13,18 +13,8 @@ use crate::tools;
 
 #[test]
 fn http2_conforms() {
-    by_h2spec(&[]);
-}
-
-#[test]
-fn http2_conforms_where_plain_requests_have_a_fast_path() {
-    by_h2spec(&["--http2-fast-path"]);
-}
-
-/// Runs all of h2spec on a server of these flags.
-fn by_h2spec(flags: &[&str]) {
     let secure = Secure::new();
-    let server = secure.serve(flags);
+    let server = secure.serve(&[]);
     let address = server.secure.expect("it speaks TLS");
     // There a form is read to its end before it is answered: of what is answered earlier nobody minds the rest.
     let locked = json!({ "code": "lock", "target": "https://t.example/", "password": "open & sesame" });

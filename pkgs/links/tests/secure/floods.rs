@@ -52,7 +52,7 @@ fn streams(count: u32, frames: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
 #[test]
 fn who_wears_a_server_out_is_sent_away() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--http2-fast-path", "--head-timeout", "60"]);
+    let server = serve(&secure, &["--head-timeout", "60"]);
     let asked = |stream| frame(HEADERS, WHOLE, stream, LONG);
     let begun = frame(HEADERS, END_STREAM, 1, LONG);
     let block = |block: &[u8]| frame(HEADERS, WHOLE, 1, &[LONG, block].concat());
@@ -102,7 +102,7 @@ fn who_wears_a_server_out_is_sent_away() {
 #[test]
 fn who_resets_what_has_been_answered_is_answered_on_one_connection() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--http2-fast-path", "--head-timeout", "60"]);
+    let server = serve(&secure, &["--head-timeout", "60"]);
     let mut stream = connect(&server, Version::Http2);
     send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
     for id in (1..1000).step_by(2) {
@@ -122,7 +122,7 @@ fn who_resets_what_has_been_answered_is_answered_on_one_connection() {
 #[test]
 fn a_table_that_changes_with_each_request_costs_nobody_else() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--http2-fast-path", "--head-timeout", "60"]);
+    let server = serve(&secure, &["--head-timeout", "60"]);
     let mut stream = connect(&server, Version::Http2);
     send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
     // Emptied, made as large as may be, and filled, by turns with one that refers to what fills it.
@@ -150,7 +150,7 @@ fn a_table_that_changes_with_each_request_costs_nobody_else() {
 #[test]
 fn who_takes_nothing_is_answered_no_more_and_cut() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--http2-fast-path", "--head-timeout", "1", "--idle-timeout", "1"]);
+    let server = serve(&secure, &["--head-timeout", "1", "--idle-timeout", "1"]);
     for (name, unit) in [
         ("requests", None),
         ("pings", Some(frame(PING, 0, 0, b"12345678"))),

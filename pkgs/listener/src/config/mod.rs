@@ -180,19 +180,10 @@ pub struct Http2 {
     /// Whether windows grow with the measured bandwidth and delay. On by default, which makes the two above
     /// what they start from.
     pub adaptive: bool,
-    /// Whether plain requests are answered by the service's fast path before h2 sees them. Off by default: a client
-    /// may lose an answer while the server drains.
-    pub fast_path: bool,
 }
 
 impl Default for Http2 {
     fn default() -> Self {
-        Self {
-            streams: 256,
-            stream_window: 1 << 20,
-            connection_window: 2 << 20,
-            adaptive: true,
-            fast_path: false,
-        }
+        Self { streams: 256, stream_window: 1 << 20, connection_window: 2 << 20, adaptive: true }
     }
 }

@@ -1,9 +1,9 @@
 //! HTTP/2 (RFC 9113), by the h2 crate.
 //!
-//! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them, where that is wanted.
+//! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
-//! - [`stall_detector`]: whether a client takes what it is sent.
+//! - [`stall_detector`]: whether a client takes what it is sent, and that it is heard out at the end.
 
 pub mod fast_path;
 mod request;
@@ -20,7 +20,7 @@ use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::http_service::HttpService;
-use crate::lifecycle::ConnectionDeadline;
+use crate::lifecycle::{ConnectionDeadline, LINGER};
 use crate::peer::{Peer, Protocol};
 use crate::worker_context::WorkerContext;
 
@@ -49,6 +49,8 @@ enum Wait {
     Busy,
     /// The client to close, having been asked to.
     Close,
+    /// The client to close, having been told that nothing more will come.
+    Linger,
 }
 
 /// Serves a connection to its end. Answers have `alt_svc`, which `more` is as a line of HTTP/1.1.
@@ -167,6 +169,7 @@ fn poll_wait(
 ) -> Poll<()> {
     let (registry, limits) = (&worker.registry, &worker.config.limits);
     let (wait, time) = match busy {
+        _ if stall.is_lingering() => (Wait::Linger, LINGER),
         true => (Wait::Busy, limits.write_stall),
         false if leaving => (Wait::Close, registry.parting(deadline.is_draining())),
         false => (Wait::Idle, limits.idle),
@@ -180,7 +183,9 @@ fn poll_wait(
             deadline.set(registry, time);
             return Poll::Pending;
         }
-        worker.counts().timed_out.increment();
+        if wait != Wait::Linger {
+            worker.counts().timed_out.increment();
+        }
         return Poll::Ready(());
     }
     Poll::Pending

@@ -1,14 +1,21 @@
-//! Whether a client takes what it is sent.
+//! A connection's socket: whether a client takes what it is sent, and that it is heard out at the end.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::limits::MIN_PROGRESS_BYTES;
+
+/// What is dropped at a time of a client that is heard out.
+const DROPPED_BYTES: usize = 8 * 1024;
+
+/// What is dropped of it in all: what may have been under way when it was told. Who sends more is reset.
+const MOST_DROPPED_BYTES: usize = 1 << 20;
 
 /// What is known of a connection's writing; clones share.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +29,8 @@ struct State {
     taken: AtomicU64,
     /// For how many there had been when it was last looked.
     seen: AtomicU64,
+    /// Whether all is said, and the client is heard out.
+    lingers: AtomicBool,
 }
 
 impl StallDetector {
@@ -29,6 +38,11 @@ impl StallDetector {
     pub fn is_over(&self) -> bool {
         let taken = self.0.taken.load(Relaxed);
         taken - self.0.seen.swap(taken, Relaxed) < MIN_PROGRESS_BYTES as u64 && self.0.blocked.load(Relaxed)
+    }
+
+    /// Whether all is said, and the client is heard out.
+    pub fn is_lingering(&self) -> bool {
+        self.0.lingers.load(Relaxed)
     }
 
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -44,11 +58,13 @@ impl StallDetector {
 pub struct WatchedIo<I> {
     io: I,
     stall: StallDetector,
+    /// Bytes that came after all was said.
+    dropped: usize,
 }
 
 impl<I> WatchedIo<I> {
     pub fn new(io: I, stall: StallDetector) -> Self {
-        Self { io, stall }
+        Self { io, stall, dropped: 0 }
     }
 }
 
@@ -62,7 +78,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for WatchedIo<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for WatchedIo<I> {
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WatchedIo<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -89,13 +105,30 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for WatchedIo<I> {
         Pin::new(&mut self.io).poll_flush(context)
     }
 
+    /// Says that nothing more will come, and drops what the client still sends, so that it reads why: a socket that is closed
+    /// with something unread is reset, and what the client was told last may be lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
+        if !self.stall.is_lingering() {
+            ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
+            self.stall.0.lingers.store(true, Relaxed);
+        }
+        let mut space = [MaybeUninit::uninit(); DROPPED_BYTES];
+        while self.dropped < MOST_DROPPED_BYTES {
+            let mut dropped = ReadBuf::uninit(&mut space);
+            let read = ready!(Pin::new(&mut self.io).poll_read(context, &mut dropped));
+            if read.is_err() || dropped.filled().is_empty() {
+                break;
+            }
+            self.dropped += dropped.filled().len();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     #[test]
@@ -109,5 +142,28 @@ mod tests {
         assert!(!stall.is_over(), "it took a piece");
         took(MIN_PROGRESS_BYTES - 1);
         assert!(stall.is_over(), "a drop is no piece");
+    }
+
+    #[test]
+    fn a_client_that_still_sends_at_the_end_is_heard_out() {
+        let (io, mut client) = tokio::io::duplex(64);
+        let stall = StallDetector::default();
+        let mut io = WatchedIo::new(io, stall.clone());
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(
+                Pin::new(&mut client).poll_write(&mut context, &[0; 64]).is_ready(),
+                "there is room again"
+            );
+            assert!(Pin::new(&mut io).poll_shutdown(&mut context).is_pending());
+            assert!(stall.is_lingering());
+        }
+        let mut space = [0; 8];
+        let mut end = ReadBuf::new(&mut space);
+        assert!(
+            Pin::new(&mut client).poll_read(&mut context, &mut end).is_ready() && end.filled().is_empty()
+        );
+        drop(client);
+        assert!(Pin::new(&mut io).poll_shutdown(&mut context).is_ready());
     }
 }

@@ -47,8 +47,7 @@ impl FastPath for Fast {
     }
 }
 
-pub fn start(mut config: Config) -> (Server, Arc<AtomicUsize>) {
-    config.http2.fast_path = true;
+pub fn start(config: Config) -> (Server, Arc<AtomicUsize>) {
     let fast = Fast::default();
     let answered = Arc::clone(&fast.answered);
     (Server::start_beside(fast, config), answered)

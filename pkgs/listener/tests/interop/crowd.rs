@@ -37,7 +37,9 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
         assert_eq!(raw::status(&answer), Some(200));
     }
     server.until(|metrics| metrics.sum("interop_listener_open{protocol=\"http1\"}") > CROWD as f64);
-    let used = server.resident() / 1024;
+    // But for the program itself, which is large where it is not optimised.
+    let used = server.anonymous() / 1024;
+    eprintln!("{CROWD} idle connections: {used} KiB");
     assert!(used < MEMORY, "{used} KiB");
 }
 

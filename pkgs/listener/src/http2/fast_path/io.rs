@@ -85,8 +85,7 @@ enum Turn {
 
 impl<I, S: HttpService> FastPathIo<I, S> {
     pub fn new(io: I, service: &S, context: &Arc<ConnectionContext>, shared: &Arc<Shared>) -> Self {
-        let wanted = S::FAST && context.worker.config.http2.fast_path;
-        let fast = wanted.then(|| Box::new(FastPath::new(service.clone(), context, shared)));
+        let fast = S::FAST.then(|| Box::new(FastPath::new(service.clone(), context, shared)));
         Self { io, fast }
     }
 }
