@@ -41,17 +41,23 @@ pub(crate) async fn import(
         }
         None => fields.get("format") == "json",
     };
-    let bytes = file.as_ref().map_or(fields.get("rows").trim().as_bytes(), |file| &file.bytes[..]);
+    let bytes = file.map_or_else(|| fields.get("rows").trim().as_bytes().to_vec().into(), |file| file.bytes);
     if bytes.is_empty() {
         return wrong(StatusCode::UNPROCESSABLE_ENTITY, "Choose a file, or write some rows.");
     }
     if let Err(error) = links(&app, &visitor) {
         return failed((&app, &visitor), TITLE, &error);
     }
-    let rows = if is_json { Rows::of_json(bytes) } else { Rows::of_csv(bytes) };
-    let rows = match rows {
-        Ok(rows) => rows,
-        Err(why) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}")),
+    // Megabytes take a while, for which no other visitor waits.
+    let rows = move || if is_json { Rows::of_json(&bytes) } else { Rows::of_csv(&bytes) };
+    let rows = match tokio::task::spawn_blocking(rows).await {
+        Ok(Ok(rows)) => rows,
+        Err(_) => {
+            return wrong(StatusCode::INTERNAL_SERVER_ERROR, "Nothing was imported: reading the rows failed.");
+        }
+        Ok(Err(why)) => {
+            return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}"));
+        }
     };
     let Some(import) = app.imports.begin(&visitor.cookie, rows.count()) else {
         let why = "Two imports are under way already; wait for one of them.";
