@@ -53,7 +53,10 @@ pub(crate) async fn import(
     let rows = match tokio::task::spawn_blocking(rows).await {
         Ok(Ok(rows)) => rows,
         Err(_) => {
-            return wrong(StatusCode::INTERNAL_SERVER_ERROR, "Nothing was imported: reading the rows failed.");
+            return wrong(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Nothing was imported: reading the rows failed.",
+            );
         }
         Ok(Err(why)) => {
             return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}"));
