@@ -290,7 +290,7 @@ fn what_the_listener_refuses_is_logged_and_counted_too() {
     let place = Place::new();
     place.file("a", "text");
     let log = place.beside("access.log");
-    let server = secure(&place, &["--head-timeout", "1", "--no-ktls", "--access-log", log.to_str().unwrap()]);
+    let server = secure(&place, &["--head-timeout", "3", "--no-ktls", "--access-log", log.to_str().unwrap()]);
     let many: String = (0..200).map(|n| format!("X{n}: y\r\n")).collect();
     for (number, (request, status, path)) in [
         ("GET /malformed HTTP/1.1\r\n\r\n".to_owned(), 400, "/malformed"),

@@ -203,7 +203,7 @@ fn who_comes_past_the_proxy_is_not_served() {
     assert_eq!(operator.receive().expect("an answer").status, 200);
     // A header that does not come to its end is not waited for without end.
     let place = Place::new();
-    let server = serve(&place, &["--proxy-protocol", "--head-timeout", "1"]);
+    let server = serve(&place, &["--proxy-protocol", "--head-timeout", "3"]);
     let mut client = come(server.public, 1);
     client.send(&header[..20]).expect("sent");
     assert!(client.is_closed());

@@ -169,7 +169,7 @@ fn its_certificate_is_read_again_and_shown_as_a_metric() {
 fn who_does_not_speak_tls_is_not_waited_for() {
     let authority = Authority::new("one");
     let place = Place::new();
-    let server = authority.serve(&place, &["--head-timeout", "1"]);
+    let server = authority.serve(&place, &["--head-timeout", "3"]);
     let connect = || {
         let stream = TcpStream::connect(server.admin).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");

@@ -150,7 +150,7 @@ fn a_table_that_changes_with_each_request_costs_nobody_else() {
 #[test]
 fn who_takes_nothing_is_answered_no_more_and_cut() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--head-timeout", "1", "--idle-timeout", "1"]);
+    let server = serve(&secure, &["--head-timeout", "3", "--idle-timeout", "3"]);
     for (name, unit) in [
         ("requests", None),
         ("pings", Some(frame(PING, 0, 0, b"12345678"))),

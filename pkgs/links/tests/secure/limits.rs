@@ -74,7 +74,7 @@ fn connections_of_one_address_have_a_limit() {
 #[test]
 fn who_says_nothing_is_let_go() {
     let secure = Secure::new();
-    let server = secure.serve(&["--head-timeout", "1"]);
+    let server = secure.serve(&["--head-timeout", "3"]);
     // Half a ClientHello of TLS 1.3, too.
     for (version, said) in
         [(Version::Plain, &b""[..]), (Version::Http1, b""), (Version::Http1, b"\x16\x03\x01\x02\x00\x01\x00")]
@@ -92,7 +92,7 @@ fn who_says_nothing_is_let_go() {
 #[test]
 fn a_head_and_a_form_have_a_deadline_however_they_drip() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--head-timeout", "1"]);
+    let server = serve(&secure, &["--head-timeout", "3"]);
     let form =
         "POST /lock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n";
     for version in BOTH {
@@ -121,7 +121,7 @@ fn a_head_and_a_form_have_a_deadline_however_they_drip() {
 #[test]
 fn an_idle_connection_is_closed() {
     let secure = Secure::new();
-    let server = secure.serve(&["--idle-timeout", "1"]);
+    let server = secure.serve(&["--idle-timeout", "3"]);
     for version in [Version::Plain, Version::Http1, Version::Http2] {
         let mut stream = connect(&server, version);
         if version == Version::Http2 {
@@ -137,7 +137,7 @@ fn an_idle_connection_is_closed() {
 #[test]
 fn who_takes_no_answer_is_cut() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--head-timeout", "1"]);
+    let server = serve(&secure, &["--head-timeout", "3"]);
     for version in BOTH {
         let mut stream = connect(&server, version);
         let before = timed_out(&server);

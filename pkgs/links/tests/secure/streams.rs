@@ -142,11 +142,11 @@ fn a_connection_of_http_2_takes_so_much_unread() {
     server.stop();
 }
 
-/// A server that waits for a second, and has so many bytes at `/robots.txt`.
+/// A server that waits for three seconds, and has so many bytes at `/robots.txt`.
 fn with_robots(secure: &Secure, bytes: usize) -> Server {
     let robots = secure.directory.path().join("robots.txt");
     fs::write(&robots, "x".repeat(bytes)).expect("a writable directory");
-    serve(secure, &["--head-timeout", "1", "--robots", robots.to_str().expect("UTF-8")])
+    serve(secure, &["--head-timeout", "3", "--robots", robots.to_str().expect("UTF-8")])
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn who_takes_no_answer_by_http_3_is_cut() {
 #[test]
 fn half_a_head_and_half_a_form_are_not_waited_for() {
     let secure = Secure::new();
-    let server = serve(&secure, &["--head-timeout", "1", "--idle-timeout", "1"]);
+    let server = serve(&secure, &["--head-timeout", "3", "--idle-timeout", "3"]);
     // Half a head of HTTP/2 is no stream yet.
     let mut stream = http2(&server);
     send(&mut *stream, frame(HEADERS, 0, 1, b"\x82\x87"));

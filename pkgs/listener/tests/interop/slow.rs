@@ -8,7 +8,7 @@ use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
 /// The patience of the server here.
-const MILLISECONDS: &str = "1200";
+const MILLISECONDS: &str = "3000";
 
 /// Sends a byte at a time until the connection is closed; what the server said.
 fn drip(mut raw: Raw, bytes: &[u8]) -> Vec<u8> {
