@@ -11,6 +11,26 @@ let
   patience = 5;
   generations = {
     good.environment.etc.generation.text = "good";
+    # All that serve have other settings, and one of them another program.
+    changed = {
+      environment.etc.generation.text = "changed";
+      services.linerate = {
+        links.settings.public-url = lib.mkForce "http://changed";
+        api.settings.max-connections = 8192;
+        files.package =
+          let
+            inherit (config.services.linerate.files) package;
+          in
+          lib.mkForce (
+            pkgs.symlinkJoin {
+              name = "linerate-files-changed";
+              paths = [ package ];
+              passthru.generic = package.generic or package;
+              meta.mainProgram = "linerate-files";
+            }
+          );
+      };
+    };
     broken = {
       linerate.appliance.health = { inherit patience; };
       systemd.services.linerate-links.serviceConfig.ExecStart =

@@ -115,6 +115,7 @@ let
       modules = [
         (import ../virtual.nix "ten")
         ../generations.nix
+        ../serving.nix
         ./guest.nix
       ];
     };

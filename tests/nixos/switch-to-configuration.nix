@@ -1,5 +1,6 @@
 # NixOS's program that switches to a new generation, from nixpkgs' source. The one dependency that it has from a
-# repository is taken from the registry: the same version, with the same feature.
+# repository is taken from the registry: the same version, with the same feature. And it gives systemd more than 5 s to answer,
+# which is little where every instruction is emulated and the box serves besides.
 {
   dbus-dev,
   interfaces,
@@ -28,6 +29,7 @@ rustPlatform.buildRustPackage {
   postPatch = ''
     cp ${writeText "Cargo.lock" lock} Cargo.lock
     sed -i 's/^rust-ini = .*/rust-ini = { version = "=0.21.1", features = [/' Cargo.toml
+    sed -i 's/Duration::from_millis(5000)/Duration::from_secs(120)/' src/main.rs
   '';
   nativeBuildInputs = [ pkg-config ];
   env = {

@@ -66,6 +66,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "power-cut": {"box": BOX, "visitor": VISITOR},
     "image": {"box": METAL},
     "update": {"box": METAL},
+    "switch": {"box": METAL, "visitor": VISITOR},
     "appliance": {"box": APPLIANCE},
     "appliance-update": {"box": APPLIANCE},
     "appliance-cuts": {"box": APPLIANCE},

@@ -1,0 +1,17 @@
+{ metal, visitor, ... }:
+{
+  nodes = {
+    inherit visitor;
+    box = {
+      imports = [
+        metal
+        ../generations.nix
+        ../serving.nix
+      ];
+      virtualisation = {
+        useBootLoader = true;
+        useEFIBoot = true;
+      };
+    };
+  };
+}

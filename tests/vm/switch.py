@@ -1,0 +1,97 @@
+# The running system is switched to a generation in which all that serves is another, and back, while another machine asks by
+# every protocol and keeps count: no request fails, no connection is lost, and the sockets stay the same.
+
+import json
+import re
+
+profile = "/nix/var/nix/profiles/system"
+services = ["links", "files", "api"]
+
+
+def started() -> dict[str, str]:
+    """When the services were, by their names."""
+    return {
+        name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
+        for name in services
+    }
+
+
+def sockets() -> list[str]:
+    """Those that visitors come by: their kinds, addresses, and what the kernel calls them."""
+    ports = " or ".join(f"sport = {port}" for port in (80, 8090, 8100, 8443, 8444))
+    lines = box.succeed(f"ss -Hlntue '( {ports} )'").splitlines()
+    return sorted(" ".join([line.split()[0], line.split()[4], *re.findall(r"\bino:\d+", line)]) for line in lines)
+
+
+with subtest("the box serves"):
+    start_all()
+    for service in services:
+        box.wait_for_unit(f"linerate-{service}.service")
+    for port in [80, 8090, 8100, 8443, 8444]:
+        visitor.wait_for_open_port(port, "box")
+    box.succeed(
+        "runuser -u linerate-links -- linerate-links add https://example.com/busy --code busy"
+        " --database /var/lib/linerate-links/links.db"
+    )
+    box.succeed("echo 0123456789 >/var/lib/linerate-files/digits")
+    made = """--json '{"email": "ada@example.com", "name": "Ada"}' http://box:8100/v1/users"""
+    user = json.loads(visitor.succeed(f"curl -sf {made}"))["id"]
+    certificate = box.succeed("cat /etc/certificate/chain.pem")
+    visitor.succeed(f"cat >chain.pem <<< '{certificate}'")
+
+# By name: the protocol, what is asked for, and the status of every answer.
+clients = {
+    "links": ("http1", "http://box/busy", "307"),
+    "links-anew": ("anew", "http://box/busy", "307"),
+    "links-tls": ("http1", "https://box:8444/busy", "307"),
+    "links-http2": ("http2", "https://box:8444/busy", "307"),
+    "links-http3": ("http3", "https://box:8444/busy", "307"),
+    "files": ("http1", "http://box:8090/digits", "200"),
+    "files-tls": ("http1", "https://box:8443/digits", "200"),
+    "files-http2": ("http2", "https://box:8443/digits", "200"),
+    "files-http3": ("http3", "https://box:8443/digits", "200"),
+    "api": ("http1", f"http://box:8100/v1/users/{user}", "200"),
+    "api-anew": ("anew", f"http://box:8100/v1/users/{user}", "200"),
+}
+
+
+def goes_on() -> None:
+    """Every client is answered again."""
+    visitor.succeed(f"load goes-on {' '.join(clients)}")
+
+
+with subtest("clients are answered by every protocol"):
+    for name, (protocol, url, _) in clients.items():
+        # Both machines are to have time for a switch besides.
+        visitor.succeed(f"load begin {name} {protocol} {url} 1 4")
+    goes_on()
+    first, before = started(), sockets()
+    assert {line.split()[0] for line in before} == {"tcp", "udp"}, before
+
+with subtest("all services are switched to other settings and another program under load"):
+    box.succeed("install-generation 2 changed switch", timeout=900)
+    second = started()
+    assert all(second[name] != first[name] for name in services), (first, second)
+    assert box.succeed("cat /etc/generation") == "changed"
+    assert sockets() == before, (before, sockets())
+    goes_on()
+
+with subtest("they are taken back by hand under load"):
+    box.succeed(
+        f"nix-env --profile {profile} --switch-generation 1",
+        f"{profile}/bin/switch-to-configuration switch",
+        timeout=900,
+    )
+    third = started()
+    assert all(third[name] != second[name] for name in services), (second, third)
+    assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
+    assert sockets() == before, (before, sockets())
+    goes_on()
+
+with subtest("no request has failed, and no connection was lost"):
+    ended = []
+    for expected in ("307", "200"):
+        names = [name for name, (_, _, status) in clients.items() if status == expected]
+        ended.append(visitor.execute(f"load end {expected} {' '.join(names)} 2>&1"))
+        print(ended[-1][1].strip())
+    assert all(status == 0 for status, _ in ended), ended
