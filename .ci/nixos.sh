@@ -40,7 +40,7 @@ case ${1:-} in
         ;;
     --disks)
         mode=disks
-        known=(appliance cloud medium metal)
+        known=(appliance cloud medium metal serving)
         ;;
     --images)
         mode=images
@@ -64,7 +64,7 @@ for host in "${hosts[@]}"; do
 done
 if [[ ${#hosts[@]} == 0 ]]; then
     echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
-        "| --disks DIRECTORY (appliance|cloud|medium|metal)..." \
+        "| --disks DIRECTORY (appliance|cloud|medium|metal|serving)..." \
         "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." \
         "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." >&2
     exit 2

@@ -115,10 +115,10 @@ let
       modules = [
         (import ../virtual.nix "ten")
         ../generations.nix
-        ../serving.nix
         ./guest.nix
       ];
     };
+    serving = guests.metal.extendModules { modules = [ ../serving.nix ]; };
     cloud = linerate.nixosConfigurations.aws-c6i.extendModules {
       modules = [
         (import ../virtual.nix "ena")
