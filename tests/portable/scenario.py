@@ -22,7 +22,7 @@ from system import Debian, NixOS, System
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
 # The longest that a script may take: twice what the longest takes on two busy cores.
-SCRIPT_SECONDS = 1200
+SCRIPT_SECONDS = 1800
 # Of one that runs when it is named alone: twenty power cuts, each with an update and a boot.
 NAMED_SECONDS = 4 * 3600
 
