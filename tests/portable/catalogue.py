@@ -43,8 +43,9 @@ INSTALLER = Role(
 
 # NixOS itself from its firmware on, on a disk that is larger than what was written to it; and the same with a watchdog.
 METAL = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024))
-SERVING = replace(METAL, nixos="serving")
 WATCHED = replace(METAL, hardware=Hardware(memory_mib=1024, watchdog=True))
+# The same with all that it can serve.
+SERVING = replace(METAL, nixos="serving")
 # Of EC2: its root is on NVMe, and it keeps 1 % of 32 GiB free.
 CLOUD = Role(nixos="cloud", disk_mib=12288, hardware=Hardware(memory_mib=2048, disk="nvme"))
 # The installer's medium, a machine with one other disk, and that disk afterwards.

@@ -571,7 +571,7 @@ impl Connection {
                 self.idle = false;
                 // A client that takes something has as long again.
                 if count > 0 || !head.is_empty() {
-                    self.deadline = worker.context.after(worker.context.shared.settings.write_timeout);
+                    self.deadline = worker.context.write_deadline();
                 }
                 match progress {
                     Progress::Blocked => {
@@ -653,7 +653,7 @@ impl Connection {
         } else {
             // What the kernel has encrypted and found no room for in the socket is lost where that is shut down, or
             // closed: a client that was told the end closes when it has all.
-            worker.context.after(worker.context.shared.settings.write_timeout)
+            worker.context.write_deadline()
         };
     }
 

@@ -229,7 +229,7 @@ impl EventLoop {
         let mut any = false;
         if let Some(Completion { token, number, read }) = self.ended.pop_front() {
             any = true;
-            let deadline = self.worker.context.after(self.worker.context.shared.settings.write_timeout);
+            let deadline = self.worker.context.write_deadline();
             self.turn(token, |connection| connection.read(number, read, deadline));
         }
         if let Some((token, wait, site)) = self.worker.waits.pop_front() {
@@ -243,7 +243,7 @@ impl EventLoop {
         self.reclaim();
         if let Some(token) = self.worker.engine.ring.as_mut().and_then(Ring::serve) {
             any = true;
-            let deadline = self.worker.context.after(self.worker.context.shared.settings.write_timeout);
+            let deadline = self.worker.context.write_deadline();
             self.turn(token, |connection| connection.served(deadline));
         }
         any
@@ -253,7 +253,7 @@ impl EventLoop {
     fn wait(&mut self, token: Token, wait: PendingWork, site: Arc<Site>) {
         let context = &self.worker.context;
         let (shared, completions) = (Arc::clone(&context.shared), Arc::clone(&self.worker.completions));
-        let deadline = context.after(shared.settings.write_timeout);
+        let deadline = context.write_deadline();
         let mut short = false;
         self.turn(token, |connection| match wait.at_once(&site) {
             Ok(outcome) => connection.done(Completed::Work(outcome), deadline),
@@ -467,7 +467,7 @@ impl EventLoop {
     /// What the disk has done, and what the other threads want.
     fn completed(&mut self) -> io::Result<()> {
         let completed = self.worker.completions.take();
-        let deadline = self.worker.context.after(self.worker.context.shared.settings.write_timeout);
+        let deadline = self.worker.context.write_deadline();
         for (token, done) in completed.done {
             self.turn(token, |connection| connection.done(done, deadline));
         }

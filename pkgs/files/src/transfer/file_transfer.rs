@@ -258,27 +258,16 @@ impl Transfer {
                 // the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
                 Ok(sent) if sent < wanted && engine.engine != Engine::Splice => {
                     return if self.file.is_intact() {
-                        Ok(Self::fell_short(&socket))
+                        Ok(fell_short(&socket))
                     } else {
                         Err(TransferError::Changed)
                     };
                 }
                 Ok(sent) => left = left.saturating_sub(sent as u64),
-                Err(Errno::AGAIN) => return Ok(Self::fell_short(&socket)),
+                Err(Errno::AGAIN) => return Ok(fell_short(&socket)),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-        }
-    }
-
-    /// What is to be done where less was sent than was asked for. A file of which parts are not in memory, and that others read
-    /// from the disk meanwhile, ends a call too (seen with Linux 6.18): then the socket has room, and never says that it has
-    /// some again.
-    fn fell_short(socket: impl AsFd) -> SendStatus {
-        let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
-        match poll(&mut sockets, Some(&Timespec::default())) {
-            Ok(0) => SendStatus::Blocked,
-            _ => SendStatus::Yield,
         }
     }
 
@@ -451,5 +440,16 @@ impl Transfer {
         let sent = send(socket, &engine.buffer[..read], flags)?;
         self.at += sent as u64;
         Ok(sent)
+    }
+}
+
+/// What is to be done where less was sent than was asked for. A file of which parts are not in memory, and that others read
+/// from the disk meanwhile, ends a call too (seen with Linux 6.18): then the socket has room, and never says that it has
+/// some again.
+fn fell_short(socket: impl AsFd) -> SendStatus {
+    let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
+    match poll(&mut sockets, Some(&Timespec::default())) {
+        Ok(0) => SendStatus::Blocked,
+        _ => SendStatus::Yield,
     }
 }

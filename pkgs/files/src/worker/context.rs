@@ -100,6 +100,11 @@ impl WorkerContext {
         self.tick.saturating_add(ticks(time))
     }
 
+    /// The tick by which a client has to take something of its answer.
+    pub fn write_deadline(&self) -> u32 {
+        self.after(self.shared.settings.write_timeout)
+    }
+
     /// The site that a request is about; none where its host is nobody's here.
     pub fn site_of(&self, request: &Request<'_>) -> Option<Arc<Site>> {
         match &self.site.hosts {

@@ -13,7 +13,7 @@ use crate::auth::hash;
 use crate::client::Client;
 use crate::compress::through;
 use crate::crowd::gather;
-use crate::place::{BINARY, Place, Server, forget, pattern, settle, until};
+use crate::place::{BINARY, Place, Server, forget, pattern, settle, taken, until};
 use crate::routes::rules;
 use crate::secure::secure;
 use crate::versions::{self, ALL};
@@ -143,10 +143,8 @@ fn a_file_with_holes_in_memory_is_sent_to_many_at_once() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mut client = Client::connect(address);
-                client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-                let taken = std::io::copy(&mut client.stream, &mut std::io::sink()).expect("all of it");
-                assert!(taken > LARGE as u64, "{taken}");
+                let bytes = taken(address, "/f");
+                assert!(bytes > LARGE as u64, "{bytes}");
             });
         }
     });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::client::Client;
-use crate::place::{Place, crowd_of, pattern, until};
+use crate::place::{Place, crowd_of, pattern, taken, until};
 
 #[test]
 fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
@@ -157,10 +157,8 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mut client = Client::connect(address);
-                client.send("GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-                let taken = std::io::copy(&mut client.stream, &mut std::io::sink()).expect("all of it");
-                assert!(taken > LARGE);
+                let bytes = taken(address, "/large");
+                assert!(bytes > LARGE);
                 ended.fetch_add(1, Ordering::Relaxed);
             });
         }

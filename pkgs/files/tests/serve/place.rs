@@ -149,6 +149,13 @@ pub fn crowd_of(test: &'static str, wanted: usize) -> Option<MutexGuard<'static,
     None
 }
 
+/// How many bytes a server sends of a path, head and all, by a connection of its own; none of them is kept.
+pub fn taken(address: SocketAddr, path: &str) -> u64 {
+    let mut client = Client::connect(address);
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
+    std::io::copy(&mut client.stream, &mut std::io::sink()).expect("all of it")
+}
+
 /// Has the kernel forget some of a file. It takes a while where pages are still on their way, to the disk or to the
 /// lists from which they can be dropped.
 pub fn forget(file: &File) {
