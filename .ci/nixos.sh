@@ -180,9 +180,10 @@ mapfile -t derivations <<<"$derivations"
 tests/nixos/closure.py fetches "${derivations[@]}"
 echo "nixos: evaluated in $((SECONDS - began)) s"
 
-# is_package DIRECTORY: whether there is a program that runs, with its manual and completions, and nothing of the machine.
+# is_package DIRECTORY DEBUG: whether there is a program that runs, with its manual and completions, and nothing of the
+# machine; and aside of it, by its build id, which lines it is of.
 is_package() {
-    local program
+    local program id lines
     program=$(echo "$1"/bin/*)
     # This machine may be another CPU than it is made for.
     [[ $host == *-alderlake || $host == *-icelake-server ]] || "$program" --version || return 1
@@ -190,8 +191,13 @@ is_package() {
     [[ -s $1/share/bash-completion/completions/${program##*/}.bash ]] || return 1
     [[ -s $1/share/fish/vendor_completions.d/${program##*/}.fish ]] || return 1
     [[ -s $1/share/zsh/site-functions/_${program##*/} ]] || return 1
-    ! nix-store --query --requisites "$1" | grep -e '-of-the-machine' || return 1
-    echo "nixos:   $(($(stat -c %s "$program") >> 10)) KiB, $(nix-store --query --requisites "$1" | wc -l) paths"
+    ! nix-store --query --requisites "$1" "$2" | grep -e '-of-the-machine' || return 1
+    ! readelf --section-headers "$program" | grep -F .debug_line || return 1
+    id=$(readelf --notes "$program" | sed -n 's/.*Build ID: //p')
+    lines=$2/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+    addr2line --exe "$lines" "0x$(nm "$program" | awk '/ [tT] .*main/ { print $1; exit }')" | grep '[.]rs:[0-9]' || return 1
+    echo "nixos:   $(($(stat -c %s "$program") >> 10)) KiB, $(nix-store --query --requisites "$1" | wc -l) paths;" \
+        "lines: $(($(stat -c %s "$lines") >> 10)) KiB, $(nix-store --query --requisites "$2" | wc -l) paths"
 }
 
 # is_bootable FILE: whether a firmware finds a loader with an entry on this disk, and that a root with a label.
@@ -318,7 +324,7 @@ for index in "${!hosts[@]}"; do
         continue
     fi
     if [[ $mode == packages ]]; then
-        is_package "$(readlink -f "$root")" || {
+        is_package "$(readlink -f "$root")" "$(readlink -f "$root-debug")" || {
             echo "error: $host lacks something, or has too much" >&2
             exit 1
         }

@@ -81,6 +81,9 @@ let
     let
       tuned = common // {
         CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
+        # Which line an address is of, for `linerate profile` and backtraces.
+        CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
+        CARGO_PROFILE_RELEASE_STRIP = "none";
         # The tests run once, in the checks, and not for a CPU that the builder may not have.
         doCheck = false;
       };
@@ -94,6 +97,8 @@ let
         // {
           inherit cargoArtifacts;
           pname = name;
+          # Line tables are aside, as output `debug`, by the digest that the linker leaves in the program.
+          separateDebugInfo = true;
           cargoExtraArgs = "--locked --package ${name}";
           # For what has to run where the system is built.
           passthru.generic = sets.generic.${directory};

@@ -8,6 +8,7 @@
     ./firewall.nix
     ./health.nix
     ./image
+    ./line-tables.nix
     ./metrics.nix
     ./ssh.nix
     ./time.nix

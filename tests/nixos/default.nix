@@ -74,7 +74,16 @@ let
         _: previous: {
           # The toolchain is the machine's: no path of it is in the store, and none to be taken out of programs.
           buildPackage =
-            arguments: previous.buildPackage (arguments // { doNotRemoveReferencesToRustToolchain = true; });
+            arguments:
+            previous.buildPackage (
+              arguments
+              // {
+                doNotRemoveReferencesToRustToolchain = true;
+                # What binutils' wrapper says, of which stdenv.nix has none.
+                OBJCOPY = "objcopy";
+                READELF = "readelf";
+              }
+            );
         }
       );
     # Not looked into.
