@@ -37,7 +37,7 @@ fn by_aioquic(flags: &[&str], cases: &[&str]) {
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../listener/tests/interop/h3.py"))
         .arg(address(&server, Version::Http3).port().to_string())
         .args(cases)
-        .envs([("HELLO", "/robots.txt"), ("READ", "/lock")])
+        .envs([("HELLO", "/robots.txt"), ("READ", "/lock"), ("SERVER", &server.id().to_string())])
         .output()
         .expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -48,8 +48,19 @@ fn by_aioquic(flags: &[&str], cases: &[&str]) {
 fn malformed_requests_by_http_3_are_reset_and_noise_harms_nobody_else() {
     by_aioquic(
         &["--head-timeout", "60"],
-        &["resets_malformed_requests", "resets_requests_that_end_early", "survives_noise"],
+        &[
+            "resets_malformed_requests",
+            "resets_requests_that_end_early",
+            "closes_connections_that_break_the_protocol",
+            "resumes_sessions_without_early_data",
+            "survives_noise",
+        ],
     );
+}
+
+#[test]
+fn who_comes_by_quic_is_told_which_requests_were_answered_when_it_drains() {
+    by_aioquic(&[], &["names_what_it_has_answered"]);
 }
 
 #[test]

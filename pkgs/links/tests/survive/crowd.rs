@@ -1,6 +1,6 @@
-//! Thousands that wait and hundreds that drip: others are served as ever.
+//! Thousands that wait, hundreds that drip, and bodies that do not come: others are served as ever.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::http::Client;
 use crate::server::{Place, Server, alone};
+use testkit::until;
 
 const IDLE: u64 = 5000;
 const SLOW: usize = 200;
@@ -98,5 +99,41 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     assert_eq!(lasted.len(), SLOW, "the rest was not cut off");
     assert!(lasted.iter().all(|&time| time >= HEAD_TIMEOUT - Duration::from_secs(1)), "cut off early");
     assert_eq!(crowd[0].get("abc").unwrap().status, 307, "who waited is served too");
+    server.stop();
+}
+
+/// The most that a body of the API may have, and how many of these fill what there is for all.
+const BODY: usize = 8 << 20;
+const BODIES: usize = 8;
+
+#[test]
+fn bodies_that_are_announced_to_the_api_and_do_not_come_have_a_sum() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let mut api = server.api();
+    let mut begun: Vec<_> = (0..BODIES)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.admin).expect("the server listens");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            let head = format!(
+                "POST /api/v1/links/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Type: \
+                 application/json\r\nContent-Length: {BODY}\r\nExpect: 100-continue\r\n\r\n",
+                server.token
+            );
+            stream.write_all(head.as_bytes()).expect("it is read");
+            // Who is told to go on has a place.
+            let mut told = [0; 25];
+            stream.read_exact(&mut told).expect("an answer");
+            assert_eq!(told.escape_ascii().to_string(), r"HTTP/1.1 100 Continue\r\n\r\n");
+            stream
+        })
+        .collect();
+    let refused = api.add(&serde_json::json!({ "code": "a", "target": "https://t.example/" }));
+    assert_eq!(refused.expect("an answer"), 503);
+    // What has no body needs no room, and visitors have their own.
+    assert_eq!(api.ask("GET", "/a", "").expect("an answer").status, 404);
+    assert_eq!(server.connect().get("a").expect("an answer").status, 404);
+    drop(begun.pop());
+    until("there is room again", || server.api().create("a", "https://t.example/").expect("an answer") == 201);
     server.stop();
 }

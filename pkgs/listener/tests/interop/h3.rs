@@ -55,6 +55,7 @@ fn a_fast_path_answers_plain_requests_at_once() {
             "resets_malformed_requests",
             "resets_requests_that_end_early",
             "closes_connections_that_break_the_protocol",
+            "closes_connections_that_end_within_data",
             "survives_noise",
         ],
     );
@@ -105,6 +106,7 @@ fn malformed_requests_and_broken_protocol_get_the_right_errors() {
             "resets_malformed_requests",
             "resets_requests_that_end_early",
             "closes_connections_that_break_the_protocol",
+            "closes_connections_that_end_within_data",
             "survives_noise",
         ],
     );
