@@ -107,8 +107,9 @@ render:             ## write what each host comes to into tests/rendered
 test-nixos:         ## build hosts' systems without a binary cache, from Debian's programs; HOSTS="tengbe vm" builds these alone
 	.ci/nixos.sh $(HOSTS)
 
-test-crane:         ## build the flake's packages of our programs by crane, without a binary cache; PACKAGES=linerate-links-alderlake builds it alone
+test-crane:         ## build the flake's packages of our programs by crane, and a system of them, without a binary cache; PACKAGES=linerate-links-alderlake builds it alone
 	.ci/nixos.sh --packages $(PACKAGES)
+	$(if $(PACKAGES),,.ci/nixos.sh --systems)
 
 image:              ## HOST=aws-c6i-image, tengbe-image or tengbe-installer: that image, without Nix's binary cache, of Debian's programs
 	.ci/nixos.sh --images pkgs/target/images $(HOST)

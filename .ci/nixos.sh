@@ -5,7 +5,8 @@
 # guests of tests/portable, as DIRECTORY/GUEST. `nixos.sh --images DIRECTORY IMAGE...` builds the flake's images in the same
 # way, as DIRECTORY/IMAGE, and looks whether each is a disk that a firmware boots. `nixos.sh --packages [PACKAGE...]` builds
 # the flake's packages of our programs by crane, the generic ones where none is named, and looks for their manuals and
-# completions; that takes a release build for each kind of CPU, so it is no part of `make test`.
+# completions; that takes a release build for each kind of CPU, so it is no part of `make test`. `nixos.sh --systems [HOST...]`
+# builds hosts' systems of these, vm's where none is named.
 #
 # Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
 # where one is missing. Images have those of $PROFILE, of cargo's profile `try` where that is not set.
@@ -52,7 +53,15 @@ case ${1:-} in
         shift
         [[ $# -gt 0 ]] || set -- linerate linerate-api linerate-files linerate-links
         ;;
+    --systems)
+        mode=systems
+        shift
+        [[ $# -gt 0 ]] || set -- vm
+        ;;
 esac
+# Whether our programs are crane's.
+released=
+[[ $mode != packages && $mode != systems ]] || released=1
 if [[ $mode == disks || $mode == images ]]; then
     directory=${2-}
     shift $(($# < 2 ? $# : 2))
@@ -66,7 +75,8 @@ if [[ ${#hosts[@]} == 0 ]]; then
     echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
         "| --disks DIRECTORY (appliance|cloud|medium|metal|serving)..." \
         "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." \
-        "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." >&2
+        "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." \
+        "| --systems [aws-c6i|installer|template|tengbe|vm]..." >&2
     exit 2
 fi
 
@@ -90,7 +100,7 @@ cp -r "$packages/build-support/kernel/make-initrd-ng" "$scratch/initrd"
 cp -r "$packages/by-name/ch/chroot-realpath/src" "$scratch/realpath"
 natives=(switch initrd realpath)
 crane=$cache/inputs/crane
-if [[ $mode == packages ]]; then
+if [[ $released ]]; then
     # Ours, and those of what crane builds with.
     ln -s "$PWD/pkgs" "$scratch/ours"
     cp -r "$crane/pkgs/crane-utils" "$scratch/crane-utils"
@@ -113,7 +123,7 @@ done
 
 # Ours, but where crane builds them: without debug information, which is most of them.
 programs=
-if [[ $mode != packages ]]; then
+if [[ ! $released ]]; then
     built=${CARGO_TARGET_DIR:-pkgs/target}/debug
     programs=$scratch/programs
     mkdir "$programs"
@@ -140,7 +150,7 @@ build-users-group =
 sandbox = false
 substituters =
 max-jobs = auto
-cores = $([[ $mode == packages ]] && nproc || echo 1)
+cores = $([[ $released ]] && nproc || echo 1)
 warn-dirty = false
 ${NIX_CONFIG:-}"
 arguments=()
@@ -198,6 +208,19 @@ is_package() {
     addr2line --exe "$lines" "0x$(nm "$program" | awk '/ [tT] .*main/ { print $1; exit }')" | grep '[.]rs:[0-9]' || return 1
     echo "nixos:   $(($(stat -c %s "$program") >> 10)) KiB, $(nix-store --query --requisites "$1" | wc -l) paths;" \
         "lines: $(($(stat -c %s "$lines") >> 10)) KiB, $(nix-store --query --requisites "$2" | wc -l) paths"
+}
+
+# is_released SYSTEM: whether it has our programs as crane built them, and their lines aside.
+is_released() {
+    local program id
+    ! nix-store --query --requisites "$1" | grep -e '-of-the-machine' || return 1
+    for program in linerate linerate-files linerate-links; do
+        "$1/sw/bin/$program" --version || return 1
+        id=$(readelf --notes "$1/sw/bin/$program" | sed -n 's/.*Build ID: //p')
+        [[ -s $1/sw/lib/debug/.build-id/${id:0:2}/${id:2}.debug ]] || return 1
+    done
+    echo "nixos:   $(($(nix-store --query --requisites "$1" | xargs nix-store --query --size | paste -sd+) >> 20)) MiB," \
+        "$(nix-store --query --requisites "$1" | wc -l) paths"
 }
 
 # is_bootable FILE: whether a firmware finds a loader with an entry on this disk, and that a root with a label.
@@ -302,7 +325,7 @@ erofs=
 for index in "${!hosts[@]}"; do
     began=$SECONDS
     host=${hosts[index]}
-    root=$cache/nixos/roots/$host
+    root=$cache/nixos/roots/$host${released:+-$mode}
     before=$(readlink "$root" || true)
     if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
         >/dev/null 2>"$scratch/log"; then
@@ -321,6 +344,13 @@ for index in "${!hosts[@]}"; do
     if [[ $mode == disks ]]; then
         ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
         [[ ! -e $root/updates.img ]] || ln -sf "$(readlink -f "$root")/updates.img" "$directory/$host.updates"
+        continue
+    fi
+    if [[ $mode == systems ]]; then
+        is_released "$(readlink -f "$root")" || {
+            echo "error: $host has not our programs, or not their lines" >&2
+            exit 1
+        }
         continue
     fi
     if [[ $mode == packages ]]; then
