@@ -128,8 +128,11 @@ join
 part tests tests/cargo.py
 # The modules' settings, by the programs themselves.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
+# What guests boot from, beside what mostly waits: for a browser, for routers.
+beside vm-prepare .ci/portable.sh --prepare
 # Dashboards, alert rules and the service address of several boxes.
 part boxes .ci/boxes.sh "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 # What was built for the tests is what the browser sees and what the guests run.
 part console env LINERATE_PROGRAMS="$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")" .ci/console.sh
+join
 part vm-test .ci/portable.sh

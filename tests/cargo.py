@@ -19,7 +19,7 @@ from pathlib import Path
 
 PKGS = Path(__file__).resolve().parent.parent / "pkgs"
 # With more, tests that wait for processors rather than for time get in each other's way.
-AT_ONCE = 2
+AT_ONCE = 3
 # Longer than any takes on a busy machine; one that is stuck should be named before CI ends everything.
 LONGEST_SECONDS = 1800
 
