@@ -33,7 +33,7 @@ impl DomainId {
 }
 
 /// What a link is found by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LinkKey {
     /// At which domain.
     pub domain: DomainId,

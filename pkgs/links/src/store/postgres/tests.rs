@@ -293,6 +293,24 @@ fn the_same_is_changed_of_many_and_what_fails_leaves_the_others() {
 }
 
 #[test]
+fn many_more_are_changed_than_are_sent_at_once() {
+    let fixture = Fixture::new();
+    let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
+         SELECT 0, 'c' || n, 'https://example.com/', '{}', 0, 307, false, 0, n FROM generate_series(1, 500) AS n";
+    fixture.server.execute("postgres", rows).unwrap();
+    let set = LinkPatch { max_clicks: Some(Some(7)), ..LinkPatch::default() };
+    let keys: Vec<LinkKey> = (1..=500).rev().map(|n| LinkKey::from(&*format!("c{n}"))).collect();
+    let edited =
+        fixture.node.edit_many(keys, ManyPatch { set, ..ManyPatch::default() }, |_| ()).wait().unwrap();
+    let told = edited.iter().enumerate().all(|(at, edited)| {
+        edited.as_ref().is_ok_and(|(_, link)| link.code == format!("c{}", 500 - at) && link.max_clicks == Some(7))
+    });
+    assert!(told && edited.len() == 500, "{edited:?}");
+    assert_eq!(fixture.number("SELECT count(*) FROM links WHERE max_clicks = 7"), 500);
+    assert_eq!(fixture.number("SELECT count(*) FROM limits WHERE taken = 0"), 500);
+}
+
+#[test]
 fn a_limit_counts_the_clicks_from_before_it_was_set() {
     let fixture = Fixture::new();
     let link = fixture.add("one");

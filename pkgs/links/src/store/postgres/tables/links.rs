@@ -1,5 +1,9 @@
 //! Links: read, created, edited and deleted, each on the pool that is given.
 
+use std::collections::HashMap;
+
+use futures_util::TryStreamExt;
+use futures_util::stream::FuturesUnordered;
 use postgres::{Pool, Row, Session, Transaction};
 
 use crate::code::{self, CodePolicy};
@@ -202,6 +206,9 @@ fn ends_transaction(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))
 }
 
+/// How many statements of a batch are sent before the answer to the first is waited for.
+const PIPELINED: usize = 64;
+
 /// Applies the same change to many, each on its own merits.
 pub async fn edit_many<T: Send>(
     pool: &Pool,
@@ -211,29 +218,55 @@ pub async fn edit_many<T: Send>(
 ) -> Result<Vec<Result<(T, Link), Error>>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    let (domains, codes) = columns(keys);
-    // In an order, so that two never wait for each other.
-    let lock = "SELECT id FROM links WHERE (domain, code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
-         ORDER BY id FOR UPDATE";
-    transaction.query(lock, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
-    let mut outcomes = Vec::with_capacity(keys.len());
-    for key in keys {
-        let mut seen = None;
-        let expected = |link: &Link| {
-            seen = Some(see(link));
-            true
+    let mut found = lock_many(&transaction, keys).await?;
+    // By link: one that is named twice is written once, as it is in the end.
+    let mut changes: HashMap<i64, (Link, Change)> = HashMap::new();
+    let mut change = |key: &LinkKey| {
+        let link = found.get_mut(key).ok_or_else(|| Error::NotFound(key.code.clone()))?;
+        let seen = see(link);
+        let mut edited = link.clone();
+        let change = Change::apply(edit.clone(), &mut edited)?;
+        *link = edited.clone();
+        let change = match changes.remove(&link.id) {
+            Some((_, before)) => before.and(change),
+            None => change,
         };
-        let edited = edit_within(&transaction, key, edit.clone(), expected).await;
-        match edited.and_then(|link| Ok((seen.ok_or(Error::Changed)?, link))) {
-            Err(error) if ends_transaction(&error) => {
-                transaction.rollback().await?;
-                return Err(error);
-            }
-            edited => outcomes.push(edited),
-        }
+        changes.insert(link.id, (edited.clone(), change));
+        Ok((seen, edited))
+    };
+    let outcomes = keys.iter().map(&mut change).collect();
+    let mut changes = changes.values();
+    // The first has the statement prepared, for all.
+    if let Some((link, change)) = changes.next() {
+        change.write(&transaction, link).await?;
     }
+    let mut under_way = FuturesUnordered::new();
+    for (link, change) in changes {
+        if under_way.len() == PIPELINED {
+            under_way.try_next().await?;
+        }
+        under_way.push(change.write(&transaction, link));
+    }
+    while under_way.try_next().await?.is_some() {}
+    drop(under_way);
     transaction.commit().await?;
     Ok(outcomes)
+}
+
+/// Locks and reads those that there are of many.
+async fn lock_many(transaction: &Transaction<'_>, keys: &[LinkKey]) -> Result<HashMap<LinkKey, Link>, Error> {
+    let (domains, codes) = columns(keys);
+    // In an order, so that two never wait for each other.
+    let sql = format!(
+        "{SELECT} WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
+         ORDER BY l.id FOR UPDATE OF l"
+    );
+    let rows = transaction.query(&sql, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
+    let keyed = |row| {
+        let link = link_of(row)?;
+        Ok((LinkKey { domain: link.domain_id, code: link.code.clone() }, link))
+    };
+    rows.iter().map(keyed).collect()
 }
 
 /// Keys, column by column; what is no code is in no row.
@@ -273,24 +306,55 @@ async fn edit_within(
     if !expected(&link) {
         return Err(Error::Changed);
     }
-    let had_limit = link.max_clicks.is_some();
-    let password = edit.apply(&mut link)?;
-    let (has_password, password) = (password.is_some(), password.flatten());
-    let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
-         not_before = $8, expires_at = $9, max_clicks = $10, updated_at = $11, \
-         password_hash = CASE WHEN $12 THEN $13 ELSE password_hash END WHERE id = $1 RETURNING password_hash IS NOT NULL";
-    let values = values![
-        link.id => INT8, link.target => TEXT, link.title => TEXT, link.tags => TEXT_ARRAY,
-        number_of(link.status) as i16 => INT2, redirect(link.redirect.code()) => INT2, link.forward_query => BOOL,
-        link.not_before.map(|at| at.0) => INT8, link.expires_at.map(|at| at.0) => INT8,
-        link.max_clicks.map(integer) => INT8, link.updated_at.0 => INT8, has_password => BOOL, password => TEXT,
-    ];
-    let rows = transaction.query(sql, values).await?;
-    link.protected = rows.first().map_or(Ok(false), |row| row.try_get(0))?;
-    if !had_limit && link.max_clicks.is_some() {
-        limits::begin(transaction, link.id).await?;
-    }
+    Change::apply(edit, &mut link)?.write(transaction, &link).await?;
     Ok(link)
+}
+
+/// What an edit does to a link beside what is in the link.
+struct Change {
+    /// The password's hash from now on, where that is another.
+    password: Option<Option<String>>,
+    /// Whether there is a limit of clicks, and was none.
+    begins_limit: bool,
+}
+
+impl Change {
+    /// Applies an edit.
+    fn apply(edit: Edit, link: &mut Link) -> Result<Self, Error> {
+        let had_limit = link.max_clicks.is_some();
+        let password = edit.apply(link)?;
+        if let Some(password) = &password {
+            link.protected = password.is_some();
+        }
+        Ok(Self { password, begins_limit: !had_limit && link.max_clicks.is_some() })
+    }
+
+    /// This one and then the other.
+    fn and(self, then: Self) -> Self {
+        Self {
+            password: then.password.or(self.password),
+            begins_limit: self.begins_limit || then.begins_limit,
+        }
+    }
+
+    /// Writes the link as it is now.
+    async fn write(&self, session: &Session, link: &Link) -> Result<(), Error> {
+        let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
+             not_before = $8, expires_at = $9, max_clicks = $10, updated_at = $11, \
+             password_hash = CASE WHEN $12 THEN $13 ELSE password_hash END WHERE id = $1";
+        let (has_password, password) = (self.password.is_some(), self.password.as_ref().and_then(Option::as_ref));
+        let values = values![
+            link.id => INT8, link.target => TEXT, link.title => TEXT, link.tags => TEXT_ARRAY,
+            number_of(link.status) as i16 => INT2, redirect(link.redirect.code()) => INT2, link.forward_query => BOOL,
+            link.not_before.map(|at| at.0) => INT8, link.expires_at.map(|at| at.0) => INT8,
+            link.max_clicks.map(integer) => INT8, link.updated_at.0 => INT8, has_password => BOOL, password => TEXT,
+        ];
+        session.execute(sql, values).await?;
+        if self.begins_limit {
+            limits::begin(session, link.id).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Deletes links and what is kept of their clicks.
@@ -334,22 +398,11 @@ pub async fn delete_many<T>(
 ) -> Result<Vec<Result<T, Error>>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    let (domains, codes) = columns(keys);
-    // In an order, so that two never wait for each other.
-    let sql = format!(
-        "{SELECT} WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
-         ORDER BY l.id FOR UPDATE OF l"
-    );
-    let rows = transaction.query(&sql, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
-    let mut found = std::collections::HashMap::new();
-    for row in &rows {
-        let link = link_of(row)?;
-        found.insert((link.domain_id, link.code.clone()), link);
-    }
+    let mut found = lock_many(&transaction, keys).await?;
     let ids: Vec<i64> = found.values().map(|link| link.id).collect();
     delete_ids(&transaction, &ids).await?;
     transaction.commit().await?;
-    let outcome = |key: &LinkKey| match found.remove(&(key.domain, key.code.clone())) {
+    let outcome = |key: &LinkKey| match found.remove(key) {
         Some(link) => Ok(see(&link)),
         None => Err(Error::NotFound(key.code.clone())),
     };
