@@ -205,7 +205,7 @@ is_package() {
     ! readelf --section-headers "$program" | grep -F .debug_line || return 1
     id=$(readelf --notes "$program" | sed -n 's/.*Build ID: //p')
     lines=$2/lib/debug/.build-id/${id:0:2}/${id:2}.debug
-    addr2line --exe "$lines" "0x$(nm "$program" | awk '/ [tT] .*main/ { print $1; exit }')" | grep '[.]rs:[0-9]' || return 1
+    addr2line --exe "$lines" "0x$(nm "$program" | awk '/ [tT] _ZN/ { print $1; exit }')" | grep '[.]rs:[0-9]' || return 1
     echo "nixos:   $(($(stat -c %s "$program") >> 10)) KiB, $(nix-store --query --requisites "$1" | wc -l) paths;" \
         "lines: $(($(stat -c %s "$lines") >> 10)) KiB, $(nix-store --query --requisites "$2" | wc -l) paths"
 }

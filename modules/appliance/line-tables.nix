@@ -10,7 +10,8 @@ in
     default = true;
     description = ''
       Whether the box has the line tables of our programs, below `/run/current-system/sw/lib/debug`. With them a flame graph of
-      `linerate profile` names lines, and functions that the compiler has put into others; no program reads them else.
+      `linerate profile` names lines, and functions that the compiler has put into others. Nothing else reads them. They take
+      some 20 MiB of the disk for each program.
     '';
   };
 
