@@ -49,6 +49,7 @@ mod exchange;
 pub mod handover;
 pub mod health;
 pub mod logs;
+mod manager;
 #[cfg(feature = "manual")]
 pub mod manual;
 pub mod metrics;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-use crate::socket;
+use crate::{handover, manager, socket};
 
 /// Whether the service can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +53,14 @@ impl Readiness {
     }
 
     /// The service can answer, unless it is stopping already. It listens on all it will: what systemd has kept of
-    /// [other sockets](crate::socket::forget_the_rest) is closed.
+    /// [other sockets](crate::socket::forget_the_rest) is closed. Who [asked for this process](crate::handover::Reload)
+    /// is told.
     pub fn set_ready(&self) {
         if self.set(State::Ready) {
+            socket::keep_what_was_handed_over();
             socket::forget_the_rest();
             notify(&[NotifyState::Ready, NotifyState::Status("ready")]);
+            handover::tell_starter();
         }
     }
 
@@ -202,7 +205,7 @@ impl Watch {
 }
 
 fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+    if let Err(error) = manager::notify(states, &[]) {
         tracing::warn!(%error, "cannot reach the service manager");
     }
 }

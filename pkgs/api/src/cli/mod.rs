@@ -11,6 +11,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use service::handover::{self, Reload, ReloadError};
 use service::output::Closed;
 use service::{exit, manual, settings};
 
@@ -43,6 +44,9 @@ pub struct Cli {
 pub enum Command {
     /// Serve the API.
     Serve(serve::Args),
+    /// Have the server that runs take over what has changed: its program, these settings, or what SIGHUP reads again. No
+    /// connection is lost.
+    Reload(Reload),
     /// Bring the schema of the database up to date; creates an SQLite database where there is none.
     Migrate(migrate::Args),
     /// Add, list and revoke API keys.
@@ -66,6 +70,9 @@ pub enum Error {
     /// The server.
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    /// The server that runs.
+    #[error(transparent)]
+    Reload(#[from] ReloadError),
     /// The database.
     #[error(transparent)]
     Database(#[from] database::Error),
@@ -107,6 +114,7 @@ fn finish(outcome: Result<(), Error>) -> u8 {
 fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(args) => Ok(serve::run(args)?),
+        Command::Reload(args) => reload(&args),
         Command::Migrate(args) => migrate::run(&args),
         Command::Key(args) => key::run(args),
         Command::Seed(args) => seed::run(&args),
@@ -116,12 +124,22 @@ fn run(cli: Cli) -> Result<(), Error> {
     }
 }
 
+fn reload(reload: &Reload) -> Result<(), Error> {
+    match handover::wanted("api", reload) {
+        (Cli { command: Command::Serve(args) }, fingerprint) => {
+            Ok(reload.run("api", &args.handover, fingerprint)?)
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Error {
     /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
     fn exit_code(&self) -> u8 {
         match self {
             Self::NoKey(_) => exit::USAGE,
             Self::Serve(error) if error.is_usage() => exit::USAGE,
+            Self::Reload(error) if error.is_usage() => exit::USAGE,
             Self::Database(error) if error.is_usage() => exit::USAGE,
             _ => exit::FAILURE,
         }

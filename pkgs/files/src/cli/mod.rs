@@ -10,6 +10,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use service::handover::{self, Reload, ReloadError};
 use service::{exit, manual, settings};
 
 use crate::site;
@@ -42,6 +43,9 @@ pub struct Cli {
 pub enum Command {
     /// Serve the files of a directory.
     Serve(serve::Args),
+    /// Have the server that runs take over what has changed: its program, these settings, or what SIGHUP reads again. No
+    /// connection is lost.
+    Reload(Reload),
     /// Read a file of rules and say what is wrong with it.
     Check(check::Args),
     /// Print rules of the static part of nginx's configuration, and say what they cannot say.
@@ -62,6 +66,9 @@ pub enum Error {
     /// The server.
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    /// The server that runs.
+    #[error(transparent)]
+    Reload(#[from] ReloadError),
     /// What is to be served.
     #[error(transparent)]
     Site(#[from] site::Error),
@@ -95,12 +102,22 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(args) => Ok(serve::run(args)?),
+        Command::Reload(args) => reload(&args),
         Command::Check(args) => check::run(&args),
         Command::ImportNginx(args) => Ok(import_nginx::run(&args)?),
         Command::Sign(args) => Ok(sign::run(&args)?),
         Command::Password => Ok(sign::password()?),
         Command::Completions(args) => Ok(args.print(command(), io::stdout())?),
         Command::Man(args) => Ok(args.print(command(), io::stdout())?),
+    }
+}
+
+fn reload(reload: &Reload) -> Result<(), Error> {
+    match handover::wanted("files", reload) {
+        (Cli { command: Command::Serve(args) }, fingerprint) => {
+            Ok(reload.run("files", &args.handover, fingerprint)?)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -121,7 +138,8 @@ impl Error {
                 | serve::Error::Handover(_)
                 | serve::Error::Listener(listener::Error::Tls(_)),
             ) => exit::USAGE,
-            Self::Serve(_) | Self::Io(_) => exit::FAILURE,
+            Self::Reload(error) if error.is_usage() => exit::USAGE,
+            Self::Serve(_) | Self::Reload(_) | Self::Io(_) => exit::FAILURE,
         }
     }
 }

@@ -8,6 +8,8 @@ mod client;
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/load.rs"]
 mod load;
+mod manager;
+mod reload;
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use service::exit::{self, FAILURE, USAGE};
+use service::handover::ReloadError;
 use service::output::Closed;
 
 use super::{api, serve_error};
@@ -17,6 +18,9 @@ pub enum Error {
     /// The server.
     #[error(transparent)]
     Serve(#[from] serve_error::Error),
+    /// The server that runs.
+    #[error(transparent)]
+    Reload(#[from] ReloadError),
     /// The database.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -137,6 +141,7 @@ impl Error {
             | Self::NothingToChange
             | Self::UnknownFormat(_) => USAGE,
             Self::Import(ImportError { cause: Cause::Read(_), .. }) => USAGE,
+            Self::Reload(error) if error.is_usage() => USAGE,
             Self::Api(error) if error.is_bad_input() => USAGE,
             _ => FAILURE,
         }

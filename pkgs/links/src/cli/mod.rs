@@ -19,6 +19,7 @@ pub mod trust;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use service::handover::{self, Reload};
 use service::output::Closed;
 use service::{manual, settings};
 
@@ -65,6 +66,9 @@ pub struct Cli {
 pub enum Command {
     /// Answer redirects, and the API on the admin listener.
     Serve(Box<serve::Args>),
+    /// Have the server that runs take over what has changed: its program, these settings, or what SIGHUP reads again. No
+    /// connection is lost.
+    Reload(Reload),
     /// Add a link and print its short URL.
     Add(commands::add::Args),
     /// Print a link.
@@ -115,6 +119,7 @@ fn run(cli: Cli) -> Result<(), Error> {
     let mut output = Output::new(cli.json);
     let done = match cli.command {
         Command::Serve(args) => return Ok(serve::run(*args, cli.json)?),
+        Command::Reload(args) => return reload(&args),
         Command::Add(args) => commands::add::run(args, &mut output),
         Command::Get(args) => commands::get::run(args, &mut output),
         Command::List(args) => commands::list::run(args, &mut output),
@@ -139,4 +144,13 @@ fn run(cli: Cli) -> Result<(), Error> {
     // What was printed before a failure is printed all the same.
     let flushed = output.flush();
     done.and(flushed)
+}
+
+fn reload(reload: &Reload) -> Result<(), Error> {
+    match handover::wanted::<Cli>("links", reload) {
+        (Cli { command: Command::Serve(args), .. }, fingerprint) => {
+            Ok(reload.run("links", &args.handover, fingerprint)?)
+        }
+        _ => Ok(()),
+    }
 }

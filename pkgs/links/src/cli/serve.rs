@@ -277,6 +277,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         && file.exists()
         && !store::is_current(file).map_err(failed)?
     {
+        takeover.needs_a_start_anew("this version of the program migrates the database");
         return Err(Error::Migrates(path));
     }
     let (store, cache) = open(&args, location, count).map_err(failed)?;

@@ -8,8 +8,11 @@
 //!
 //! What listens by [`Address`](crate::socket::Address) takes part by itself.
 
+mod about;
 mod offer;
 mod registry;
+mod reload;
+mod starter;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -19,9 +22,13 @@ use std::{fs, io, thread};
 use socket2::Socket;
 use tokio::runtime::Runtime;
 
+use crate::manager;
 use crate::shutdown::Shutdown;
 use offer::{Outcome, Place};
-pub use registry::{enabled, is_handed_over, offer, on_handed_over, take, take_all, tell, tell_later, told};
+pub use registry::{
+    enabled, is_handed_over, offer, on_handed_over, outcome, take, take_all, tell, tell_later, told,
+};
+pub use reload::{Reload, ReloadError, wanted};
 pub use wire::Error;
 
 /// Where a process asks the one before it.
@@ -51,10 +58,15 @@ impl Takeover {
     pub fn begin(args: &HandoverArgs, program: &'static str) -> Result<Self, Error> {
         let Some(path) = &args.handover else { return Ok(Self::default()) };
         is_place(path)?;
-        let asked = wire::ask(path, program)?;
+        let asked_for = starter::find().map_err(|error| Error::Place { path: path.clone(), error })?;
+        let asked = wire::ask(path, wire::HELLO, program)?;
         let (old, items) = asked.unzip();
         if old.is_some() {
             tracing::info!(path = %path.display(), "a process that runs hands over its sockets");
+            manager::wait();
+        } else if asked_for {
+            // The service manager starts one itself, or is about to.
+            return Err(Error::Gone);
         }
         registry::enable(items.unwrap_or_default());
         Ok(Self { place: Some((path.clone(), program)), old })
@@ -63,6 +75,12 @@ impl Takeover {
     /// Whether there is a process that still serves.
     pub fn is_under_way(&self) -> bool {
         self.old.is_some()
+    }
+
+    /// Why no process may take over as things are, where one that is started once the other has ended may: who
+    /// [asked for this one](Reload) sees to that. To be called before this one gives up.
+    pub fn needs_a_start_anew(&self, reason: &str) {
+        starter::tell(&format!("{}{reason}", starter::ANEW));
     }
 
     /// Takes the place of the process that ran until now, which drains from here on, and is there for the next to ask.
@@ -80,16 +98,25 @@ impl Takeover {
         // Before the other is told, so that there is nothing left to fail.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (relieved, told) = channel();
-        let shutdown = shutdown.clone();
-        let offering = move || {
-            let Ok(place) = told.recv() else { return };
-            offer_place(&runtime, place, program, &shutdown);
+        let offering = {
+            let shutdown = shutdown.clone();
+            move || {
+                let Ok(place) = told.recv() else { return };
+                offer_place(&runtime, place, program, &shutdown);
+            }
         };
         thread::Builder::new().name("handover".into()).spawn(offering).map_err(failed)?;
         let place = Place::take(&path).map_err(failed)?;
         let left = registry::close_the_rest();
         if let Some(old) = self.old {
+            starter::commit();
             wire::relieve(&old, &left)?;
+            manager::begin();
+            registry::has_taken_over(left);
+            // It drains as long as it may, unless this one is found to have died.
+            shutdown.on_trigger(move || {
+                let _ = wire::send(&old, wire::GOODBYE, None);
+            });
         }
         // It waits for just that.
         let _ = relieved.send(place);
@@ -97,12 +124,20 @@ impl Takeover {
     }
 }
 
+/// Tells whoever has [asked for this process](Reload) that it serves.
+pub(crate) fn tell_starter() {
+    starter::tell(starter::SERVING);
+}
+
 /// Waits for the process to come, or until this one is to stop anyway.
 fn offer_place(runtime: &Runtime, place: Place, program: &str, shutdown: &Shutdown) {
     match runtime.block_on(place.offer(program, shutdown)) {
-        Outcome::HandedOver => {
+        Outcome::HandedOver(next) => {
             tracing::info!("another process has taken over");
-            shutdown.trigger();
+            shutdown.follow();
+            if !runtime.block_on(next.ends_in_good_order()) {
+                shutdown.is_followed_by_nobody();
+            }
         }
         Outcome::Stopped => registry::close(),
         Outcome::Failed(error) => {

@@ -13,9 +13,11 @@ use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::about::About;
 use super::registry;
-use super::wire::{self, HELLO, Item, LEFT, MAX_ITEMS, NO, PATIENCE, SERVING, YES, YOURS};
+use super::wire::{self, ABOUT, GOODBYE, HELLO, Item, LEFT, MAX_ITEMS, NO, PATIENCE, SERVING, YES, YOURS};
 use crate::shutdown::Shutdown;
+use crate::{manager, settings};
 
 /// How long a new process has from getting the sockets until it serves: databases may have to be migrated.
 const START: Duration = Duration::from_secs(300);
@@ -44,8 +46,8 @@ pub(super) struct Place {
 /// How offering has ended.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Another process serves.
-    HandedOver,
+    /// This process serves.
+    HandedOver(Peer),
     /// This one is to stop anyway.
     Stopped,
     /// Nobody can ask.
@@ -111,7 +113,9 @@ impl Place {
                 never = place.refuse_others() => match never {},
             };
             match handed {
-                Ok(()) => return Outcome::HandedOver,
+                Ok(Some(next)) => return Outcome::HandedOver(next),
+                // It was asked about, and goes on.
+                Ok(None) => continue,
                 Err(error) => tracing::warn!(%error, "no other process has taken over: this one serves on"),
             }
             // It may have come as far as to put its own socket in this one's place.
@@ -181,7 +185,8 @@ impl Listening {
 }
 
 /// Who asks.
-struct Peer(UnixStream);
+#[derive(Debug)]
+pub(super) struct Peer(UnixStream);
 
 impl Peer {
     async fn send(&self, word: &str, fd: Option<&OwnedFd>) -> io::Result<()> {
@@ -192,40 +197,58 @@ impl Peer {
         self.0.async_io(Interest::READABLE, || wire::receive(&self.0)).await
     }
 
+    /// Waits until it ends; whether it said so before.
+    pub async fn ends_in_good_order(&self) -> bool {
+        self.receive().await.is_ok_and(|word| word.name == GOODBYE)
+    }
+
+    /// Says so many things, each a name with its descriptor, or a text.
+    async fn answer(&self, items: &[Item]) -> io::Result<()> {
+        let said = async {
+            self.send(&format!("{YES}{}", items.len()), None).await?;
+            for Item { name, fd } in items {
+                self.send(name, fd.as_ref()).await?;
+            }
+            io::Result::Ok(())
+        };
+        timeout(PATIENCE, said).await?
+    }
+
     async fn refuse(&self, reason: &str) -> io::Error {
         let _ = self.send(&format!("{NO}{reason}"), None).await;
         io::Error::other(reason.to_owned())
     }
 }
 
-/// Hands everything to who asks, and waits until that serves.
-async fn hand_over(asking: Peer, program: &str) -> io::Result<()> {
+/// Hands everything to who asks, and waits until that serves. None where it was only asked about this process.
+async fn hand_over(asking: Peer, program: &str) -> io::Result<Option<Peer>> {
     if let Some(uid) = wire::stranger(&asking.0)? {
         // What comes from a stranger is not even read.
         return Err(asking.refuse(&format!("user {uid} may not")).await);
     }
     let asked = timeout(PATIENCE, asking.receive()).await??.name;
-    if asked.strip_prefix(HELLO).and_then(|rest| rest.strip_prefix(' ')) != Some(program) {
+    let asks = |word| asked.strip_prefix(word).and_then(|rest: &str| rest.strip_prefix(' ')) == Some(program);
+    if asks(ABOUT) {
+        let texts = About::of_process(settings::fingerprint())?.texts().into_iter();
+        let items: Vec<_> = texts.map(|name| Item { name, fd: None }).collect();
+        return asking.answer(&items).await.map(|()| None);
+    }
+    if !asks(HELLO) {
         let reason = format!("the process that serves is {program}, and hands over to its like alone");
         return Err(asking.refuse(&reason).await);
     }
-    let items = registry::offered()?;
-    timeout(PATIENCE, async {
-        asking.send(&format!("{YES}{}", items.len()), None).await?;
-        for Item { name, fd } in &items {
-            asking.send(name, fd.as_ref()).await?;
-        }
-        io::Result::Ok(())
-    })
-    .await??;
-    drop(items);
+    asking.answer(&registry::offered()?).await?;
     let Ok(left) = timeout(START, serving(&asking)).await else {
         return Err(asking.refuse("it took too long to start").await);
     };
-    registry::hand_over(&left?);
+    let left = left?;
+    if let Err(error) = manager::follow(wire::process(&asking.0)) {
+        return Err(asking.refuse(&format!("the service manager is out of reach: {error}")).await);
+    }
+    registry::hand_over(&left);
     // Whoever asks, and hears nothing, finds out by himself.
     let _ = timeout(PATIENCE, asking.send(YOURS, None)).await;
-    Ok(())
+    Ok(Some(asking))
 }
 
 /// Waits until it serves; what it has not taken.

@@ -14,6 +14,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     offered: Vec::new(),
     later: Vec::new(),
     hooks: Vec::new(),
+    left: None,
 });
 
 /// Whether another process has taken over. Set once, and asked where a mutex would be too much.
@@ -33,6 +34,8 @@ struct Registry {
     /// What is to be told, by name.
     later: Vec<(String, Tell)>,
     hooks: Vec<Hook>,
+    /// By which names this process has not taken what it was handed, once it has taken over.
+    left: Option<BTreeSet<String>>,
 }
 
 fn registry() -> MutexGuard<'static, Registry> {
@@ -118,6 +121,20 @@ pub(super) fn close_the_rest() -> BTreeSet<String> {
     let mut registry = registry();
     let rest = std::mem::take(&mut registry.handed);
     rest.into_iter().filter(|item| item.fd.is_some()).map(|item| item.name).collect()
+}
+
+/// This process has taken over, and left what goes by these names.
+pub(super) fn has_taken_over(left: BTreeSet<String>) {
+    registry().left = Some(left);
+}
+
+/// What this process has come to have by taking over: the descriptors it offers in its turn, and by which names it has left
+/// what it was handed. None where it has taken over from nobody.
+pub fn outcome() -> Option<(Vec<(String, OwnedFd)>, BTreeSet<String>)> {
+    let registry = registry();
+    let left = registry.left.clone()?;
+    let another = |item: &Item| Some((item.name.clone(), item.fd.as_ref()?.try_clone().ok()?));
+    Some((registry.offered.iter().filter_map(another).collect(), left))
 }
 
 /// Other descriptors of all that is offered.

@@ -8,6 +8,10 @@
 //! | `left NAME`, for what it has not taken | |
 //! | `serving` | |
 //! | | `yours`, once it lets nobody in any more; or `no REASON` |
+//! | `goodbye`, once it stops or is followed in its turn | |
+//!
+//! Who only wants to know [about](super::about) the process that serves begins by `linerate-about 1 PROGRAM`, and is told
+//! nothing but texts.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -22,16 +26,21 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::Pid;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// What the new process begins with. The number is of what follows: where that changes, so does this.
 pub(super) const HELLO: &str = "linerate-handover 1";
+/// What who wants to know about it begins with.
+pub(super) const ABOUT: &str = "linerate-about 1";
 /// Said by the new process once it is to serve.
 pub(super) const SERVING: &str = "serving";
 /// Said before a name by the new process.
 pub(super) const LEFT: &str = "left ";
 /// Said by the old one once it does not serve any more.
 pub(super) const YOURS: &str = "yours";
+/// Said by the new one once it ends in good order: the old one, where it still drains, may do so to its end.
+pub(super) const GOODBYE: &str = "goodbye";
 /// Said before a number by the old one.
 pub(super) const YES: &str = "yes ";
 /// Said before a reason by the old one.
@@ -74,6 +83,9 @@ pub enum Error {
         /// Whose it is.
         uid: u32,
     },
+    /// Who asked for this process wanted it to follow one that has ended meanwhile.
+    #[error("cannot take over: the process that served has ended")]
+    Gone,
     /// The process that serves does not want to.
     #[error("cannot take over: {0}")]
     Refused(String),
@@ -91,12 +103,12 @@ pub(super) struct Item {
     pub fd: Option<OwnedFd>,
 }
 
-/// Asks whoever serves at `path` for what it has; nothing where nobody does.
-pub(super) fn ask(path: &Path, program: &str) -> Result<Option<(Socket, Vec<Item>)>, Error> {
+/// Asks whoever serves at `path` for what it has, or [about](ABOUT) it; nothing where nobody does.
+pub(super) fn ask(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Vec<Item>)>, Error> {
     let mut tries = TRIES;
     loop {
         tries -= 1;
-        match ask_once(path, program) {
+        match ask_once(path, word, program) {
             // It ended just now, or was replaced: then another is there.
             Err(Error::Peer(error)) if tries > 0 && has_ended(&error) => std::thread::sleep(PAUSE),
             asked => return asked,
@@ -104,7 +116,7 @@ pub(super) fn ask(path: &Path, program: &str) -> Result<Option<(Socket, Vec<Item
     }
 }
 
-fn ask_once(path: &Path, program: &str) -> Result<Option<(Socket, Vec<Item>)>, Error> {
+fn ask_once(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Vec<Item>)>, Error> {
     let failed = |error| Error::Place { path: path.to_owned(), error };
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(failed)?;
     socket.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
@@ -119,7 +131,7 @@ fn ask_once(path: &Path, program: &str) -> Result<Option<(Socket, Vec<Item>)>, E
         return Err(Error::Stranger { path: path.to_owned(), uid });
     }
     let deadline = Instant::now() + PATIENCE;
-    match send(&socket, &format!("{HELLO} {program}"), None) {
+    match send(&socket, &format!("{word} {program}"), None) {
         // It may have said why, before it was asked.
         Err(error) if has_ended(&error) => {}
         sent => sent.map_err(Error::Peer)?,
@@ -204,6 +216,11 @@ pub(super) fn stranger(socket: impl AsFd) -> io::Result<Option<u32>> {
     let uid = socket_peercred(socket)?.uid;
     let known = uid.is_root() || uid == rustix::process::geteuid();
     Ok((!known).then_some(uid.as_raw()))
+}
+
+/// The process at the other end, where it has a number here.
+pub(super) fn process(socket: impl AsFd) -> Option<Pid> {
+    socket_peercred(socket).ok().map(|credentials| credentials.pid)
 }
 
 /// Sends one packet.

@@ -1,17 +1,43 @@
 //! SIGTERM drains, a second signal does not wait.
+//!
+//! Where [another process serves](crate::handover) in this one's place, a service manager's SIGTERM is for both, and comes
+//! again when that one has ended: this one drains on. Where that one died, it is started anew only once this one has
+//! ended too, which it then does at once.
 
+use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Whether the process is to stop; clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Shutdown {
     token: CancellationToken,
     failed: Arc<AtomicBool>,
+    /// Of the process that serves in this one's place: [`FOLLOWED`], [`TERMINATED`] and [`DIED`].
+    next: Arc<AtomicU8>,
+    at_first: Arc<Mutex<Vec<Hook>>>,
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// There is one.
+const FOLLOWED: u8 = 1;
+/// SIGTERM came since.
+const TERMINATED: u8 = 2;
+/// It has died.
+const DIED: u8 = 4;
+
+/// What shells have for an end by SIGTERM.
+const TERMINATED_CODE: i32 = 143;
+
+impl fmt::Debug for Shutdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shutdown").field("triggered", &self.is_triggered()).finish_non_exhaustive()
+    }
 }
 
 impl Shutdown {
@@ -58,6 +84,11 @@ impl Shutdown {
                         _ = interrupt.recv() => SignalKind::interrupt(),
                         () = hung_up(&mut hangup) => continue,
                     };
+                    if kind == SignalKind::terminate() && triggered.is_followed() {
+                        tracing::info!("another process serves: this one drains on");
+                        triggered.note(TERMINATED);
+                        continue;
+                    }
                     if triggered.is_triggered() {
                         std::process::exit(128 + kind.as_raw_value());
                     }
@@ -71,7 +102,38 @@ impl Shutdown {
 
     /// Stop. Further calls change nothing.
     pub fn trigger(&self) {
+        let hooks = std::mem::take(&mut *self.at_first.lock().unwrap_or_else(PoisonError::into_inner));
+        hooks.into_iter().for_each(|hook| hook());
         self.token.cancel();
+    }
+
+    /// Has `hook` called before anything stops.
+    pub(crate) fn on_trigger(&self, hook: impl FnOnce() + Send + 'static) {
+        self.at_first.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(hook));
+    }
+
+    /// Stop, since another process serves.
+    pub(crate) fn follow(&self) {
+        self.note(FOLLOWED);
+        self.trigger();
+    }
+
+    /// That other process has died.
+    pub(crate) fn is_followed_by_nobody(&self) {
+        self.note(DIED);
+    }
+
+    fn is_followed(&self) -> bool {
+        self.next.load(SeqCst) & FOLLOWED != 0
+    }
+
+    /// Ends this process where it is in the way of the next: whichever of both is heard of last.
+    fn note(&self, what: u8) {
+        let all = self.next.fetch_or(what, SeqCst) | what;
+        if all == FOLLOWED | TERMINATED | DIED {
+            tracing::warn!("the process that served has died: this one ends, so that another is started");
+            std::process::exit(TERMINATED_CODE);
+        }
     }
 
     /// Stop, since something that should have gone on has ended. What has ended is to be logged by who calls this.

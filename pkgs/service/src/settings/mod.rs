@@ -18,9 +18,11 @@
 
 mod error;
 mod file;
+mod fingerprint;
 mod secret;
 
 pub use error::Error;
+pub use fingerprint::{Fingerprint, fingerprint};
 pub use secret::{Secret, secret};
 
 use std::collections::HashMap;
@@ -56,9 +58,21 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// the credentials and the file of this process. Help, version and errors end the process, errors with code 2 and
 /// one line on stderr. With `--check` it ends here too, with 0 where the settings are such as the subcommand takes.
 pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
-    match read(service, subcommand, std::env::args_os(), of_process()) {
-        Ok((_, true)) => std::process::exit(0),
-        Ok((parsed, false)) => parsed,
+    let (parsed, fingerprint) = parse_args(service, subcommand, std::env::args_os());
+    fingerprint.is_of_this_process();
+    parsed
+}
+
+/// Like [`parse`], with other arguments (the program's name first) than this process has: for a command that is about
+/// another process. What its settings come to is told besides.
+pub fn parse_args<P: Parser>(
+    service: &str,
+    subcommand: &str,
+    args: impl IntoIterator<Item: Into<OsString>>,
+) -> (P, Fingerprint) {
+    match read(service, subcommand, args, of_process()) {
+        Ok(Read { check: true, .. }) => std::process::exit(0),
+        Ok(Read { parsed, fingerprint, .. }) => (parsed, fingerprint),
         Err(error) => error.exit(),
     }
 }
@@ -95,7 +109,7 @@ pub fn try_parse_from<P: Parser>(
     args: impl IntoIterator<Item: Into<OsString>>,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<P, Error> {
-    read(service, subcommand, args, env).map(|(parsed, _)| parsed)
+    read(service, subcommand, args, env).map(|read| read.parsed)
 }
 
 /// The environment of this process, and its credentials.
@@ -104,13 +118,21 @@ fn of_process() -> impl Fn(&str) -> Option<OsString> {
     move |name| std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
 }
 
-/// What [`try_parse_from`] says, and whether that is all that is asked.
+/// What was read.
+struct Read<P> {
+    parsed: P,
+    /// Whether that is all that is asked.
+    check: bool,
+    fingerprint: Fingerprint,
+}
+
+/// What [`try_parse_from`] says, and what else there is to say of it.
 fn read<P: Parser>(
     service: &str,
     subcommand: &str,
     args: impl IntoIterator<Item: Into<OsString>>,
     env: impl Fn(&str) -> Option<OsString>,
-) -> Result<(P, bool), Error> {
+) -> Result<Read<P>, Error> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let mut command = without_empty(command::<P>(service, subcommand), &env);
     let env = |arg: &Arg| {
@@ -151,9 +173,12 @@ fn read<P: Parser>(
     }
 
     let mut matches = command.try_get_matches_from_mut(&args).map_err(|error| Error::of(error, &given))?;
-    let check = matches.subcommand_matches(subcommand).is_some_and(|settings| settings.get_flag(CHECK));
+    let settings = matches.subcommand_matches(subcommand);
+    let check = settings.is_some_and(|settings| settings.get_flag(CHECK));
+    let fingerprint = Fingerprint::of(settings);
     let parsed = P::from_arg_matches_mut(&mut matches);
-    Ok((parsed.map_err(|error| Error::of(error.format(&mut command), &given))?, check))
+    let parsed = parsed.map_err(|error| Error::of(error.format(&mut command), &given))?;
+    Ok(Read { parsed, check, fingerprint })
 }
 
 /// The command line of `P`, with the help of each setting of its `subcommand` naming its variable:

@@ -121,7 +121,7 @@ fn the_later_place_counts() {
 fn settings_can_be_checked_and_nothing_else_done() {
     let read = |args: &Line| {
         let args = [&["linerate-links", "serve", "--database", "x"], args].concat();
-        read::<Cli>("links", "serve", args, |_| None).map(|(_, check)| check)
+        read::<Cli>("links", "serve", args, |_| None).map(|read| read.check)
     };
     assert!(!read(&[]).expect("parses"));
     assert!(read(&["--check"]).expect("parses"));

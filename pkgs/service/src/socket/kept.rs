@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketType};
 use sd_notify::NotifyState;
 
 use super::{Error, activated};
+use crate::{handover, manager};
 
 /// How long systemd may take to let go of a socket.
 const LETTING_GO: Duration = Duration::from_secs(10);
@@ -86,6 +87,24 @@ pub fn forget_the_rest() {
     forget(|_| true);
 }
 
+/// Has systemd keep the sockets of a process that took over, and none that it has left to nobody.
+pub fn keep_what_was_handed_over() {
+    let Some((taken, left)) = handover::outcome() else { return };
+    if !keeps() {
+        return;
+    }
+    for (name, fd) in &taken {
+        if let Some((kind @ ("tcp" | "udp"), address)) = name.split_once(' ') {
+            keep(kind, address, std::iter::once(fd.as_fd()));
+        }
+    }
+    for left in left {
+        if let Some((kind @ ("tcp" | "udp"), address)) = left.split_once(' ') {
+            tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name(kind, address))], &[]);
+        }
+    }
+}
+
 /// Closes what nobody took of what was kept by such names, here and at systemd's; tells how many names those were.
 fn forget(which: impl Fn(&str) -> bool) -> usize {
     let names = activated::close_all(|name| name.starts_with(PREFIX) && which(name));
@@ -112,7 +131,8 @@ fn is(fd: &OwnedFd, wanted: SocketType) -> bool {
 }
 
 fn keep<'f>(kind: &str, address: &str, fds: impl Iterator<Item = BorrowedFd<'f>>) {
-    if !keeps() || address.ends_with(":0") {
+    // One that takes over is not heard yet, and keeps all of it once it is.
+    if !keeps() || address.ends_with(":0") || !manager::hears() {
         return;
     }
     let name = name(kind, address);
@@ -124,7 +144,7 @@ fn keep<'f>(kind: &str, address: &str, fds: impl Iterator<Item = BorrowedFd<'f>>
 }
 
 fn tell(states: &[NotifyState<'_>], fds: &[BorrowedFd<'_>]) {
-    if let Err(error) = sd_notify::notify_with_fds(states, fds) {
+    if let Err(error) = manager::notify(states, fds) {
         tracing::warn!(%error, "the service manager does not keep sockets: a restart will lose connections");
     }
 }

@@ -29,6 +29,17 @@ const CONFIG: &str = "config";
 /// Where systemd puts credentials of units: copies, made when a unit starts.
 const CREDENTIALS: &str = "/run/credentials/";
 
+/// Where a unit of ours has its own, for whatever process of it: `/run/linerate-links/credentials/certificate`.
+fn credential_of_unit(file: &str) -> Option<String> {
+    let (service, name) = file.strip_prefix("/run/linerate-")?.split_once("/credentials/")?;
+    Some(format!("linerate-{service}.service/{name}"))
+}
+
+/// What systemd calls a credential, where a file is one: `linerate-links.service/certificate`.
+fn credential(file: &str) -> Option<String> {
+    file.strip_prefix(CREDENTIALS).map(str::to_owned).or_else(|| credential_of_unit(file))
+}
+
 /// Where the unit that runs the doctor has the same ones: systemd hides those of others from each unit.
 const SHOWN: &str = "/run/linerate-doctor/credentials/";
 
@@ -68,7 +79,7 @@ fn of_file(system: &dyn System, unit: &str, file: &str) -> Vec<Finding> {
         Ok(certificates) => certificates,
         Err(error) => return vec![Finding::symptom(file, error).remedy(status)],
     };
-    let remedy = if file.starts_with(CREDENTIALS) {
+    let remedy = if credential(file).is_some() {
         format!("systemctl restart {unit}  # once the file is new that its LoadCredential= names")
     } else {
         format!(
@@ -94,7 +105,7 @@ fn of_file(system: &dyn System, unit: &str, file: &str) -> Vec<Finding> {
 
 fn read(system: &dyn System, file: &str) -> io::Result<String> {
     let hidden = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    match (system.read(file), file.strip_prefix(CREDENTIALS)) {
+    match (system.read(file), credential(file)) {
         (Err(error), Some(credential)) if hidden(&error) => system.read(&format!("{SHOWN}{credential}")),
         (read, _) => read,
     }
@@ -292,14 +303,18 @@ mod tests {
 
     #[test]
     fn credentials_are_read_where_the_doctors_unit_has_them() {
-        let told =
-            "/proc/700/cmdline = x\0serve\0--cert\0/run/credentials/linerate-links.service/certificate\0";
         let file =
             file("/run/linerate-doctor/credentials/linerate-links.service/certificate", &["a.example"]);
-        assert_eq!(found(told, &file, SOON), []);
-        let subject = "/run/credentials/linerate-links.service/certificate".to_owned();
-        let ended = "ended 1 day ago, for a.example".to_owned();
-        assert_eq!(found(told, &file, -DAY), [(Severity::Warning, subject, ended)]);
+        let told_as = [
+            "/run/credentials/linerate-links.service/certificate",
+            "/run/linerate-links/credentials/certificate",
+        ];
+        for subject in told_as {
+            let told = format!("/proc/700/cmdline = x\0serve\0--cert\0{subject}\0");
+            assert_eq!(found(&told, &file, SOON), []);
+            let ended = "ended 1 day ago, for a.example".to_owned();
+            assert_eq!(found(&told, &file, -DAY), [(Severity::Warning, subject.to_owned(), ended)]);
+        }
     }
 
     #[test]
