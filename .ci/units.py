@@ -20,7 +20,12 @@ OF_CONSOLE = re.compile(ANYWHERE + "CPUAffinity=")
 # By their units: of which host, the command, the page of the manual, and what is left out.
 UNITS = {
     **{
-        f"linerate-{name}.service": ("vm", f"linerate-{name} serve --config /etc/linerate/{name}.toml", f"linerate-{name}-serve", OF_SERVICE)
+        f"linerate-{name}.service": (
+            "vm",
+            f"linerate-{name} serve --config /etc/linerate/{name}.toml --handover /run/linerate-{name}/handover",
+            f"linerate-{name}-serve",
+            OF_SERVICE,
+        )
         for name in ("links", "files", "api")
     },
     "linerate-console.service": ("console", "linerate console --config /etc/linerate/console.toml", "linerate-console", OF_CONSOLE),
@@ -44,6 +49,8 @@ def unit(name: str, prefix: str) -> str:
     for line in (RENDERED / host / "systemd/system" / name).read_text().splitlines():
         if line.startswith("ExecStart="):
             line = f"ExecStart={prefix}/bin/{own}" if own else f"ExecStart={command(line.removeprefix('ExecStart='), prefix)}"
+        elif line.startswith("ExecReload=") and own and " serve " in own:
+            line = f"ExecReload={prefix}/bin/{own.replace(' serve ', ' reload ', 1)}"
         elif line.startswith("ExecReload="):
             # kill(1) is of no package that every system has, and what every shell can do.
             line = "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'"

@@ -818,14 +818,14 @@ let
         )
         [
           [
-            "/run/credentials/linerate-links.service/certificate"
-            "/run/credentials/linerate-links.service/certificate-b.example"
+            "/run/linerate-links/credentials/certificate"
+            "/run/linerate-links/credentials/certificate-b.example"
             "/var/lib/acme/c.example/fullchain.pem"
             "/var/lib/acme/d.example/fullchain.pem"
           ]
           [
-            "/run/credentials/linerate-links.service/key"
-            "/run/credentials/linerate-links.service/key-b.example"
+            "/run/linerate-links/credentials/key"
+            "/run/linerate-links/credentials/key-b.example"
             "/var/lib/acme/c.example/key.pem"
             "/var/lib/acme/d.example/key.pem"
           ]
@@ -855,7 +855,7 @@ let
           }
         )
         {
-          cert = "/run/credentials/linerate-links.service/certificate";
+          cert = "/run/linerate-links/credentials/certificate";
           hsts = 31536000;
           https-redirect = true;
           tls-listen = [ ":443" ];

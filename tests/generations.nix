@@ -21,13 +21,12 @@ let
           let
             inherit (config.services.linerate.files) package;
           in
+          # A copy, which is another program to whoever looks.
           lib.mkForce (
-            pkgs.symlinkJoin {
-              name = "linerate-files-changed";
-              paths = [ package ];
+            pkgs.runCommand "linerate-files-changed" {
               passthru.generic = package.generic or package;
               meta.mainProgram = "linerate-files";
-            }
+            } "cp -rL ${package} $out"
           );
       };
     };

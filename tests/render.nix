@@ -30,13 +30,15 @@ let
         split "/nix/store/([0-9A-Za-z+._?=]+(-[A-Za-z+._?=][0-9A-Za-z+._?=]*)*)-[0-9][0-9A-Za-z+._?=-]*" text
       )
     );
-  # What NixOS adds to every unit says nothing about this one.
+  # What NixOS adds to every unit says nothing about this one; and a sum of it is another with every nixpkgs.
   withoutEnvironment =
     text:
     lines (
       filter (
         line:
-        isString line && match "Environment=\"(PATH|LOCALE_ARCHIVE|TZDIR)=.*" line == null && line != ""
+        isString line
+        && match "Environment=(\"(PATH|LOCALE_ARCHIVE|TZDIR)=|LINERATE_UNIT(_CREDENTIALS)?=).*" line == null
+        && line != ""
       ) (split "\n" text)
     );
   plain = text: withoutVersions (withoutHashes text);

@@ -31,6 +31,8 @@ in
       inherit tls;
       settings = patient // {
         tls-listen = [ ":8443" ];
+        # What is read slowly is to outlast all of that.
+        drain-timeout = 12 * patience;
       };
     };
     api = {

@@ -39,6 +39,7 @@ in
       inherit (shared)
         access-log
         audit-log
+        handover
         max-connections
         otlp
         tls-listen
@@ -77,6 +78,7 @@ in
 
   config = mkIf cfg.enable {
     linerate.services.api = {
+      takesOver = true;
       description = "JSON API";
       stateful = true;
       unixVisitors = true;
@@ -90,10 +92,10 @@ in
       linerate-api = lib.mkMerge [
         database.unit
         {
-          # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
-          # be read at once.
+          # Twice the cache while it is filled anew, and that of another process that drains; a connection of either holds some
+          # 32 KiB, and a few batches of the largest size may be read at once.
           serviceConfig.MemoryMax =
-            2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+            3 * cfg.settings.cache-bytes + 2 * cfg.settings.max-connections * 32768 + 512 * mebibyte;
         }
       ];
       postgresql = database.serverUnit;

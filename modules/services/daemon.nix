@@ -100,11 +100,34 @@ let
       (cfg.settings.audit-log or null)
     ];
 
+  # Whether a process takes over from another at a reload.
+  takesOver = name: services.${name}.takesOver && (cfgOf name).settings.handover or null != null;
+
+  # What a process of the unit is started with, in a word: where a generation has another, a reload has another process take
+  # over though the program and its settings are the same.
+  sumOf =
+    name:
+    let
+      unit = config.systemd.services."linerate-${name}";
+      # Of these a process knows itself; the last is the sum.
+      own = [
+        "ExecReload"
+        "ExecStart"
+        "Environment"
+      ];
+    in
+    sum [
+      unit.environment
+      (removeAttrs unit.serviceConfig own)
+    ];
+  sum = value: builtins.hashString "sha256" (builtins.toJSON value);
+
   unitOf =
     name: service:
     let
       cfg = cfgOf name;
       daemon = "linerate-${name}";
+      called = command: "${lib.getExe cfg.package} ${command} --config ${settingsFile name}";
       # Where it listens itself, and not systemd for it.
       bound =
         lib.optionals (!cfg.socketActivation) (cfg.settings.listen ++ [ cfg.settings.admin ])
@@ -123,8 +146,14 @@ let
           map (socket: "${daemon}-${socket}.socket") (lib.attrNames (sockets cfg))
         );
         serviceConfig = {
-          ExecStart = "${lib.getExe cfg.package} ${service.command} --config ${settingsFile name}";
+          ExecStart = called service.command;
           LoadCredential = mapAttrsToList (setting: path: "${variable name setting}:${path}") cfg.secrets;
+          RuntimeDirectory = daemon;
+          RuntimeDirectoryMode = "0700";
+          # systemd shows credentials to main processes alone, and hides them from one that is to become that at a reload:
+          # here they are there for either.
+          BindReadOnlyPaths = [ "-/run/credentials/${daemon}.service:/run/${daemon}/credentials" ];
+          Environment = [ "CREDENTIALS_DIRECTORY=/run/${daemon}/credentials" ];
           User = daemon;
           Group = daemon;
         }
@@ -137,6 +166,21 @@ let
           LogsDirectoryMode = "0750";
         };
       }
+      (mkIf service.takesOver {
+        # Takes over where that is possible, reads certificates and rules again where nothing else has changed, and has systemd
+        # start the unit anew where only that will do.
+        reloadIfChanged = lib.mkDefault (takesOver name);
+        serviceConfig = {
+          ExecReload = lib.mkDefault (
+            if takesOver name then called "reload" else "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID"
+          );
+          Environment = lib.optionals (takesOver name) [
+            "LINERATE_UNIT=${sumOf name}"
+            # systemd loads them when it starts the unit, and not at a reload.
+            "LINERATE_UNIT_CREDENTIALS=${sum config.systemd.services.${daemon}.serviceConfig.LoadCredential}"
+          ];
+        };
+      })
     ];
 
   # What `linerate doctor` is to find of it.
@@ -249,6 +293,11 @@ in
             openFiles = mkOption {
               type = types.ints.positive;
               description = "Open files beside its connections.";
+            };
+            takesOver = mkOption {
+              type = types.bool;
+              default = false;
+              description = "Whether its program has a command that reloads it by another process.";
             };
             stateful = mkOption {
               type = types.bool;

@@ -19,6 +19,7 @@ let
   toml = pkgs.formats.toml { };
   state = "/var/lib/linerate-files";
   hasOrigin = cfg.settings.origin != null;
+  inherit (config.systemd.services.linerate-files) reloadIfChanged;
 
   # Rules that make no sense end the build, and not the service.
   rules =
@@ -51,6 +52,7 @@ in
       inherit (shared)
         access-log
         backlog
+        handover
         max-connections
         otlp
         tls-listen
@@ -124,22 +126,24 @@ in
 
   config = mkIf cfg.enable {
     linerate.services.files = {
+      takesOver = true;
       description = "File server";
       # A connection may have a pipe beside its socket.
       openFiles = 2 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
       derived =
         lib.optionalAttrs (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; }
         // lib.optionalAttrs (cfg.originCredentials != null) {
-          origin-credentials = "/run/credentials/linerate-files.service/origin";
+          origin-credentials = "/run/linerate-files/credentials/origin";
         };
     };
 
     environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
 
     systemd.services.linerate-files = {
-      reloadTriggers = lib.optional (cfg.rules != { }) rules;
+      # Either is a reload.
+      restartTriggers = mkIf (cfg.rules != { } && reloadIfChanged) [ rules ];
+      reloadTriggers = mkIf (cfg.rules != { } && !reloadIfChanged) [ rules ];
       serviceConfig = {
-        ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
         # With it openat2 fails (ENOSYS), the call by which it stays below its root. It can make no file anywhere.
         RestrictSUIDSGID = false;
         # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have. Of what the kernel

@@ -51,6 +51,7 @@ in
         access-log
         audit-log
         backlog
+        handover
         max-connections
         otlp
         tls-listen
@@ -127,6 +128,7 @@ in
 
   config = mkIf cfg.enable {
     linerate.services.links = {
+      takesOver = true;
       description = "URL shortener";
       stateful = true;
       # Two files of the database for each worker, the writer's, and libraries.
@@ -142,11 +144,11 @@ in
       database.unit
       {
         serviceConfig = {
-          # A new certificate; one of ACME is seen by itself.
-          ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
           # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
-          # Answers that wait for clients, SQLite, password hashing and the rest stay below 512 MiB.
-          MemoryMax = 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+          # There are two processes while one drains. Answers that wait for clients, SQLite, password hashing and the rest
+          # stay below 512 MiB.
+          MemoryMax =
+            3 * cfg.settings.cache-bytes + 2 * cfg.settings.max-connections * 32768 + 512 * mebibyte;
         };
       }
     ];

@@ -165,4 +165,13 @@ in
       inherit default;
       description = "How long requests under way have at the end, in seconds.";
     };
+
+  handover = mkOption {
+    type = types.nullOr (types.strMatching "/.+");
+    default = "/run/linerate-${name}/handover";
+    description = ''
+      Where a process that takes over asks the one that serves, at a reload: with null there is none, and what changes
+      takes a restart.
+    '';
+  };
 }

@@ -23,7 +23,7 @@ let
   pairsOf =
     name: tls:
     let
-      credentials = "/run/credentials/linerate-${name}.service";
+      credentials = "/run/linerate-${name}/credentials";
     in
     mapAttrsToList (suffix: _: {
       cert = "${credentials}/certificate${suffix}";

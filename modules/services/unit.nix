@@ -43,8 +43,8 @@ in
       TimeoutStopSec = drain + 10;
 
       # systemd keeps the sockets on TCP and UDP addresses while the daemon restarts, so that nobody is refused meanwhile:
-      # one for each worker, address and protocol. The setting `handover`, for who starts a process beside the one that
-      # runs, is of no use here: systemd starts the next when the last has ended.
+      # one for each worker, address and protocol. At a reload another process takes them over, and nobody waits either: a
+      # restart is for what a reload cannot change.
       FileDescriptorStoreMax = 4096;
 
       LimitNOFILE = openFiles;

@@ -1,19 +1,23 @@
 # The running system is switched to a generation in which all that serves is another, and back, while another machine asks by
-# every protocol and keeps count: no request fails, no connection is lost, and the sockets stay the same.
+# every protocol and keeps count, and reads slowly what was begun before: no request fails, no connection is lost, the
+# sockets stay the same, and nobody waits for the process that still drains.
 
 import json
 import re
 
 profile = "/nix/var/nix/profiles/system"
 services = ["links", "files", "api"]
+size = 256 << 20
 
 
-def started() -> dict[str, str]:
-    """When the services were, by their names."""
-    return {
-        name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
-        for name in services
-    }
+def processes() -> dict[str, str]:
+    """Those that systemd has for the main ones, by the services' names."""
+    return {name: box.succeed(f"systemctl show -P MainPID linerate-{name}").strip() for name in services}
+
+
+def restarts() -> dict[str, str]:
+    """How often systemd had to start the services again, by their names."""
+    return {name: box.succeed(f"systemctl show -P NRestarts linerate-{name}").strip() for name in services}
 
 
 def sockets() -> list[str]:
@@ -34,6 +38,8 @@ with subtest("the box serves"):
         " --database /var/lib/linerate-links/links.db"
     )
     box.succeed("echo 0123456789 >/var/lib/linerate-files/digits")
+    # More than a client reads who reads slowly until all of this is over.
+    box.succeed(f"truncate -s {size} /var/lib/linerate-files/large")
     made = """--json '{"email": "ada@example.com", "name": "Ada"}' http://box:8100/v1/users"""
     user = json.loads(visitor.succeed(f"curl -sf {made}"))["id"]
     certificate = box.succeed("cat /etc/certificate/chain.pem")
@@ -55,6 +61,15 @@ clients = {
 }
 
 
+def slowly(name: str) -> None:
+    """Begins to read what the process that serves now is to finish, and waits until it has sent some of it."""
+    visitor.succeed(
+        f"(curl -sS --limit-rate 64k -o /dev/null -w '%{{http_code}} %{{size_download}}' http://box:8090/large"
+        f" >{name}.slow 2>&1 & echo $! >{name}.pid)",
+    )
+    box.wait_until_succeeds("ss -Hnt state established '( sport = 8090 )' | awk '$2 > 65536' | grep -q .")
+
+
 def goes_on() -> None:
     """Every client is answered again."""
     visitor.succeed(f"load goes-on {' '.join(clients)}")
@@ -65,16 +80,22 @@ with subtest("clients are answered by every protocol"):
         # Both machines are to have time for a switch besides.
         visitor.succeed(f"load begin {name} {protocol} {url} 1 4")
     goes_on()
-    first, before = started(), sockets()
+    first, before = processes(), sockets()
     assert {line.split()[0] for line in before} == {"tcp", "udp"}, before
 
-with subtest("all services are switched to other settings and another program under load"):
+with subtest("all services are switched to other settings and another program under load, and nobody waits for what drains"):
+    slowly("first")
     box.succeed("install-generation 2 changed switch", timeout=900)
-    second = started()
+    second = processes()
     assert all(second[name] != first[name] for name in services), (first, second)
+    # Taken over, and not started again.
+    assert set(restarts().values()) == {"0"}, restarts()
     assert box.succeed("cat /etc/generation") == "changed"
     assert sockets() == before, (before, sockets())
     goes_on()
+    # All were answered, and the one that is slow is still read from the process of before.
+    box.succeed(f"test -d /proc/{first['files']}")
+    visitor.succeed("kill -0 $(cat first.pid)")
 
 with subtest("they are taken back by hand under load"):
     box.succeed(
@@ -82,8 +103,9 @@ with subtest("they are taken back by hand under load"):
         f"{profile}/bin/switch-to-configuration switch",
         timeout=900,
     )
-    third = started()
+    third = processes()
     assert all(third[name] != second[name] for name in services), (second, third)
+    assert set(restarts().values()) == {"0"}, restarts()
     assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
     assert sockets() == before, (before, sockets())
     goes_on()
@@ -95,3 +117,16 @@ with subtest("no request has failed, and no connection was lost"):
         ended.append(visitor.execute(f"load end {expected} {' '.join(names)} 2>&1"))
         print(ended[-1][1].strip())
     assert all(status == 0 for status, _ in ended), ended
+
+with subtest("what was begun before all of that is still sent, by the process that began it"):
+    box.succeed(f"test -d /proc/{first['files']}")
+    visitor.succeed("kill -0 $(cat first.pid)", "kill $(cat first.pid)")
+    # Nobody reads any more, so that it has nothing to wait for.
+    box.wait_until_fails(f"test -d /proc/{first['files']}")
+
+with subtest("one that has taken over is killed, and all is well again"):
+    pid = processes()["files"]
+    box.succeed(f"kill -9 {pid}")
+    box.wait_until_succeeds(f"systemctl show -P MainPID linerate-files | grep -vx -e {pid} -e 0")
+    assert visitor.succeed("curl -sf --max-time 120 http://box:8090/digits") == "0123456789\n"
+    assert sockets() == before, (before, sockets())

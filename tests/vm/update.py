@@ -108,18 +108,15 @@ with subtest("a generation that is on no trial does not boot again when the box 
     assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "no"
 
 
-def started() -> dict[str, str]:
-    """When the services were, by their names."""
-    return {
-        name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
-        for name in ("links", "files")
-    }
+def processes() -> dict[str, str]:
+    """Those that serve, by their names."""
+    return {name: box.succeed(f"systemctl show -P MainPID linerate-{name}").strip() for name in ("links", "files")}
 
 
 with subtest("the running system is switched, and what did not change goes on"):
-    before = started()
+    before = processes()
     box.succeed("install-generation 4 moved switch")
-    after = started()
+    after = processes()
     assert after["links"] != before["links"] and after["files"] == before["files"], (before, after)
     settings = "$(systemctl show -P ExecStart linerate-links | grep -o '/nix/store/[^ ;]*[.]toml' | head -n 1)"
     box.succeed(f"grep -q http://moved {settings}")

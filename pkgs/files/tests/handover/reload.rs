@@ -135,8 +135,13 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for &orphan in &self.orphans {
-            signal(orphan, Signal::KILL);
+        // Whoever has said anything: where a test fails, not all of them are known.
+        let told = self.manager.told();
+        let next = told.iter().filter_map(|told| told.line.strip_prefix("MAINPID=")?.parse().ok());
+        for id in told.iter().map(|told| told.by).chain(next).chain(self.orphans.iter().copied()) {
+            if fs::read_link(format!("/proc/{id}/exe")).is_ok_and(|program| program == Path::new(BINARY)) {
+                signal(id, Signal::KILL);
+            }
         }
         if thread::panicking() {
             eprintln!(

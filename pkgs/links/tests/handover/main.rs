@@ -175,5 +175,22 @@ async fn one_that_would_migrate_the_database_does_not_take_over() {
     let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it is there");
     assert_eq!(version, 4, "it is as it was");
     assert_eq!(ask(program.clear, "GET", "/abc", "", "").0, 307);
-    drop(serving);
+
+    // By a service manager, which starts it once the one that serves has ended, that is told to stop.
+    let said = program.path("said");
+    let status = Command::new(BINARY)
+        .args(["reload", "--listen", &listen, "--admin", "127.0.0.1:0", "--database"])
+        .arg(&database)
+        .arg("--handover")
+        .arg(&handover)
+        .env("MAINPID", serving.id().to_string())
+        .stdout(std::fs::File::create(&said).expect("a directory"))
+        .status()
+        .expect("it runs");
+    let said = std::fs::read_to_string(said).expect("text");
+    assert!(
+        status.success() && said.contains("migrates the database: the process that serves stops"),
+        "{said}"
+    );
+    assert_eq!(takeover::ends(&serving).await, 0, "{}", serving.log());
 }
