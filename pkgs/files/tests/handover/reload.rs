@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// More than fits between a server and a client who does not read.
 const LARGE: usize = 64 << 20;
 
+/// Variables and their values.
+type Environment<'e> = &'e [(&'e str, &'e str)];
+
 /// Where a service is set up.
 struct Place {
     directory: tempfile::TempDir,
@@ -78,7 +81,7 @@ impl Place {
     }
 
     /// `reload`, told of this main process, with these flags too and these changes of its environment.
-    fn reloads(&self, main: Option<u32>, flags: &[&str], environment: &[(&str, &str)]) -> Child {
+    fn reloads(&self, main: Option<u32>, flags: &[&str], environment: Environment<'_>) -> Child {
         let file = |name: &str| {
             let file = File::options().create(true).append(true).open(self.path(name));
             Stdio::from(file.expect("a directory"))
@@ -95,7 +98,7 @@ impl Place {
     }
 
     /// The same to its end: its exit code.
-    fn reload(&self, main: Option<u32>, flags: &[&str], environment: &[(&str, &str)]) -> Option<i32> {
+    fn reload(&self, main: Option<u32>, flags: &[&str], environment: Environment<'_>) -> Option<i32> {
         self.reloads(main, flags, environment).wait().expect("a child").code()
     }
 
@@ -172,7 +175,7 @@ fn is_whole(mut stream: TcpStream) {
 
 #[test]
 fn what_differs_is_taken_over_by_a_process_that_the_manager_hears_alone() {
-    let cases: [(&[&str], &[(&str, &str)], &str); 2] = [
+    let cases: [(&[&str], Environment<'_>, &str); 2] = [
         (&["--open-files", "512"], &[], "other settings: a new process serves\n"),
         (&[], &[("LINERATE_UNIT", "two")], "another unit: a new process serves\n"),
     ];
@@ -267,7 +270,7 @@ fn one_that_fails_leaves_the_one_that_serves() {
 #[test]
 fn what_cannot_be_taken_over_is_stopped_where_somebody_starts_it_anew() {
     // Of a process that was started with other credentials, and of one that nobody can ask, as of a version from before.
-    let cases: [(&str, &[(&str, &str)], [&str; 2]); 2] = [
+    let cases: [(&str, Environment<'_>, [&str; 2]); 2] = [
         (
             "handover",
             &[("LINERATE_UNIT_CREDENTIALS", "two")],

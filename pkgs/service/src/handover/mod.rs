@@ -24,9 +24,9 @@ use tokio::runtime::Runtime;
 
 use crate::manager;
 use crate::shutdown::Shutdown;
-use offer::{Outcome, Place};
+use offer::{End, Place};
 pub use registry::{
-    enabled, is_handed_over, offer, on_handed_over, outcome, take, take_all, tell, tell_later, told,
+    Outcome, enabled, is_handed_over, offer, on_handed_over, outcome, take, take_all, tell, tell_later, told,
 };
 pub use reload::{Reload, ReloadError, wanted};
 pub use wire::Error;
@@ -132,15 +132,15 @@ pub(crate) fn tell_starter() {
 /// Waits for the process to come, or until this one is to stop anyway.
 fn offer_place(runtime: &Runtime, place: Place, program: &str, shutdown: &Shutdown) {
     match runtime.block_on(place.offer(program, shutdown)) {
-        Outcome::HandedOver(next) => {
+        End::HandedOver(next) => {
             tracing::info!("another process has taken over");
             shutdown.follow();
             if !runtime.block_on(next.ends_in_good_order()) {
                 shutdown.is_followed_by_nobody();
             }
         }
-        Outcome::Stopped => registry::close(),
-        Outcome::Failed(error) => {
+        End::Stopped => registry::close(),
+        End::Failed(error) => {
             registry::close();
             tracing::error!(%error, "no other process can take over from this one");
         }

@@ -45,7 +45,7 @@ pub(super) struct Place {
 
 /// How offering has ended.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum End {
     /// This process serves.
     HandedOver(Peer),
     /// This one is to stop anyway.
@@ -81,10 +81,10 @@ impl Place {
     }
 
     /// Waits until a new process serves, or until this one is to stop anyway.
-    pub async fn offer(self, program: &str, shutdown: &Shutdown) -> Outcome {
+    pub async fn offer(self, program: &str, shutdown: &Shutdown) -> End {
         let mut place = match self.listen() {
             Ok(place) => place,
-            Err(error) => return Outcome::Failed(error),
+            Err(error) => return End::Failed(error),
         };
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,7 +113,7 @@ impl Place {
                 never = place.refuse_others() => match never {},
             };
             match handed {
-                Ok(Some(next)) => return Outcome::HandedOver(next),
+                Ok(Some(next)) => return End::HandedOver(next),
                 // It was asked about, and goes on.
                 Ok(None) => continue,
                 Err(error) => tracing::warn!(%error, "no other process has taken over: this one serves on"),
@@ -175,12 +175,12 @@ impl Listening {
     }
 
     /// Nobody is to ask any more.
-    fn leave(self) -> Outcome {
+    fn leave(self) -> End {
         if self.is_there() {
             // One that is left behind does no harm.
             let _ = fs::remove_file(&self.path);
         }
-        Outcome::Stopped
+        End::Stopped
     }
 }
 

@@ -128,13 +128,21 @@ pub(super) fn has_taken_over(left: BTreeSet<String>) {
     registry().left = Some(left);
 }
 
-/// What this process has come to have by taking over: the descriptors it offers in its turn, and by which names it has left
-/// what it was handed. None where it has taken over from nobody.
-pub fn outcome() -> Option<(Vec<(String, OwnedFd)>, BTreeSet<String>)> {
+/// What a process has come to have by taking over.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The descriptors that it offers in its turn.
+    pub taken: Vec<(String, OwnedFd)>,
+    /// By which names it has left what it was handed.
+    pub left: BTreeSet<String>,
+}
+
+/// That of this process; none where it has taken over from nobody.
+pub fn outcome() -> Option<Outcome> {
     let registry = registry();
     let left = registry.left.clone()?;
     let another = |item: &Item| Some((item.name.clone(), item.fd.as_ref()?.try_clone().ok()?));
-    Some((registry.offered.iter().filter_map(another).collect(), left))
+    Some(Outcome { taken: registry.offered.iter().filter_map(another).collect(), left })
 }
 
 /// Other descriptors of all that is offered.

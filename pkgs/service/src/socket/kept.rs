@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketType};
 use sd_notify::NotifyState;
 
 use super::{Error, activated};
+use crate::handover::Outcome;
 use crate::{handover, manager};
 
 /// How long systemd may take to let go of a socket.
@@ -89,7 +90,7 @@ pub fn forget_the_rest() {
 
 /// Has systemd keep the sockets of a process that took over, and none that it has left to nobody.
 pub fn keep_what_was_handed_over() {
-    let Some((taken, left)) = handover::outcome() else { return };
+    let Some(Outcome { taken, left }) = handover::outcome() else { return };
     if !keeps() {
         return;
     }
