@@ -212,9 +212,10 @@ fn what_differs_is_taken_over_by_a_process_that_the_manager_hears_alone() {
 }
 
 #[test]
-fn three_in_a_row_take_over_and_each_is_told_of_by_the_one_before() {
+fn of_three_in_a_row_each_is_told_of_by_the_one_before_and_all_of_the_end_of_the_last() {
     let mut place = Place::new();
     let first = place.serve();
+    let download = place.begins();
     let mut main = first.id();
     for round in 0..3 {
         let open_files = (512 + round).to_string();
@@ -229,7 +230,13 @@ fn three_in_a_row_take_over_and_each_is_told_of_by_the_one_before() {
         place.answers();
         main = next;
     }
-    assert_eq!(first.wait(PATIENCE).code(), Some(0), "{}", first.log());
+    // Each of those before has ended but the first, which is told of the end of the last.
+    first.signal(Signal::TERM);
+    until("it drains on", || first.log().contains("this one drains on"));
+    assert_eq!(first.has_ended(), None, "{}", first.log());
+    signal(main, Signal::KILL);
+    assert_eq!(first.wait(PATIENCE).code(), Some(143), "{}", first.log());
+    drop(download);
 }
 
 #[test]

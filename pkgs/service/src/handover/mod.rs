@@ -31,6 +31,13 @@ pub use registry::{
 pub use reload::{Reload, ReloadError, wanted};
 pub use wire::Error;
 
+/// By what name the way to a process that drains goes over: its other end tells it that nobody serves any more, or that who
+/// did has ended in good order.
+const BEFORE: &str = "process before";
+
+/// How many of them are told. Of more that drain at once, the oldest find out nothing but that they are told nothing.
+const MAX_BEFORE: usize = 8;
+
 /// Where a process asks the one before it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct HandoverArgs {
@@ -107,15 +114,21 @@ impl Takeover {
         };
         thread::Builder::new().name("handover".into()).spawn(offering).map_err(failed)?;
         let place = Place::take(&path).map_err(failed)?;
+        let mut before = take(BEFORE);
         let left = registry::close_the_rest();
         if let Some(old) = self.old {
             starter::commit();
             wire::relieve(&old, &left)?;
             manager::begin();
             registry::has_taken_over(left);
-            // It drains as long as it may, unless this one is found to have died.
-            shutdown.on_trigger(move || {
-                let _ = wire::send(&old, wire::GOODBYE, None);
+            before.insert(0, old.into());
+            before.truncate(MAX_BEFORE);
+            before.iter().for_each(|one| offer(BEFORE, one));
+            // They drain as long as they may, unless the one that serves is found to have died.
+            shutdown.on_stop(move || {
+                for one in &before {
+                    let _ = wire::send(one, wire::GOODBYE, None);
+                }
             });
         }
         // It waits for just that.

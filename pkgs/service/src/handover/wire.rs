@@ -8,7 +8,7 @@
 //! | `left NAME`, for what it has not taken | |
 //! | `serving` | |
 //! | | `yours`, once it lets nobody in any more; or `no REASON` |
-//! | `goodbye`, once it stops or is followed in its turn | |
+//! | `goodbye`, once it stops, or the one that has followed it does: the way goes on to that | |
 //!
 //! Who only wants to know [about](super::about) the process that serves begins by `linerate-about 1 PROGRAM`, and is told
 //! nothing but texts.

@@ -102,19 +102,23 @@ impl Shutdown {
 
     /// Stop. Further calls change nothing.
     pub fn trigger(&self) {
-        let hooks = std::mem::take(&mut *self.at_first.lock().unwrap_or_else(PoisonError::into_inner));
-        hooks.into_iter().for_each(|hook| hook());
+        self.take_hooks().into_iter().for_each(|hook| hook());
         self.token.cancel();
     }
 
-    /// Has `hook` called before anything stops.
-    pub(crate) fn on_trigger(&self, hook: impl FnOnce() + Send + 'static) {
+    /// Has `hook` called before anything stops, unless that is since another process serves.
+    pub(crate) fn on_stop(&self, hook: impl FnOnce() + Send + 'static) {
         self.at_first.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(hook));
+    }
+
+    fn take_hooks(&self) -> Vec<Hook> {
+        std::mem::take(&mut *self.at_first.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Stop, since another process serves.
     pub(crate) fn follow(&self) {
         self.note(FOLLOWED);
+        drop(self.take_hooks());
         self.trigger();
     }
 
