@@ -34,6 +34,8 @@ type Environment<'e> = &'e [(&'e str, &'e str)];
 struct Place {
     directory: tempfile::TempDir,
     address: SocketAddr,
+    /// Where it listens besides.
+    also: Option<SocketAddr>,
     manager: Manager,
     /// Where processes ask each other.
     handover: &'static str,
@@ -51,9 +53,9 @@ impl Place {
         File::create(root.join("large")).and_then(|file| file.set_len(LARGE as u64)).expect("a file");
         // Of the loopback, and nobody else's.
         let [.., third, fourth] = std::process::id().to_be_bytes();
-        let address = ([127, 79, third, fourth], PORT.fetch_add(1, Relaxed)).into();
+        let address = ([127, 79, third, fourth], PORT.fetch_add(2, Relaxed)).into();
         let manager = Manager::new(directory.path());
-        Self { directory, address, manager, handover: "handover", orphans: Vec::new() }
+        Self { directory, address, also: None, manager, handover: "handover", orphans: Vec::new() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -64,7 +66,9 @@ impl Place {
     fn flags(&self) -> Vec<String> {
         let path = |name: &str| self.path(name).display().to_string();
         let mut flags = vec!["--root".to_owned(), path("root"), "--handover".to_owned(), path(self.handover)];
-        flags.extend(["--listen".to_owned(), self.address.to_string()]);
+        for address in [Some(self.address), self.also].into_iter().flatten() {
+            flags.extend(["--listen".to_owned(), address.to_string()]);
+        }
         flags.extend(
             ["--workers", "2", "--drain-timeout", "3600", "--write-timeout", "3600"].map(str::to_owned),
         );
@@ -237,6 +241,26 @@ fn of_three_in_a_row_each_is_told_of_by_the_one_before_and_all_of_the_end_of_the
     signal(main, Signal::KILL);
     assert_eq!(first.wait(PATIENCE).code(), Some(143), "{}", first.log());
     drop(download);
+}
+
+#[test]
+fn what_is_listened_on_no_more_is_kept_no_more_and_what_is_new_is() {
+    let mut place = Place::new();
+    let other = SocketAddr::new(place.address.ip(), place.address.port() + 1);
+    place.also = Some(other);
+    let old = place.serve();
+    let changed = SocketAddr::new(place.address.ip(), place.address.port() + 20_000);
+    place.also = Some(changed);
+    assert_eq!(place.reload(Some(old.id()), &[], &[]), Some(0), "{}", place.read("errors"));
+    let next = place.next(&old);
+    place.manager.hears(next, "READY=1");
+    let name = |address: SocketAddr| format!("FDNAME=kept tcp {}", address.to_string().replace(':', "_"));
+    let told = place.manager.told();
+    let by_next = |line: &str| told.iter().filter(|told| told.by == next && told.line == line).count();
+    assert_eq!((by_next("FDSTOREREMOVE=1"), by_next(&name(other))), (1, 1), "{told:?}");
+    assert_eq!((by_next(&name(place.address)), by_next(&name(changed))), (2, 2), "{told:?}");
+    TcpStream::connect(changed).expect("it listens");
+    assert_eq!(old.wait(PATIENCE).code(), Some(0), "{}", old.log());
 }
 
 #[test]
