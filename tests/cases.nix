@@ -904,6 +904,76 @@ let
           "linerate-api"
         ]
     ++
+      equal "what has changed is reloaded, unless nothing may take over"
+        (map
+          (
+            settings:
+            let
+              unit =
+                (evaluate {
+                  services.linerate.api = {
+                    enable = true;
+                    inherit settings;
+                  };
+                }).systemd.services.linerate-api;
+            in
+            [
+              unit.reloadIfChanged
+              (lib.hasInfix " reload --config " unit.serviceConfig.ExecReload)
+              (lib.hasInfix " -HUP " unit.serviceConfig.ExecReload)
+            ]
+          )
+          [
+            { }
+            { handover = null; }
+          ]
+        )
+        [
+          [
+            true
+            true
+            false
+          ]
+          [
+            false
+            false
+            true
+          ]
+        ]
+    ++
+      equal
+        "a unit that another process is to take over is told by its sum, and its credentials by theirs"
+        (
+          let
+            # Those of a generation with something else in it that are not as they were.
+            differ =
+              module:
+              let
+                sums =
+                  modules:
+                  lib.filter (lib.hasPrefix "LINERATE_UNIT")
+                    (evaluate {
+                      imports = [ { services.linerate.api.enable = true; } ] ++ modules;
+                    }).systemd.services.linerate-api.serviceConfig.Environment;
+                names = map (sum: lib.head (lib.splitString "=" sum));
+              in
+              names (lib.subtractLists (sums [ ]) (sums [ module ]));
+          in
+          map differ [
+            { services.linerate.api.settings.max-batch = 10; }
+            { systemd.services.linerate-api.serviceConfig.TasksMax = 100; }
+            { services.linerate.api.secrets.database-url = "/secret"; }
+          ]
+        )
+        [
+          [ ]
+          [ "LINERATE_UNIT" ]
+          [
+            "LINERATE_UNIT"
+            "LINERATE_UNIT_CREDENTIALS"
+          ]
+        ]
+    ++
       equal "the console asks the services that there are, by the program that operators have"
         (
           let

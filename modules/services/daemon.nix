@@ -117,7 +117,7 @@ let
       ];
     in
     sum [
-      unit.environment
+      (unit.environment or { })
       (removeAttrs unit.serviceConfig own)
     ];
   sum = value: builtins.hashString "sha256" (builtins.toJSON value);
