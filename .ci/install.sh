@@ -26,7 +26,7 @@ package() {
         nix) echo nix-bin ;;
         blkid | setpriv | unshare) echo util-linux ;;
         dpkg-deb) echo dpkg ;;
-        sbverify) echo sbsigntool ;;
+        sbsiglist | sbvarsign | sbverify) echo sbsigntool ;;
         sfdisk) echo fdisk ;;
         strip) echo binutils ;;
         veritysetup) echo cryptsetup-bin ;;

@@ -24,6 +24,8 @@ class Role:
     # NixOS itself, as .ci/nixos.sh builds it by this name; and how large its disk is, in MiB.
     nixos: str | None = None
     disk_mib: int | None = None
+    # By a firmware in setup mode, which takes the keys that it is brought.
+    secure_boot: bool = False
     # Or as that machine of the test leaves it on its first empty disk.
     installed_by: str | None = None
 

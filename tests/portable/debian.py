@@ -53,7 +53,7 @@ GUEST = [
 # Unpacked and not installed: that would bring Perl, LLVM and a cluster of Debian's own. Its libraries are above.
 POSTGRESQL = "/usr/lib/postgresql/17"
 UNPACKED = ["postgresql-17", "postgresql-client-17", "prometheus-node-exporter", "prometheus-postgres-exporter"]
-QEMU = ["ovmf", "qemu-system-x86", "qemu-utils"]
+QEMU = ["ovmf", "qemu-system-x86", "qemu-utils", "swtpm"]
 
 # Directories of /usr/lib/modules/*/kernel that a guest can have a use for. The rest is 90 % of them.
 MODULES = [
@@ -274,7 +274,8 @@ class Programs:
     def command(self, name: str) -> list[str]:
         """What runs this program, before its own arguments."""
         loader = self.libraries / "ld-linux-x86-64.so.2"
-        return [str(loader), "--library-path", str(self.libraries), str(self.root / "bin" / name)]
+        libraries = f"{self.libraries}:{self.libraries}/swtpm"
+        return [str(loader), "--library-path", libraries, str(self.root / "bin" / name)]
 
     def environment(self) -> dict[str, str]:
         return os.environ | {"QEMU_MODULE_DIR": str(self.libraries / "qemu")}

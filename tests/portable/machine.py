@@ -3,7 +3,9 @@
 A guest emulated on two busy cores is slow: how long things may take is meant for that.
 """
 
+import re
 import shlex
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,7 +19,8 @@ from network import Card, Switch
 from qemu import Process
 from report import say
 from shell import Shell
-from system import DISK, System
+from system import DISK, VARIABLES, System
+from tpm import Tpm
 
 BOOT_SECONDS = 300
 # How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
@@ -39,6 +42,8 @@ class Hardware:
     empty_disks_mib: tuple[int, ...] = ()
     # A watchdog that resets the machine when nobody asks it not to.
     watchdog: bool = False
+    # A TPM 2.0, which remembers as long as the machine does.
+    tpm: bool = False
 
 
 def empty_disk(index: int) -> str:
@@ -66,6 +71,7 @@ class Machine:
         self.system = system
         self.process: Process | None = None
         self.shell: Shell | None = None
+        self.tpm = Tpm(programs, directory / "tpm") if hardware.tpm else None
         # Whether the first card's cable is pulled.
         self.blocked = False
         # How long the console's log was when it was started.
@@ -104,6 +110,8 @@ class Machine:
             return
         self.started_at = self.console.stat().st_size if self.console.exists() else 0
         arguments = self._arguments()
+        if self.tpm:
+            arguments += self.tpm.start()
         self._keep()
         self.process = Process(self.programs, self.directory, arguments)
         if self.blocked:
@@ -160,12 +168,14 @@ class Machine:
             return console.read()
 
     def _arguments(self) -> list[str]:
+        log = f"logfile={self.console},logappend=on"
         arguments = [
             *["-name", self.name, "-smp", str(self.hardware.cpus), "-m", str(self.hardware.memory_mib)],
             # What the guest has not flushed may be lost with QEMU, as in a disk's own cache.
             *["-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=writeback"],
             *["-device", f"{self.hardware.disk},drive=root,serial=root"],
-            *["-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console"],
+            *["-chardev", f"socket,id=console,path={self.directory}/console,server=on,wait=off,{log}"],
+            *["-serial", "chardev:console"],
             *self.system.arguments(self.directory, self.programs),
         ]
         for index in range(len(self.hardware.empty_disks_mib)):
@@ -220,6 +230,8 @@ class Machine:
         if self.shell:
             self.shell.close()
         self.process = self.shell = None
+        if self.tpm:
+            self.tpm.stop()
         for index in range(len(self.hardware.cards)):
             self.switch.unplug(self.number, index)
 
@@ -237,6 +249,38 @@ class Machine:
         self.start()
         assert self.process
         self.process.command("set_link", name="card0", up=up)
+
+    def send_console(self, text: str) -> None:
+        """As if somebody typed it."""
+        self.start()
+        with socket.socket(socket.AF_UNIX) as console:
+            console.settimeout(COMMAND_SECONDS)
+            console.connect(str(self.directory / "console"))
+            console.sendall(text.encode())
+            # QEMU hangs up once the guest has taken all of it; what it says meanwhile is in the log too.
+            console.shutdown(socket.SHUT_WR)
+            while console.recv(4096):
+                pass
+
+    def wait_for_console_text(self, pattern: str, timeout: int = BOOT_SECONDS) -> None:
+        """Until it has said so since it was started."""
+        self.start()
+        self._poll(f"the console says {pattern}", timeout, lambda: re.search(pattern, self._said_since_start()) is not None)
+
+    def forget_tpm(self) -> None:
+        """From its next start on it has another TPM, as if its disk had been put into another machine."""
+        assert self.tpm and not self.process
+        self.tpm.forget()
+
+    def forget_variables(self) -> None:
+        """From its next start on its firmware is as it was delivered, and asks for no signatures."""
+        assert not self.process
+        (self.directory / VARIABLES).unlink()
+
+    def disk_has(self, text: str) -> bool:
+        """Whether these bytes are anywhere on what has been written to its disk, as who takes that out finds it."""
+        # Its blocks are in the file as they are; only their order is qcow2's.
+        return subprocess.run(["grep", "--quiet", "--fixed-strings", text, self.disk], check=False).returncode == 0
 
     def last_words(self) -> list[str]:
         """The end of its console, and of its journal where it can still be asked."""

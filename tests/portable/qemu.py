@@ -43,7 +43,7 @@ class Process:
     def __init__(self, programs: Programs, directory: Path, arguments: list[str]) -> None:
         self.directory = directory
         self.said = directory / "qemu.log"
-        for name in ("monitor", "shell"):
+        for name in ("console", "monitor", "shell"):
             (directory / name).unlink(missing_ok=True)
         command = [
             # The guest ends with the driver, however that ends.

@@ -52,7 +52,7 @@ class Laboratory:
             system: System = NixOS(disk, "qcow2", role.disk_mib)
         elif role.nixos:
             disks = self.made.disks
-            system = NixOS(disks[role.nixos], "raw", role.disk_mib, disks.get(f"{role.nixos}.updates"))
+            system = NixOS(disks[role.nixos], "raw", role.disk_mib, disks.get(f"{role.nixos}.updates"), role.secure_boot)
         else:
             system = self._debian(name, number, role, others)
         return Machine(

@@ -81,6 +81,8 @@ class NixOS:
     disk_mib: int | None
     # What it may be updated to, on a disk of its own.
     updates: Path | None = None
+    # By a firmware that starts nothing but what is signed, once somebody has put keys there.
+    secure_boot: bool = False
 
     @property
     def written(self) -> list[str]:
@@ -101,9 +103,14 @@ class NixOS:
         if self.updates:
             updates += ["-drive", f"file={self.updates},if=none,id=updates,format=raw,readonly=on"]
             updates += ["-device", "virtio-blk-pci,drive=updates,serial=updates"]
+        code = "OVMF_CODE_4M.fd"
+        if self.secure_boot:
+            # Its variables are written in system management mode alone.
+            code = "OVMF_CODE_4M.secboot.fd"
+            updates += ["-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"]
         return [
             *updates,
-            *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={programs.ovmf}/OVMF_CODE_4M.fd"],
+            *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={programs.ovmf}/{code}"],
             *["-drive", f"if=pflash,unit=1,format=raw,file={variables}"],
             *["-smbios", f"type=11,value=io.systemd.boot.{extra},value=io.systemd.stub.{extra},value={dropin}"],
         ]
