@@ -1396,6 +1396,12 @@ let
     ++ equal "updates that nobody signs are refused" (named (imaged {
       update.source = "https://updates.example/";
     })) [ "linerate.appliance.image.update.key" ]
+    ++ equal "/var that only one boot file opens is refused" (named (imaged {
+      var = {
+        encrypt = true;
+        pcrs = [ 11 ];
+      };
+    })) [ "linerate.appliance.image.var.pcrs" ]
     ++
       equal "an hour for updates from nowhere is refused"
         (named (imaged {

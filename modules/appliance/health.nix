@@ -85,6 +85,7 @@ in
           {
             store = "/nix/store";
             secure_boot = cfg.image.secureBoot;
+            encrypted = lib.optional cfg.image.var.encrypt "/var";
           }
         else
           null;

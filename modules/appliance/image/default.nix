@@ -26,6 +26,7 @@ in
     ./provenance.nix
     ./sealed.nix
     ./update.nix
+    ./var.nix
   ];
 
   options.linerate.appliance.image = {
@@ -171,7 +172,7 @@ in
           ];
         };
         "/var" = mkForce {
-          device = names.var.device;
+          device = if cfg.var.encrypt then names.var.opened else names.var.device;
           fsType = "ext4";
           neededForBoot = true;
           autoResize = true;

@@ -64,7 +64,7 @@ in
         wantedBy = [ "sysroot-var.mount" ];
         serviceConfig.ExecStart = lib.mkForce [
           ""
-          "${script} ${package}/bin/systemd-repart"
+          "${script} ${package}/bin/systemd-repart ${names.var.label}"
         ];
       };
     };

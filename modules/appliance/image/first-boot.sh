@@ -1,4 +1,6 @@
-# first-boot.sh REPART: adds and grows partitions on the disk that has the store which is open, and says which disk it is.
+# first-boot.sh REPART VAR: adds and grows partitions on the disk that has the store which is open, and says which disk it is.
+# VAR is the label of /var's partition. With RECOVERY_KEY, a file, it is encrypted when it is made: by this key, which is made
+# too, and by one that the TPM gives out while PCRS are as they are.
 set -euo pipefail
 mapped=$(basename "$(realpath /dev/mapper/usr)")
 for slave in /sys/block/"$mapped"/slaves/*; do
@@ -9,4 +11,17 @@ disk=$(basename "$(dirname "$(realpath "/sys/class/block/$partition")")")
 # The root is in memory: sysupdate and others look here for the disk that it would be on, in this form alone.
 mkdir -p /run/systemd
 ln -sfn "/dev/block/$(<"/sys/class/block/$partition/dev")" /run/systemd/volatile-root
-exec "$1" --dry-run=no --definitions=/etc/repart.d --pretty=no "/dev/$disk"
+arguments=()
+if [[ -n ${RECOVERY_KEY-} && $'\n'$(cat /sys/block/"$disk"/*/uevent)$'\n' != *$'\n'PARTNAME=$2$'\n'* ]]; then
+    if [[ ! -e /dev/tpmrm0 ]]; then
+        echo "error: /var is to be encrypted (linerate.appliance.image.var.encrypt), and this machine has no TPM 2.0" >/dev/console
+        exit 1
+    fi
+    umask 077
+    # 256 bits, in eight groups to be copied by hand; no newline, since all of the file is the key.
+    printf '%s' "$(od -An -tx4 -N32 -w32 /dev/urandom | tr ' ' - | cut -c 2-)" >"$RECOVERY_KEY"
+    arguments+=(--key-file="$RECOVERY_KEY" --tpm2-device=auto --tpm2-pcrs="$PCRS")
+    # A key that opens nothing helps nobody.
+    trap 'rm -f "$RECOVERY_KEY"' ERR
+fi
+"$1" --dry-run=no --definitions=/etc/repart.d --pretty=no "${arguments[@]}" "/dev/$disk"

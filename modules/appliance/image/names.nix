@@ -33,6 +33,9 @@ rec {
   var = rec {
     label = "var";
     device = "${partitions}/${label}";
+    # Where it is encrypted, what is in it, and where its recovery key is until the first boot ends.
+    opened = "/dev/mapper/${label}";
+    recoveryKey = "/run/linerate-recovery-key";
   };
 
   # How large the hashes of a store of that size are: 32 bytes for each 4096, and for each 4096 of these, and a superblock.

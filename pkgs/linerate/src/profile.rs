@@ -38,7 +38,7 @@
 //!     }
 //!   },
 //!   "disk": { "/": { "min_free_percent": 10 } },
-//!   "image": { "store": "/nix/store", "secure_boot": true },
+//!   "image": { "store": "/nix/store", "secure_boot": true, "encrypted": ["/var"] },
 //!   "time": { "max_error_ms": 1000 }
 //! }
 //! # "#;
@@ -249,6 +249,9 @@ pub struct Image {
     pub store: String,
     /// Whether the firmware has to start nothing but what is signed.
     pub secure_boot: bool,
+    /// What is mounted that has to be encrypted on the disk.
+    #[serde(default)]
+    pub encrypted: Vec<String>,
 }
 
 /// The clock: it has to be synchronised.

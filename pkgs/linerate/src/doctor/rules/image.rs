@@ -1,7 +1,7 @@
 //! Whether what runs is what was built and signed, where the host is an image (`linerate.appliance.image`).
 //!
 //! The boot file is what is signed, and has the hash of the store on the kernel's command line. So the store has to be
-//! mounted, read-only, from a device that dm-verity checks by that very hash.
+//! mounted, read-only, from a device that dm-verity checks by that very hash. What is written may have to be encrypted.
 
 use std::io;
 
@@ -16,13 +16,17 @@ const MOUNTS: &str = "/proc/self/mounts";
 const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// Where device-mapper's devices are.
 const MAPPED: &str = "/dev/mapper/";
+/// Block devices, and of device-mapper's what they are called and who made them: `CRYPT-` is dm-crypt
+/// (`Documentation/ABI/testing/sysfs-block-dm`).
+const BLOCK: &str = "/sys/class/block";
 /// What to do with a box that runs something else: nothing that is on it can be believed.
 const REMEDY: &str = "systemctl poweroff  # look at its disk elsewhere, then write the image anew";
 
 /// The rule.
 pub const RULE: Rule = Rule {
     name: "image",
-    about: "the store is the one that the boot file was built and signed with, and is checked as it is read",
+    about: "the store is the one that the boot file was built and signed with, and is checked as it is read; \
+            what has to be encrypted is",
     cost: "what runs may be something else than was built and signed",
     source: "Documentation/admin-guide/device-mapper/verity.rst; systemd-veritysetup-generator(8)",
     compares: Some(|context| context.profile.image.is_some()),
@@ -45,9 +49,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
     }
 
     let mounts = context.system.read(MOUNTS).unwrap_or_default();
-    // The last one covers those before.
-    let mount = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mount = mount.filter(|fields| fields.len() >= 4).find(|fields| fields[1] == image.store);
+    let mount = mounted(&mounts, &image.store);
     let mapped = mount.as_ref().and_then(|fields| fields[0].strip_prefix(MAPPED));
     match &mount {
         None => {
@@ -84,6 +86,16 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
         }
     }
 
+    for place in &image.encrypted {
+        let device = mounted(&mounts, place).map_or("nothing", |fields| fields[0]);
+        if !device.strip_prefix(MAPPED).is_some_and(|name| encrypts(context, name)) {
+            let found = Finding::drift(place, "from a device that is encrypted", device);
+            findings.push(found.cost("who has the disk reads what is on it").remedy(
+                "systemctl poweroff  # keep what is on it elsewhere, then write the image anew: the first boot encrypts it",
+            ));
+        }
+    }
+
     if image.secure_boot && !secure_boot(context) {
         let found = Finding::drift("Secure Boot", "on", "off");
         findings.push(found.cost("the firmware starts whatever is on the disk").remedy(
@@ -91,6 +103,22 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// What is mounted there, as fields of its line: the last one, which covers those before.
+fn mounted<'a>(mounts: &'a str, place: &str) -> Option<Vec<&'a str>> {
+    let mut lines = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    lines.find(|fields| fields.len() >= 4 && fields[1] == place)
+}
+
+/// Whether device-mapper's device of this name encrypts.
+fn encrypts(context: &RuleContext<'_>, name: &str) -> bool {
+    let told = |device: &str, what: &str| {
+        context.system.read(&format!("{BLOCK}/{device}/dm/{what}")).unwrap_or_default()
+    };
+    let devices = context.system.list(BLOCK).unwrap_or_default();
+    let mut mapped = devices.iter().filter(|device| device.starts_with("dm-"));
+    mapped.any(|device| told(device, "name").trim_end() == name && told(device, "uuid").starts_with("CRYPT-"))
 }
 
 fn secure_boot(context: &RuleContext<'_>) -> bool {
@@ -147,5 +175,26 @@ mod tests {
         assert_eq!(found(&format!("{machine}\0\n"), &signed), ["Secure Boot: off"]);
         assert_eq!(found(&format!("{LINE}{MOUNT}"), &signed), ["Secure Boot: off"]);
         assert_eq!(found(&format!("{machine}\0\n"), IMAGE), [""; 0]);
+    }
+
+    #[test]
+    fn what_has_to_be_encrypted_is_on_a_device_that_encrypts() {
+        let image = IMAGE.replace("false", r#"false, "encrypted": ["/var"]"#);
+        let var = "|/dev/mapper/var /var ext4 rw 0 0\n";
+        let device = |uuid| format!("{BLOCK}/dm-1/dm/name = var\n{BLOCK}/dm-1/dm/uuid = {uuid}\n");
+        let cases = [
+            ("LUKS", format!("{var}{}", device("CRYPT-LUKS2-ab12-var")), None),
+            ("another mapping", format!("{var}{}", device("LVM-ab12")), Some("/var: /dev/mapper/var")),
+            ("a partition", "|/dev/vda6 /var ext4 rw 0 0\n".to_owned(), Some("/var: /dev/vda6")),
+            ("nothing there", String::new(), Some("/var: nothing")),
+        ];
+        for (what, machine, expected) in cases {
+            let found = found(&format!("{LINE}{MOUNT}{machine}"), &image);
+            assert_eq!(
+                found.iter().map(String::as_str).collect::<Vec<_>>(),
+                Vec::from_iter(expected),
+                "{what}"
+            );
+        }
     }
 }

@@ -1,0 +1,124 @@
+# /var encrypted, by a key that the machine's TPM gives to what it has booted before. The first boot makes it, and hands out
+# another key once, for who has the disk without the TPM.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  inherit (lib) mkIf mkOption types;
+  image = config.linerate.appliance.image;
+  cfg = image.var;
+  inherit (config.boot.initrd.systemd) package;
+  names = import ./names.nix { inherit pkgs; };
+  # By whom the boot file is signed, and what that says of PCR 11: its stub leaves both there for the initrd, and systemd looks
+  # for them here. Later, too, when /var is sealed anew.
+  signature = pkgs.writeShellScript "pcr-signature" ''
+    for file in /.extra/tpm2-pcr-{public-key.pem,signature.json}; do
+      [[ ! -e $file ]] || cp "$file" /run/systemd/
+    done
+  '';
+  # systemd says in the journal alone why it asks.
+  why = pkgs.writeShellScript "why-var-is-asked-for" ''
+    cat >/dev/console <<'TEXT'
+
+    /var does not open: this is not the TPM that it was sealed to, or something else was booted than it was sealed to.
+    Its recovery key opens it: the first boot wrote that into ${names.var.recoveryKey}.
+    The box boots again if nobody types it within ${toString cfg.askSeconds} s.
+    TEXT
+  '';
+in
+{
+  options.linerate.appliance.image.var = {
+    encrypt = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether `/var` is encrypted (LUKS2), and opened by the machine's TPM 2.0 alone: a machine without one does not
+        boot. The first boot writes a recovery key into `${names.var.recoveryKey}`, for root, which is in memory and
+        goes with that boot: keep it elsewhere. It is asked for at the console where the TPM is another, or has booted
+        something else. A disk that is taken out is shut; the machine itself is with `secureBoot` and `pcr.key` alone, since
+        without these the TPM cannot tell what it has booted. A disk with a `/var` that is not encrypted does not boot
+        such a version, and gives the box back.
+      '';
+    };
+
+    askSeconds = mkOption {
+      type = types.ints.between 10 86400;
+      default = 600;
+      description = ''
+        How long the recovery key is asked for at the console, in seconds. After that the box boots again, which gives it
+        back where it was a version on trial that the TPM did not open `/var` for.
+      '';
+    };
+
+    pcrs = mkOption {
+      type = types.listOf (types.ints.between 0 23);
+      default = [ 7 ];
+      description = ''
+        What of the boot has to be as it was when `/var` was made, as registers of the TPM (PCRs): 7 is Secure Boot,
+        whether it is on and by whose keys. Where the boot file is signed with `pcr.key` (see `NAME-sign`), it has to be
+        signed by that besides (PCR 11). A register that an update changes has the recovery key asked for. With none,
+        the TPM gives the key to whatever is booted.
+      '';
+    };
+  };
+
+  config = mkIf (image.enable && cfg.encrypt) {
+    assertions = [
+      {
+        assertion = !(lib.elem 11 cfg.pcrs);
+        message = "linerate.appliance.image.var.pcrs: 11 is the boot file itself, which each update replaces; have it signed with pcr.key.";
+      }
+    ];
+
+    linerate.appliance.image.partitions."40-var".Encrypt = "key-file+tpm2";
+
+    boot.initrd = {
+      systemd.tpm2.enable = true;
+      # The key is given out in the initrd alone: what comes later is another phase of the boot, in PCR 11.
+      systemd.additionalUpstreamUnits = [ "systemd-pcrphase-initrd.service" ];
+      systemd.storePaths = [
+        "${package}/lib/systemd/systemd-pcrextend"
+        signature
+        why
+      ];
+      systemd.services.systemd-ask-password-console.serviceConfig.ExecStartPre = why;
+      # By LUKS2's own default. What else NixOS would take along is for other people's disks.
+      luks.cryptoModules = [
+        "aes"
+        "xts"
+        "sha256"
+        "sha512"
+      ];
+      luks.devices.${names.var.label} = {
+        inherit (names.var) device;
+        crypttabExtraOpts = [
+          "tpm2-device=auto"
+          "timeout=${toString cfg.askSeconds}s"
+          # The first boot makes it before.
+          "x-systemd.device-timeout=10min"
+        ];
+      };
+      systemd.services.systemd-repart = {
+        # The firmware says whether there is a TPM, and its driver comes when it comes.
+        wants = [
+          "systemd-pcrphase-initrd.service"
+          "tpm2.target"
+        ];
+        after = [
+          "systemd-pcrphase-initrd.service"
+          "tpm2.target"
+        ];
+        before = [ "systemd-cryptsetup@${names.var.label}.service" ];
+        serviceConfig.ExecStartPre = signature;
+        environment = {
+          RECOVERY_KEY = names.var.recoveryKey;
+          PCRS = lib.concatMapStringsSep "+" toString cfg.pcrs;
+        };
+      };
+    };
+    systemd.tmpfiles.rules = [ "z ${names.var.recoveryKey} 0600 root root" ];
+  };
+}
