@@ -28,7 +28,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
 for input in nixpkgs crane; do
     [[ -d $cache/inputs/$input ]] || skip "$input is not in ~/.cache/linerate/inputs"
 done
-said=$(.ci/install.sh cargo cc cpio gpg jq nix nft patchelf perl python3 setpriv sqlite3 strip xsltproc 2>&1) ||
+said=$(.ci/install.sh cargo cc cpio gpg jq nix nft patchelf perl python3 sbsiglist sbvarsign setpriv sqlite3 strip xsltproc 2>&1) ||
     skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
@@ -41,7 +41,7 @@ case ${1:-} in
         ;;
     --disks)
         mode=disks
-        known=(appliance cloud medium metal serving)
+        known=(appliance cloud medium metal sealed serving)
         ;;
     --images)
         mode=images
@@ -73,7 +73,7 @@ for host in "${hosts[@]}"; do
 done
 if [[ ${#hosts[@]} == 0 ]]; then
     echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
-        "| --disks DIRECTORY (appliance|cloud|medium|metal|serving)..." \
+        "| --disks DIRECTORY (appliance|cloud|medium|metal|sealed|serving)..." \
         "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." \
         "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." \
         "| --systems [aws-c6i|installer|template|tengbe|vm]..." >&2
@@ -153,15 +153,17 @@ max-jobs = auto
 cores = $([[ $released ]] && nproc || echo 1)
 warn-dirty = false
 ${NIX_CONFIG:-}"
+# Others are made once their script is another.
+test_keys=$cache/nixos/keys-$(sha256sum tests/nixos/keys.sh | cut -c -16)
 arguments=()
 for input in "$cache/inputs/nixpkgs" "$crane"; do
     arguments+=(--argstr "${input##*/}" "$(nix store add-path --name source "$input")")
 done
 arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates"
-    --argstr keys "$cache/nixos/keys" --argstr rust "$(rustc --print sysroot)")
+    --argstr keys "$test_keys" --argstr rust "$(rustc --print sysroot)")
 [[ -z $programs ]] || arguments+=(--argstr programs "$programs")
 
-if ! tests/nixos/keys.sh "$cache/nixos/keys" >"$scratch/log" 2>&1; then
+if ! tests/nixos/keys.sh "$test_keys" >"$scratch/log" 2>&1; then
     cat "$scratch/log" >&2
     exit 1
 fi
@@ -298,8 +300,8 @@ is_signed() {
     .ci/install.sh gpgv mdir sbverify
     local keys=$scratch/keys signed=$scratch/signed
     rm -rf "$keys" "$signed"
-    cp -a "$cache/nixos/keys" "$keys"
-    # To sign what PCR 11 will be, systemd loads a library for TPMs that is not among those here.
+    cp -a "$test_keys" "$keys"
+    # To sign what PCR 11 will be, systemd loads a library for TPMs that is not among those of hosts here.
     rm "$keys"/pcr.*
     "$2/bin/linerate-sign" "$1" "$signed" "$keys" || return 1
     (

@@ -9,6 +9,28 @@
 let
   systemd = config.systemd.package;
   initrd = config.boot.initrd.systemd.contents;
+  # Others it opens where a host has an encrypted disk and a TPM for it, and libcryptsetup opens systemd's part for that.
+  # The loader looks for them there.
+  libraries = "/usr/lib/x86_64-linux-gnu";
+  sealing = lib.optionalAttrs config.boot.initrd.systemd.tpm2.enable (
+    {
+      "${libraries}/cryptsetup" = "${systemd}/lib/cryptsetup";
+      "${libraries}/libcryptsetup.so.12" = "${pkgs.libcryptsetup}/lib/libcryptsetup.so.12";
+    }
+    // lib.listToAttrs (
+      map
+        (
+          part:
+          lib.nameValuePair "${libraries}/libtss2-${part}.so.0" "${pkgs.tpm2-tss}/lib/libtss2-${part}.so.0"
+        )
+        [
+          "esys"
+          "mu"
+          "rc"
+          "tcti-device"
+        ]
+    )
+  );
 in
 {
   # It opens them by name, and without libkmod it loads no module.
@@ -16,14 +38,17 @@ in
     map (library: "${library}/lib") systemd.openedLibraries
   );
   # systemd runs its executor, its generators and udev's helpers from there.
-  boot.initrd.systemd.contents = lib.mkIf config.boot.initrd.systemd.enable {
-    "/usr/lib/systemd".source = "${systemd}/lib/systemd";
-    "/usr/lib/udev".source = "${systemd}/lib/udev";
-    # Debian's kmod and systemd-modules-load know no other place.
-    "/usr/lib/modules".source = "${initrd."/lib".source}/modules";
-    # mount, fsck and others, by systemd's units for file systems.
-    "/usr/bin".source = initrd."/bin".source;
-  };
+  boot.initrd.systemd.contents = lib.mkIf config.boot.initrd.systemd.enable (
+    {
+      "/usr/lib/systemd".source = "${systemd}/lib/systemd";
+      "/usr/lib/udev".source = "${systemd}/lib/udev";
+      # Debian's kmod and systemd-modules-load know no other place.
+      "/usr/lib/modules".source = "${initrd."/lib".source}/modules";
+      # mount, fsck and others, by systemd's units for file systems.
+      "/usr/bin".source = initrd."/bin".source;
+    }
+    // lib.mapAttrs (_: source: { inherit source; }) sealing
+  );
 
   # Before systemd starts: it runs in the initrd's last step.
   system.activationScripts.debianPaths = ''
@@ -49,6 +74,9 @@ in
     # PAM's modules that are named without a path, and what one of them asks for passwords' ages.
     ln -sfn ${pkgs.pam}/lib/security /usr/lib/security
     ln -sfn /run/wrappers/bin/unix_chkpwd /usr/bin/unix_chkpwd
+    ${lib.concatStrings (
+      lib.mapAttrsToList (path: source: "mkdir -p ${libraries}; ln -sfn ${source} ${path}\n") sealing
+    )}
     # kmod.
     for directory in /usr/lib /lib; do
       ln -sfn /run/booted-system/kernel-modules/lib/modules $directory/modules

@@ -24,6 +24,8 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIST = Path(__file__).resolve().with_name("debian.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linerate" / "nixos"
 KERNEL = "linux-image-"
+# Opened by name, so that nobody depends on them: what systemd asks a TPM by.
+OPENED = {"libtss2-esys-3.0.2-0t64", "libtss2-rc0t64"}
 # Linked against without saying so.
 BESIDES = {"libext2fs2t64": {"libcom-err2"}}
 # Once Debian has newer ones.
@@ -167,7 +169,7 @@ def todays() -> tuple[str, int]:
     """The list with today's versions, and how large its packages are, in MiB."""
     apt = Apt()
     # A kernel's name has its version.
-    wanted = [name for name in read(LIST) if not is_library(name) and not name.startswith(KERNEL)]
+    wanted = [name for name in read(LIST) if not is_library(name) and not name.startswith(KERNEL)] + sorted(OPENED)
     kernel = re.search(rf"Depends: ({KERNEL}\d\S*)", apt.run("apt-cache", "depends", f"{KERNEL}amd64").stdout)
     if kernel is None:
         raise Unavailable(f"{KERNEL}amd64 names no kernel")

@@ -160,69 +160,18 @@ let
         module
       ];
     };
-  appliances = {
-    appliance = {
-      first = appliance "1" { };
-      # What the first is updated to, by version.
-      later = [
-        (appliance "2" { })
-        # One that starts, and is never healthy.
-        (appliance "3" (
-          { lib, ... }:
-          {
-            linerate.appliance.health = {
-              command = lib.mkForce "echo this version is ill; exit 1";
-              patience = 1;
-            };
-          }
-        ))
-      ];
-    };
+  appliances = import ./appliances.nix {
+    inherit appliance pkgs;
+    inherit (inputs) lib;
+    keys = path keys;
   };
-  made = host: host.config.system.build.linerateImage;
 in
 {
   inherit hosts pkgs;
   # What guests boot from.
   disks =
     inputs.lib.mapAttrs (_: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk) guests
-    // inputs.lib.mapAttrs (
-      name:
-      { first, later }:
-      pkgs.runCommand "${name}-image"
-        {
-          nativeBuildInputs = [
-            (made first).sign
-            pkgs.erofs-utils
-          ];
-        }
-        ''
-          export HOME=$PWD
-          cp -r --no-preserve=mode ${path keys} keys
-          chmod 700 keys/gnupg keys/other/gnupg
-          # Neither Secure Boot nor a policy: the firmware here has no keys.
-          rm keys/db.* keys/pcr.*
-          linerate-sign ${(made first).payload} first keys
-          mkdir $out updates
-          mv first/*.raw $out/nixos.img
-          for payload in ${toString (map (host: (made host).payload) later)}; do
-            linerate-sign $payload later keys
-            version=$(sed -n 's/.*_\(.*\)[.]efi/\1/p' later/update/SHA256SUMS)
-            mv later/update updates/$version
-            rm -r later
-          done
-          # The next version, with a manifest that somebody else has signed, and with none.
-          for wrong in other unsigned; do cp -rl updates/2 updates/$wrong; rm updates/$wrong/SHA256SUMS.gpg; done
-          gpg --homedir keys/other/gnupg --batch --quiet --detach-sign --output updates/other/SHA256SUMS.gpg \
-            updates/other/SHA256SUMS
-          # And one whose store is another than the manifest says.
-          cp -rl updates/2 updates/lies
-          rm updates/lies/*.verity
-          head -c $(stat -c %s updates/2/*.verity) /dev/zero >updates/lies/$(basename updates/2/*.verity)
-          mkfs.erofs --quiet -T1 $out/updates.img updates >/dev/null
-          for home in keys/gnupg keys/other/gnupg; do gpgconf --homedir $home --kill all; done
-        ''
-    ) appliances;
+    // appliances;
   # The flake's own: images, and programs.
   packages = linerate.packages.x86_64-linux;
   toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) (hosts // guests);

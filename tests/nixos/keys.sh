@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# keys.sh DIRECTORY: makes keys for tests of images there, unless they are there: who signs updates (gnupg, update.gpg), and
-# somebody else (other), who signs for Secure Boot (db) and what PCR 11 is to be (pcr), and a server's certificate (server)
-# with who has signed it (ca). They are nobody's: made on this machine, and in no image but that of a test.
+# keys.sh DIRECTORY: makes keys for tests of images there, unless they are there: who signs updates (gnupg, update.gpg), who
+# signs for Secure Boot (db, with PK, KEK and db.auth to be enrolled), somebody else for each (other), who signs what PCR 11 is
+# to be (pcr), and a server's certificate (server) with who has signed it (ca). They are nobody's: made on this machine, and in
+# no image but that of a test.
 set -euo pipefail
 [[ ! -e $1/complete ]] || exit 0
 rm -rf "$1"
@@ -21,7 +22,19 @@ mv gnupg.gpg update.gpg
 mkdir other
 signer other/gnupg
 
-openssl req -x509 -newkey rsa:2048 -nodes -days 7300 -subj "/CN=linerate's tests" -keyout db.key -out db.crt
+for name in db other/db; do
+    openssl req -x509 -newkey rsa:2048 -nodes -days 7300 -subj "/CN=linerate's tests, ${name%/*}" -keyout "$name.key" -out "$name.crt"
+done
+# One certificate for all of them, as bootctl has it too.
+attributes=NON_VOLATILE,BOOTSERVICE_ACCESS,RUNTIME_ACCESS,TIME_BASED_AUTHENTICATED_WRITE_ACCESS
+openssl x509 -in db.crt -outform DER -out db.der
+for name in PK KEK db; do
+    sbsiglist --owner 6c696e65-7261-7465-7465-737473000000 --type x509 --output "$name.esl" db.der
+    # Without `--attr` it says that the certificate is to be added to others, which a firmware takes for PK from nobody.
+    sbvarsign --attr "$attributes" --key db.key --cert db.crt --output "$name.auth" "$name" "$name.esl"
+    rm "$name.esl"
+done
+rm db.der
 openssl genrsa -out pcr.key 2048
 openssl rsa -in pcr.key -pubout -out pcr.pub
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 7300 -subj "/CN=linerate's tests' CA" \

@@ -523,6 +523,15 @@ plain
         };
       };
   systemdMinimal = final.systemd;
+  # What systemd encrypts and asks a TPM by, where it is told to (debian-paths.nix): of hosts that do not, it is no part.
+  libcryptsetup = whole libraries.libcryptsetup12 { };
+  tpm2-tss = package "tpm2-tss" [
+    "libtss2-esys-3.0.2-0t64"
+    "libtss2-mu-4.0.1-0t64"
+    "libtss2-rc0t64"
+    "libtss2-sys1t64"
+    "libtss2-tcti-device0t64"
+  ] { };
   # Python's module for boot files is no package of nixpkgs' here.
   systemdUkify =
     package "ukify"

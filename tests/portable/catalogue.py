@@ -57,6 +57,9 @@ INSTALLED = Role(installed_by="medium", disk_mib=10240, hardware=Hardware(memory
 # The host as an image that is updated as a whole, on a disk with room for both slots and /var.
 APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=1024))
 
+# The same with its boot files signed and /var sealed to a TPM, on a machine that has both.
+SEALED = Role(nixos="sealed", disk_mib=4096, hardware=Hardware(memory_mib=1024, tpm=True), secure_boot=True)
+
 # Rendered when they are needed: tests/companions.nix, tests/console.nix and tests/late.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
 WITH_CONSOLE = replace(WITH_QUEUES, host="console")
@@ -74,6 +77,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "appliance": {"box": APPLIANCE},
     "appliance-update": {"box": APPLIANCE},
     "appliance-cuts": {"box": APPLIANCE},
+    "sealed": {"box": SEALED},
     "aws": {"box": CLOUD, "visitor": VISITOR},
     "metadata": {"box": CLOUD, "visitor": VISITOR},
     "install": {"medium": MEDIUM, "box": INSTALLED},
@@ -93,4 +97,4 @@ GOING_ON = {"firewall", "restart", "power-cut", "update", "appliance-update", "a
 
 # Tests that run when they are named alone: they are long, and what they are about changes seldom. Of a switch under load one run
 # in six lost connections, beside much else and with limits that were shorter: it is not known why.
-BY_NAME = {"appliance-cuts", "switch"}
+BY_NAME = {"appliance-cuts", "sealed", "switch"}

@@ -1,0 +1,108 @@
+# Hosts as images, each with a disk of its first version and one of what it may be updated to, and of what it must not be.
+{
+  lib,
+  pkgs,
+  # The host as an image, of this version and with this module besides.
+  appliance,
+  # As keys.sh makes them.
+  keys,
+}:
+let
+  made = host: host.config.system.build.linerateImage;
+
+  # FIRST as nixos.img; updates.img has LATER, each by its version, and what WRONG makes of them in the directory `updates`.
+  # UNUSED keys sign nothing.
+  disks =
+    name:
+    {
+      first,
+      later,
+      wrong,
+      unused ? [ ],
+    }:
+    pkgs.runCommand "${name}-image"
+      {
+        nativeBuildInputs = [
+          (made first).sign
+          pkgs.erofs-utils
+        ];
+      }
+      ''
+        export HOME=$PWD
+        cp -r --no-preserve=mode ${keys} keys
+        chmod 700 keys/gnupg keys/other/gnupg
+        (cd keys && rm -f ${toString unused})
+        # By which systemd reckons what a TPM will say.
+        export LD_LIBRARY_PATH=${pkgs.tpm2-tss}/lib
+        linerate-sign ${(made first).payload} first keys
+        mkdir $out updates
+        mv first/*.raw $out/nixos.img
+        for payload in ${toString (map (host: (made host).payload) later)}; do
+          linerate-sign $payload later keys
+          version=$(sed -n 's/.*_\(.*\)[.]efi/\1/p' later/update/SHA256SUMS)
+          mv later/update updates/$version
+          rm -r later
+        done
+        ${wrong}
+        mkfs.erofs --quiet -T1 $out/updates.img updates >/dev/null
+        for home in keys/gnupg keys/other/gnupg; do gpgconf --homedir $home --kill all; done
+      '';
+  sealed =
+    version:
+    appliance version {
+      linerate.appliance.image = {
+        secureBoot = true;
+        var.encrypt = true;
+        # Of which a test waits for the end.
+        var.askSeconds = 120;
+      };
+    };
+in
+lib.mapAttrs disks {
+  appliance = {
+    first = appliance "1" { };
+    later = [
+      (appliance "2" { })
+      # One that starts, and is never healthy.
+      (appliance "3" {
+        linerate.appliance.health = {
+          command = lib.mkForce "echo this version is ill; exit 1";
+          patience = 1;
+        };
+      })
+    ];
+    # Neither Secure Boot nor a policy: the firmware has no keys.
+    unused = [
+      "*.auth"
+      "db.*"
+      "pcr.*"
+    ];
+    wrong = ''
+      # The next version, with a manifest that somebody else has signed, and with none.
+      for wrong in other unsigned; do cp -rl updates/2 updates/$wrong; rm updates/$wrong/SHA256SUMS.gpg; done
+      gpg --homedir keys/other/gnupg --batch --quiet --detach-sign --output updates/other/SHA256SUMS.gpg \
+        updates/other/SHA256SUMS
+      # And one whose store is another than the manifest says.
+      cp -rl updates/2 updates/lies
+      rm updates/lies/*.verity
+      head -c $(stat -c %s updates/2/*.verity) /dev/zero >updates/lies/$(basename updates/2/*.verity)
+    '';
+  };
+
+  # Its boot files are signed for Secure Boot, and to open /var by a TPM.
+  sealed = {
+    first = sealed "1";
+    later = [ (sealed "2") ];
+    wrong = ''
+      # The boot files of that version, signed by somebody whom the firmware does not know, and by nobody.
+      for kind in other unsigned; do
+        cp -r keys wrong
+        (cd wrong && rm db.* PK.auth KEK.auth)
+        [ $kind = unsigned ] || mv wrong/other/db.* wrong/
+        linerate-sign ${(made (sealed "2")).payload} later wrong
+        install -D later/update/*.efi updates/$kind/boot.efi
+        rm -r later wrong
+      done
+    '';
+  };
+}
