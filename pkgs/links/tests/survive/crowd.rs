@@ -134,6 +134,8 @@ fn bodies_that_are_announced_to_the_api_and_do_not_come_have_a_sum() {
     assert_eq!(api.ask("GET", "/a", "").expect("an answer").status, 404);
     assert_eq!(server.connect().get("a").expect("an answer").status, 404);
     drop(begun.pop());
-    until("there is room again", || server.api().create("a", "https://t.example/").expect("an answer") == 201);
+    until("there is room again", || {
+        server.api().create("a", "https://t.example/").expect("an answer") == 201
+    });
     server.stop();
 }

@@ -303,7 +303,9 @@ fn many_more_are_changed_than_are_sent_at_once() {
     let edited =
         fixture.node.edit_many(keys, ManyPatch { set, ..ManyPatch::default() }, |_| ()).wait().unwrap();
     let told = edited.iter().enumerate().all(|(at, edited)| {
-        edited.as_ref().is_ok_and(|(_, link)| link.code == format!("c{}", 500 - at) && link.max_clicks == Some(7))
+        edited
+            .as_ref()
+            .is_ok_and(|(_, link)| link.code == format!("c{}", 500 - at) && link.max_clicks == Some(7))
     });
     assert!(told && edited.len() == 500, "{edited:?}");
     assert_eq!(fixture.number("SELECT count(*) FROM links WHERE max_clicks = 7"), 500);

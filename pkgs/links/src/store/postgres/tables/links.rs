@@ -342,7 +342,8 @@ impl Change {
         let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
              not_before = $8, expires_at = $9, max_clicks = $10, updated_at = $11, \
              password_hash = CASE WHEN $12 THEN $13 ELSE password_hash END WHERE id = $1";
-        let (has_password, password) = (self.password.is_some(), self.password.as_ref().and_then(Option::as_ref));
+        let (has_password, password) =
+            (self.password.is_some(), self.password.as_ref().and_then(Option::as_ref));
         let values = values![
             link.id => INT8, link.target => TEXT, link.title => TEXT, link.tags => TEXT_ARRAY,
             number_of(link.status) as i16 => INT2, redirect(link.redirect.code()) => INT2, link.forward_query => BOOL,
