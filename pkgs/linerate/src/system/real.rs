@@ -16,18 +16,11 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// How long a service may take to say that it is ready.
 const READY: Duration = Duration::from_secs(5);
 
-/// This machine.
-#[derive(Debug)]
+/// This machine. Asks nothing before it is asked.
+#[derive(Debug, Default)]
 pub struct Real {
     netlink: Netlink,
     changes: RefCell<Option<Changes>>,
-}
-
-impl Real {
-    /// Makes it reachable; asks nothing yet.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { netlink: Netlink::new()?, changes: RefCell::new(None) })
-    }
 }
 
 impl System for Real {
