@@ -1,23 +1,24 @@
 //! HTTP/2 (RFC 9113), by the h2 crate.
 //!
 //! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them.
+//! - [`library`]: h2 itself, over one type of stream.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
 //! - [`stall_detector`]: whether a client takes what it is sent, and that it is heard out at the end.
 
 pub mod fast_path;
+mod library;
 mod request;
 mod stall_detector;
 mod window;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use h2::server::Builder;
 use http::HeaderValue;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::http_service::HttpService;
 use crate::lifecycle::{ConnectionDeadline, LINGER};
@@ -25,6 +26,8 @@ use crate::peer::{Peer, Protocol};
 use crate::worker_context::WorkerContext;
 
 use fast_path::{FastPathIo, Shared};
+pub use library::ByteStream;
+use library::{Accepted, handshake};
 use request::ConnectionContext;
 use stall_detector::{StallDetector, WatchedIo};
 use window::Window;
@@ -57,7 +60,7 @@ enum Wait {
 pub async fn serve<S: HttpService>(
     worker: &Arc<WorkerContext>,
     deadline: &ConnectionDeadline,
-    io: impl AsyncRead + AsyncWrite + Unpin,
+    io: Box<dyn ByteStream>,
     peer: Peer,
     alt_svc: Option<HeaderValue>,
     more: &[u8],
@@ -76,21 +79,22 @@ pub async fn serve<S: HttpService>(
         received: Arc::clone(&received),
     });
     let io = FastPathIo::new(WatchedIo::new(io, stall.clone()), &service, &context, &fast);
-    let handshake = Builder::new()
+    let mut builder = Builder::new();
+    builder
         .max_concurrent_streams(config.streams)
         .initial_window_size(config.stream_window)
         .initial_connection_window_size(config.connection_window)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(LOCAL_RESETS))
-        .max_send_buffer_size(SEND_BUFFER_BYTES)
-        .handshake::<_, Bytes>(io);
+        .max_send_buffer_size(SEND_BUFFER_BYTES);
+    let shaking = handshake(&builder, Box::new(io));
     deadline.set(&worker.registry, limits.handshake_time);
-    let Some(Ok(mut connection)) = deadline.timeout(&worker.registry, handshake).await else {
+    let Some(Ok(mut connection)) = deadline.timeout(&worker.registry, shaking).await else {
         worker.counts().handshake_failures.increment();
         return;
     };
-    let mut window = Window::new(config, &mut connection, received);
+    let mut window = Window::new(config, &mut *connection, received);
     let mut accepted = Vec::new();
     let mut waiting = None;
     let mut leaving = false;
@@ -117,18 +121,18 @@ pub async fn serve<S: HttpService>(
                 break;
             }
             let second = worker.registry.clock.second();
-            for (request, respond) in accepted.drain(..) {
+            for Accepted { request, respond } in accepted.drain(..) {
                 let context = Arc::clone(&context);
-                let answer = S::FAST.then(|| fast.take(respond.stream_id().into())).flatten();
-                match answer {
-                    Some(answer) => begin(fast_path::send(context, answer, respond)),
-                    None => begin(request::serve(context, service.clone(), request, respond, second)),
-                }
+                let answer = S::FAST.then(|| fast.take(respond.stream_id())).flatten();
+                begin(match answer {
+                    Some(answer) => fast_path::send(context, answer, respond),
+                    None => Box::pin(request::serve(context, service.clone(), request, respond, second)),
+                });
             }
         }
         // An idle connection holds no more than it has to.
         accepted.shrink_to(0);
-        window.poll(task, &mut connection);
+        window.poll(task, &mut *connection);
         if S::FAST && std::mem::replace(&mut answered, fast.answered()) != fast.answered() {
             // There were requests meanwhile.
             waiting = None;
@@ -147,9 +151,11 @@ pub async fn serve<S: HttpService>(
     .await;
 }
 
+/// An answer to a request, under way.
+type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Runs a stream: here when it is done at once, as most are, else as a task of its own.
-fn begin(stream: impl Future<Output = ()> + Send + 'static) {
-    let mut stream = Box::pin(stream);
+fn begin(mut stream: Stream) {
     // A task polls it anew, and is woken for what it then finds.
     let mut context = Context::from_waker(Waker::noop());
     if stream.as_mut().poll(&mut context).is_pending() {

@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 use http::header;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use service::panics::Catch;
 use tokio::time::{Instant, timeout_at};
 
+use super::library::{Responder, Sending};
 use crate::body::Body;
 use crate::config::Limits;
 use crate::early_hints::interim;
@@ -45,7 +45,7 @@ pub async fn serve(
     shared: Arc<ConnectionContext>,
     service: impl HttpService,
     request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    mut respond: Responder,
     second: u64,
 ) {
     let (method, path) = (request.method().clone(), request.uri().path_and_query().cloned());
@@ -80,7 +80,7 @@ async fn answer(
     shared: &ConnectionContext,
     mut service: impl HttpService,
     request: Request<RecvStream>,
-    respond: &mut SendResponse<Bytes>,
+    respond: &mut Responder,
     second: u64,
     (record, answered): (&mut RequestRecord, &mut bool),
 ) -> Option<()> {
@@ -119,7 +119,7 @@ async fn answer(
     if let Some(fields) =
         hints.and_then(|hints| hints.hints(request.method(), request.uri(), request.headers()))
     {
-        respond.send_informational(interim(fields)).ok()?;
+        respond.send_informational(interim(fields))?;
     }
     std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
     let response = {
@@ -145,12 +145,12 @@ async fn answer(
     }
     let ends = bodiless || (told.is_none() && body.is_end_stream());
     *answered = true;
-    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends)?;
     match told {
         _ if ends => {}
         Some(told) => {
             record.sent(told.len());
-            sending.send_data(told, true).ok()?;
+            sending.send_data(told, true)?;
         }
         None => send(&mut sending, body, shared, record).await?,
     }
@@ -159,13 +159,13 @@ async fn answer(
 
 /// Sends an answer that is whole and was logged, as fast as the client takes it; `None` where that fails.
 pub async fn send_whole(
-    respond: &mut SendResponse<Bytes>,
+    respond: &mut Responder,
     response: Response<Bytes>,
     shared: &ConnectionContext,
 ) -> Option<()> {
     let (parts, body) = response.into_parts();
     let ends = body.is_empty();
-    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends)?;
     if ends {
         return Some(());
     }
@@ -174,7 +174,7 @@ pub async fn send_whole(
 
 /// Sends a body; `None` where that fails.
 async fn send<B: http_body::Body<Data = Bytes>>(
-    sending: &mut SendStream<Bytes>,
+    sending: &mut Sending,
     body: B,
     shared: &ConnectionContext,
     record: &mut RequestRecord,
@@ -187,7 +187,7 @@ async fn send<B: http_body::Body<Data = Bytes>>(
             Poll::Pending => sending.poll_reset(context).map(|_| None),
         });
         let Some(frame) = frame.await? else {
-            return sending.send_data(Bytes::new(), true).ok();
+            return sending.send_data(Bytes::new(), true);
         };
         match frame.ok()?.into_data() {
             Ok(mut data) => {
@@ -201,13 +201,13 @@ async fn send<B: http_body::Body<Data = Bytes>>(
                     pace.took(piece.len());
                     record.sent(piece.len());
                     let ends = last && data.is_empty();
-                    sending.send_data(piece, ends).ok()?;
+                    sending.send_data(piece, ends)?;
                     if ends {
                         return Some(());
                     }
                 }
             }
-            Err(frame) => return sending.send_trailers(frame.into_trailers().ok()?).ok(),
+            Err(frame) => return sending.send_trailers(frame.into_trailers().ok()?),
         }
     }
 }
@@ -231,13 +231,13 @@ impl Pace {
 }
 
 /// Waits until the client takes more; `None` when it is gone or takes next to nothing for too long.
-async fn room(sending: &mut SendStream<Bytes>, shared: &ConnectionContext, pace: &mut Pace) -> Option<()> {
+async fn room(sending: &mut Sending, shared: &ConnectionContext, pace: &mut Pace) -> Option<()> {
     let room = std::future::poll_fn(|context| {
         if sending.capacity() > 0 {
             return Poll::Ready(Some(()));
         }
         match sending.poll_capacity(context) {
-            Poll::Ready(capacity) => Poll::Ready(capacity.and_then(Result::ok).map(drop)),
+            Poll::Ready(room) => Poll::Ready(room),
             Poll::Pending => sending.poll_reset(context).map(|_| None),
         }
     });
@@ -257,9 +257,9 @@ fn complete(fields: &mut HeaderMap, shared: &ConnectionContext, second: u64) {
 }
 
 /// Answers what no service gets to see.
-fn refuse(respond: &mut SendResponse<Bytes>, mut response: Response<Bytes>, second: u64) -> Option<()> {
+fn refuse(respond: &mut Responder, mut response: Response<Bytes>, second: u64) -> Option<()> {
     response.headers_mut().insert(header::DATE, date::value(second));
     let (parts, body) = response.into_parts();
-    let mut sending = respond.send_response(Response::from_parts(parts, ()), false).ok()?;
-    sending.send_data(body, true).ok()
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), false)?;
+    sending.send_data(body, true)
 }

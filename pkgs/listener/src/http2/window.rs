@@ -8,11 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use h2::server::Connection;
 use h2::{Ping, PingPong};
-use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::library::Connection;
 use crate::config::Http2;
 
 /// No window grows beyond: 10 Gbit/s over 13 ms.
@@ -31,11 +29,7 @@ pub struct Window {
 
 impl Window {
     /// As configured; `received` is where it is counted what is read.
-    pub fn new<I: AsyncRead + AsyncWrite + Unpin>(
-        config: &Http2,
-        connection: &mut Connection<I, Bytes>,
-        received: Arc<AtomicUsize>,
-    ) -> Self {
+    pub fn new(config: &Http2, connection: &mut dyn Connection, received: Arc<AtomicUsize>) -> Self {
         Self {
             ping: if config.adaptive { connection.ping_pong() } else { None },
             received,
@@ -46,11 +40,7 @@ impl Window {
     }
 
     /// Widens the windows where they are what holds the client back.
-    pub fn poll<I: AsyncRead + AsyncWrite + Unpin>(
-        &mut self,
-        context: &mut Context<'_>,
-        connection: &mut Connection<I, Bytes>,
-    ) {
+    pub fn poll(&mut self, context: &mut Context<'_>, connection: &mut dyn Connection) {
         let Some(ping) = &mut self.ping else { return };
         if !self.asked {
             // While nobody uploads, nothing is measured.

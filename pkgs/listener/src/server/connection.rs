@@ -16,6 +16,8 @@ use tokio_rustls::server::TlsStream;
 use super::sockets::{AltSvc, BoundEndpoint};
 use crate::config::EndpointProtocol;
 use crate::http_service::HttpService;
+use crate::http1;
+use crate::http2::{self, ByteStream};
 use crate::lifecycle::ConnectionDeadline;
 use crate::limits::Permit;
 use crate::net::proxy::{self, Header};
@@ -25,7 +27,6 @@ use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::response::Refusal;
 use crate::tls::ktls;
 use crate::worker_context::WorkerContext;
-use crate::{http1, http2};
 
 /// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -141,7 +142,8 @@ impl<'a> Accepted<'a> {
                     _ => return,
                 };
                 if http2 {
-                    Box::pin(self.http2(HandshakeStream::with_prefix(received, stream), None, service)).await;
+                    let stream = Box::new(HandshakeStream::with_prefix(received, stream));
+                    Box::pin(self.http2(stream, None, service)).await;
                 } else {
                     self.http1(stream, &received, None, service).await;
                 }
@@ -212,7 +214,7 @@ impl<'a> Accepted<'a> {
         http1::serve(self.worker, self.deadline, stream, received, peer, more, service)
     }
 
-    async fn http2(self, stream: impl Transport, tls: Option<TlsInfo>, service: impl HttpService) {
+    async fn http2(self, stream: Box<dyn ByteStream>, tls: Option<TlsInfo>, service: impl HttpService) {
         let alt_svc = self.alt_svc(&tls);
         let (value, more) =
             alt_svc.map_or((None, &b""[..]), |known| (Some(known.value.clone()), &known.line));

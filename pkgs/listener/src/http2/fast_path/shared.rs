@@ -1,15 +1,16 @@
 //! What is known of the fast path to those who serve the connection.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use h2::Reason;
-use h2::server::SendResponse;
 
 use crate::plain::PlainAnswer;
 
+use super::super::library::Responder;
 use super::super::request::{self, ConnectionContext};
 
 /// Answers that may wait for h2 to send them.
@@ -85,19 +86,21 @@ impl Shared {
 }
 
 /// Sends an answer that was left to h2, as fast as the client takes it.
-pub async fn send(
-    context: std::sync::Arc<ConnectionContext>,
+pub fn send(
+    context: Arc<ConnectionContext>,
     answer: Bytes,
-    mut respond: SendResponse<Bytes>,
-) {
-    let response = PlainAnswer::read(&answer).and_then(|answer| answer.response());
-    let sent = match response {
-        Some(response) => request::send_whole(&mut respond, response, &context).await,
-        None => None,
-    };
-    if sent.is_none() {
-        respond.send_reset(Reason::INTERNAL_ERROR);
-    }
+    mut respond: Responder,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let response = PlainAnswer::read(&answer).and_then(|answer| answer.response());
+        let sent = match response {
+            Some(response) => request::send_whole(&mut respond, response, &context).await,
+            None => None,
+        };
+        if sent.is_none() {
+            respond.send_reset(Reason::INTERNAL_ERROR);
+        }
+    })
 }
 
 #[cfg(test)]
