@@ -14,6 +14,7 @@
 //! The schema is a service's own migration: [`SCHEMA`] with triggers that fill it.
 
 use std::collections::{HashSet, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -137,7 +138,12 @@ impl Feed {
     }
 
     /// Hears of changes for as long as its runtime lives.
-    pub async fn run(self) {
+    pub fn run(self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        // Boxed, so that all of it is compiled here and in no crate that hears.
+        Box::pin(self.hear())
+    }
+
+    async fn hear(self) {
         loop {
             match self.connector.connect().await {
                 Ok(session) => match self.follow(&session).await {

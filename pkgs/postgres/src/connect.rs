@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,6 +27,9 @@ const NOTIFICATIONS: usize = 16;
 
 /// A setting of a session's own, by which it is seen whether settings arrive: a pooler leaves them out.
 const MARK: &str = "linerate.direct";
+
+/// A session to come.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<Session>, Error>> + Send + 'a>>;
 
 /// What a host is, in one round trip.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool, \
@@ -100,7 +104,12 @@ impl Connector {
     ///
     /// # Errors
     /// When no host will do, with each host's reason.
-    pub async fn connect(&self) -> Result<Arc<Session>, Error> {
+    pub fn connect(&self) -> Connecting<'_> {
+        // Boxed, so that all of it is compiled here and in no crate that connects.
+        Box::pin(self.any_host())
+    }
+
+    async fn any_host(&self) -> Result<Arc<Session>, Error> {
         let mut attempts = Vec::new();
         let role = self.conninfo.role.unwrap_or(Role::Any);
         if let Some(session) = self.round(role, &mut attempts).await {

@@ -12,6 +12,7 @@
 //! - [`Conninfo`]: a connection string of libpq, with several hosts, TLS and files of passwords.
 //! - [`Connector`]: connects to the host that has the role asked for; [`Session`] is a connection.
 //! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.
+//! - [`Background`]: the runtime that they live on.
 //! - [`Comment`]: what a request is known by, behind the statements that are made for it.
 //! - [`Migrations`]: a schema that the generation before can still use.
 //! - [`Feed`]: what other nodes write, heard of within a bound that is stated.
@@ -23,6 +24,7 @@
 // More than a dozen files: each is a box or an arrow of the picture above.
 #![forbid(unsafe_code)]
 
+mod background;
 mod changes;
 mod comment;
 mod connect;
@@ -38,6 +40,7 @@ mod session;
 mod socket;
 mod tls;
 
+pub use background::Background;
 pub use changes::{Change, Feed, FeedOptions, Heard, SCHEMA as CHANGES_SCHEMA, Waker};
 pub use comment::{Comment, carrying, comment, commented};
 pub use connect::Connector;

@@ -4,11 +4,16 @@
 //! after a newer one has migrated, as long as no step in between says otherwise, and a rollback needs nothing of
 //! the database. All steps that are due are one transaction under a lock, which works through a pooler too.
 
+use std::pin::Pin;
+
 use sha2::{Digest, Sha384};
 use tokio_postgres::types::Type;
 
 use crate::error::Error;
 use crate::session::{Session, Transaction};
+
+/// A version to come.
+pub type Migrating<'a> = Pin<Box<dyn Future<Output = Result<i64, Error>> + Send + 'a>>;
 
 /// One step.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +54,12 @@ impl Migrations {
     /// # Errors
     /// [`Error::Newer`] when it cannot use it, [`Error::Foreign`] where there are other tables of these names, or why a
     /// step fails; then nothing has changed.
-    pub async fn run(&self, session: &Session) -> Result<i64, Error> {
+    pub fn run<'a>(&'a self, session: &'a Session) -> Migrating<'a> {
+        // Boxed, so that all of it is compiled here and in no crate that migrates.
+        Box::pin(self.migrated(session))
+    }
+
+    async fn migrated(&self, session: &Session) -> Result<i64, Error> {
         let transaction = session.begin().await?;
         // Not bounded in time: another node may be migrating.
         transaction.batch("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;

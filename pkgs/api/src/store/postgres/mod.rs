@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use postgres::types::Type;
 use postgres::{
-    Connector, Conninfo, Feed, FeedOptions, KeyQuery, Kind, Pipelines, Pool, Role, Waker, comment, commented,
+    Background, Connector, Conninfo, Feed, FeedOptions, KeyQuery, Kind, Pipelines, Pool, Role, Waker,
 };
 use service::ready::Heartbeats;
-use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -31,9 +31,6 @@ use schema::MIGRATIONS;
 
 /// Where nodes wake each other, those of the generation before too.
 const CHANNEL: &str = "linerate_api";
-
-/// Threads that write and read lists, apart from those that read by id.
-const THREADS: usize = 2;
 
 /// How often they show that they go on. Where both are stuck, no deadline of a request is kept any more.
 const BEAT: Duration = Duration::from_millis(250);
@@ -72,7 +69,7 @@ impl Postgres {
     /// Connects and migrates, one node at a time. `watch` is told of this node's writes before they are
     /// acknowledged, and of those of others as soon as they are heard of.
     pub async fn open(options: &Options, watch: Arc<dyn Watch>) -> Result<Self, Error> {
-        let background = Arc::new(Background::start()?);
+        let background = Arc::new(Background::start().map_err(Error::failed)?);
         let timeout = options.timeout.as_millis();
         // What is connected to is written to, unless it is said otherwise.
         let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
@@ -92,7 +89,11 @@ impl Postgres {
         let writers = connector.derive("linerate-api", &settings);
         let pool = Pool::new(writers, options.connections.get() as usize, options.acquire_timeout);
         let migrating = connector.derive("linerate-api migrate", "");
-        let migrated = background.spawn(async move { MIGRATIONS.run(&*migrating.connect().await?).await });
+        let (sender, migrated) = oneshot::channel();
+        background.spawn(async move {
+            let migrate = async { MIGRATIONS.run(&*migrating.connect().await?).await };
+            let _ = sender.send(migrate.await);
+        });
         migrated.await.map_err(Error::failed)??;
         let feed = FeedOptions {
             application: "linerate-api listen".into(),
@@ -143,11 +144,13 @@ impl Postgres {
         W: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let work = tokio::time::timeout(self.timeout, work(self.pool.clone()));
-        // The trace that statements tell of is the calling task's, and another does the work.
-        match self.background.spawn(commented(comment(), work)).await {
+        let (sender, done) = oneshot::channel();
+        self.background.carry(async move { drop(sender.send(work.await)) });
+        match done.await {
             Ok(Ok(done)) => done,
             Ok(Err(elapsed)) => Err(Error::Unreachable(elapsed.into())),
-            Err(join) => Err(Error::failed(join)),
+            // It has panicked, or the runtime has ended.
+            Err(gone) => Err(Error::failed(gone)),
         }
     }
 }
@@ -232,36 +235,6 @@ impl Store for Postgres {
     async fn ping(&self) -> Result<(), Error> {
         let ping = |pool: Pool| async move { Ok(pool.get().await?.query("SELECT 1", &[]).await.map(drop)?) };
         self.run(ping).await
-    }
-}
-
-/// The runtime that the pool and the feed live on: those of the callers come and go.
-struct Background(Option<Runtime>);
-
-impl Background {
-    fn start() -> Result<Self, Error> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("store")
-            .enable_all()
-            .build();
-        Ok(Self(Some(runtime.map_err(Error::failed)?)))
-    }
-
-    fn spawn<F>(&self, work: F) -> tokio::task::JoinHandle<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        self.0.as_ref().expect("it is there until dropped").spawn(work)
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            // Waiting is not allowed on an async thread, and there is nothing to wait for.
-            runtime.shutdown_background();
-        }
     }
 }
 

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use postgres::types::{ToSql, Type};
-use postgres::{Pool, Session, copy};
+use postgres::{Background, Pool, Session, copy};
 
 use crate::store::Error;
 use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
 
-use super::background::Background;
 use super::clicks;
 use super::values::count;
 

@@ -1,7 +1,6 @@
 //! Links in PostgreSQL, which several nodes share: reads by code on one pipelined connection for each thread that reads,
 //! everything else on a bounded pool, and a feed of what other nodes write.
 
-mod background;
 mod database_copy;
 mod follow;
 mod remote;
@@ -22,8 +21,7 @@ use std::time::Duration;
 use http::{Extensions, HeaderMap};
 use postgres::types::Type;
 use postgres::{
-    Comment, Connector, Conninfo, Feed, FeedOptions, KeyQuery, Pipelines, Pool, Role, Waker, comment,
-    commented,
+    Background, Comment, Connector, Conninfo, Feed, FeedOptions, KeyQuery, Pipelines, Pool, Role, Waker,
 };
 use service::access_log::recorded_trace;
 use service::ready::{Heartbeats, Watch as Liveness};
@@ -43,7 +41,6 @@ use crate::store::{
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
-use background::Background;
 use follow::{DomainsWanted, Follower};
 use remote::Found;
 use tables::{clicks, domains, hours, limits, links, list, scope, tokens};
@@ -146,7 +143,7 @@ impl Drop for Ended {
 impl Postgres {
     /// Connects and migrates, one node at a time.
     pub fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
-        let background = Background::start()?;
+        let background = Background::start().map_err(|error| Error::Postgres(error.to_string()))?;
         let timeout = options.timeout.as_millis();
         // What is connected to is written to, unless it is said otherwise.
         let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
@@ -314,9 +311,7 @@ impl Postgres {
         }
         let (sender, receiver) = oneshot::channel();
         let work = within(timeout, work(self.pool.clone()));
-        // The trace that statements tell of is the calling task's.
-        let work = commented(comment(), work);
-        self.background.spawn(async move {
+        self.background.carry(async move {
             let _guard = guard;
             // On that runtime: the calling thread may have none.
             let _ = sender.send(work.await);
@@ -585,13 +580,13 @@ impl Postgres {
         }
         self.beats.done(0);
         let (pool, flushes, timeout) = (self.pool.clone(), Arc::clone(&self.flushes), self.timeout);
-        let settled = self.background.spawn(async move {
-            within(LAST, async { settle(&pool, &mut *flushes.lock().await, timeout).await }).await
-        });
         let (sender, receiver) = std::sync::mpsc::channel();
-        self.background.spawn(async move { sender.send(settled.await) });
+        self.background.spawn(async move {
+            let settling = async { settle(&pool, &mut *flushes.lock().await, timeout).await };
+            let _ = sender.send(within(LAST, settling).await);
+        });
         match receiver.recv() {
-            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(())) => {}
             _ => tracing::error!("the last clicks may be lost"),
         }
     }
