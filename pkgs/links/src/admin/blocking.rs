@@ -1,6 +1,6 @@
 //! What blocks, on threads of its own: a worker's runtime would make one for each.
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::store::{Error, carrying};
 
@@ -13,10 +13,18 @@ static PLACES: Semaphore = Semaphore::const_new(12);
 /// Where it ended in a panic.
 pub(super) async fn block<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let place = PLACES.acquire().await.map_err(|_| Error::Closed)?;
-    let done = tokio::task::spawn_blocking(carrying(move || {
+    let (sender, done) = oneshot::channel();
+    aside(Box::new(move || {
+        let answer = work();
         // Kept until it is done, even where the request was given up.
-        let _place = place;
-        work()
+        drop(place);
+        let _ = sender.send(answer);
     }));
     done.await.map_err(|_| Error::Closed)
+}
+
+/// Does something on a thread that may block, with the calling task's comment. One place for all: a task is some twenty functions,
+/// which would be compiled for each thing done.
+pub(super) fn aside(work: Box<dyn FnOnce() + Send>) {
+    tokio::task::spawn_blocking(carrying(work));
 }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::store::{Error, Reader, Store, carrying};
+use super::blocking::aside;
+use crate::store::{Error, Reader, Store};
 
 /// How long a request waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,12 +36,16 @@ impl ReaderPool {
         };
         let idle = self.idle.clone();
         // The reader goes back when the query ends, even where the request was given up.
-        let answer = tokio::task::spawn_blocking(carrying(move || {
-            let reader = lock(&idle).pop().ok_or(Error::Busy)?;
+        let (sender, answer) = oneshot::channel();
+        aside(Box::new(move || {
+            let Some(reader) = lock(&idle).pop() else {
+                let _ = sender.send(Err(Error::Busy));
+                return;
+            };
             let answer = query(&reader);
             lock(&idle).push(reader);
             drop(permit);
-            answer
+            let _ = sender.send(answer);
         }));
         answer.await.unwrap_or(Err(Error::Closed))
     }
