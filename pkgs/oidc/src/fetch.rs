@@ -1,6 +1,7 @@
 //! A client of the issuer: one connection a request, bounded in time and size, that follows no redirect.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,7 +103,18 @@ impl Client {
         self.ask(Method::POST, url, authorization, form).await
     }
 
-    async fn ask(
+    /// Boxed, so that the client is compiled here and in no crate that asks.
+    fn ask<'a>(
+        &'a self,
+        method: Method,
+        url: &'a Url,
+        authorization: Option<HeaderValue>,
+        form: String,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>> {
+        Box::pin(self.asked(method, url, authorization, form))
+    }
+
+    async fn asked(
         &self,
         method: Method,
         url: &Url,

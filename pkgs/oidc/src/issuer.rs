@@ -4,6 +4,7 @@
 //! has the issuer asked every few seconds, by one request at a time, and no more often.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,9 @@ pub(crate) struct Metadata {
     pub(crate) authorization_response_iss_parameter_supported: bool,
 }
 
+/// What is known of an issuer, to come.
+type Looking<'a> = Pin<Box<dyn Future<Output = Result<Arc<Known>, Unavailable>> + Send + 'a>>;
+
 impl Issuer {
     /// An issuer, known by the authorities in this PEM file or by those of the system. Nothing is asked yet.
     ///
@@ -138,7 +142,12 @@ impl Issuer {
     }
 
     /// Asks the issuer, unless somebody did since, or a moment ago: then what they were told.
-    async fn look(&self, asked: Instant) -> Result<Arc<Known>, Unavailable> {
+    fn look(&self, asked: Instant) -> Looking<'_> {
+        // Boxed, so that all of it is compiled here and in no crate that verifies.
+        Box::pin(self.looked(asked))
+    }
+
+    async fn looked(&self, asked: Instant) -> Result<Arc<Known>, Unavailable> {
         let mut looks = self.looks.lock().await;
         if let Some((at, failed)) = &looks.last
             && (*at > asked || at.elapsed() < self.pause)

@@ -1,5 +1,6 @@
 //! What makes a token good: a signature by a key of the issuer, for whom it is, and when.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -89,7 +90,15 @@ pub fn may_be(text: &str) -> bool {
 ///
 /// # Errors
 /// When it is not good, or the issuer's keys are not to be had.
-pub async fn verify(issuer: &Arc<Issuer>, audiences: &[String], token: &str) -> Result<Claims, Refused> {
+pub fn verify<'a>(issuer: &'a Arc<Issuer>, audiences: &'a [String], token: &'a str) -> Verifying<'a> {
+    // Boxed, so that all of it is compiled here and in no crate that verifies.
+    Box::pin(verified(issuer, audiences, token))
+}
+
+/// Claims to come.
+pub type Verifying<'a> = Pin<Box<dyn Future<Output = Result<Claims, Refused>> + Send + 'a>>;
+
+async fn verified(issuer: &Arc<Issuer>, audiences: &[String], token: &str) -> Result<Claims, Refused> {
     let header = header(token)?;
     let named = ALGORITHMS.iter().find(|(name, _)| *name == header.alg);
     let (_, algorithm) = named.ok_or(Refused::Algorithm)?;
