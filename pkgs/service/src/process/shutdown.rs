@@ -143,6 +143,8 @@ impl Shutdown {
     /// Stop, since something that should have gone on has ended. What has ended is to be logged by who calls this.
     pub fn fail(&self) {
         self.failed.store(true, Relaxed);
+        // No good order: another is to be started soon.
+        drop(self.take_hooks());
         self.trigger();
     }
 
@@ -198,5 +200,19 @@ mod tests {
         assert!(shutdown.is_triggered() && shutdown.outcome().is_ok());
         shutdown.clone().fail();
         assert!(shutdown.outcome().is_err());
+    }
+
+    #[test]
+    fn an_end_in_good_order_is_told_of_and_no_other() {
+        let ends: [(fn(&Shutdown), bool); 3] =
+            [(Shutdown::trigger, true), (Shutdown::follow, false), (Shutdown::fail, false)];
+        for (index, (end, is_told)) in ends.into_iter().enumerate() {
+            let (shutdown, told) = (Shutdown::new(), Arc::new(AtomicBool::new(false)));
+            let tell = Arc::clone(&told);
+            shutdown.on_stop(move || tell.store(true, SeqCst));
+            end(&shutdown);
+            assert!(shutdown.is_triggered());
+            assert_eq!(told.load(SeqCst), is_told, "number {index}");
+        }
     }
 }
