@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn an_end_in_good_order_is_told_of_and_no_other() {
-        let ends: [(fn(&Shutdown), bool); 3] =
+        type End = fn(&Shutdown);
+        let ends: [(End, bool); 3] =
             [(Shutdown::trigger, true), (Shutdown::follow, false), (Shutdown::fail, false)];
         for (index, (end, is_told)) in ends.into_iter().enumerate() {
             let (shutdown, told) = (Shutdown::new(), Arc::new(AtomicBool::new(false)));
