@@ -153,7 +153,14 @@ let
           # systemd shows credentials to main processes alone, and hides them from one that is to become that at a reload:
           # here they are there for either.
           BindReadOnlyPaths = [ "-/run/credentials/${daemon}.service:/run/${daemon}/credentials" ];
-          Environment = [ "CREDENTIALS_DIRECTORY=/run/${daemon}/credentials" ];
+          Environment = [
+            "CREDENTIALS_DIRECTORY=/run/${daemon}/credentials"
+          ]
+          ++ lib.optionals (takesOver name) [
+            "LINERATE_UNIT=${sumOf name}"
+            # systemd loads them when it starts the unit, and not at a reload.
+            "LINERATE_UNIT_CREDENTIALS=${sum config.systemd.services.${daemon}.serviceConfig.LoadCredential}"
+          ];
           User = daemon;
           Group = daemon;
         }
@@ -174,11 +181,6 @@ let
           ExecReload = lib.mkDefault (
             if takesOver name then called "reload" else "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID"
           );
-          Environment = lib.optionals (takesOver name) [
-            "LINERATE_UNIT=${sumOf name}"
-            # systemd loads them when it starts the unit, and not at a reload.
-            "LINERATE_UNIT_CREDENTIALS=${sum config.systemd.services.${daemon}.serviceConfig.LoadCredential}"
-          ];
         };
       })
     ];
