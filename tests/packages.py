@@ -97,13 +97,16 @@ def unit(root: Root, prefix: str, name: str) -> dict[str, str]:
 
 
 def begin(root: Root, prefix: str, name: str) -> subprocess.Popen[bytes]:
-    """A service by the command of its unit, as the unit's user, in its state directory, with the socket that it is given."""
+    """A service by the command of its unit, as the unit's user, with its directories and the socket that it is given."""
     keys = unit(root, prefix, f"{name}.service")
     user = keys.get("User", "root")
     state = root.path / f"var/lib/linerate-{name}"
-    if "StateDirectory" in keys:
-        state.mkdir(exist_ok=True)
-        root.run("chown", f"{user}:", f"/{state.relative_to(root.path)}")
+    owned = [state] if "StateDirectory" in keys else []
+    if "RuntimeDirectory" in keys:
+        owned.append(root.path / "run" / keys["RuntimeDirectory"])
+    for directory in owned:
+        directory.mkdir(exist_ok=True)
+        root.run("chown", f"{user}:", f"/{directory.relative_to(root.path)}")
     command = ["setpriv", "--reuid", user, "--regid", keys.get("Group", user), "--clear-groups", "--no-new-privs"]
     command += ["env", "-i", f"STATE_DIRECTORY=/{state.relative_to(root.path)}"]
     given = None
