@@ -144,11 +144,11 @@ with subtest("a generation whose kernel panics gives the box back too"):
 with subtest("a generation that was switched to is taken back by hand, and stays so"):
     profile = "/nix/var/nix/profiles/system"
     box.wait_for_unit("linerate-links.service")
-    before = started()
+    before = processes()
     box.succeed("install-generation 6 good switch")
     assert entries_of(6) == ["nixos-generation-6+2.conf"], entries_of(6)
     box.succeed(f"nix-env --profile {profile} --switch-generation 4", f"{profile}/bin/switch-to-configuration switch")
-    assert started()["files"] == before["files"], (before, started())
+    assert processes()["files"] == before["files"], (before, processes())
     assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
     reboot()
     box.wait_for_unit("linerate-links.service")
