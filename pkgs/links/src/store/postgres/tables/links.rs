@@ -219,23 +219,22 @@ pub async fn edit_many<T: Send>(
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     let mut found = lock_many(&transaction, keys).await?;
-    // By link: one that is named twice is written once, as it is in the end.
-    let mut changes: HashMap<i64, (Link, Change)> = HashMap::new();
-    let mut change = |key: &LinkKey| {
+    // One that is named twice is written once, as it is in the end.
+    let mut changes: HashMap<&LinkKey, Change> = HashMap::new();
+    let changed = keys.iter().map(|key| {
         let link = found.get_mut(key).ok_or_else(|| Error::NotFound(key.code.clone()))?;
-        let seen = see(link);
-        let mut edited = link.clone();
+        let (seen, mut edited) = (see(link), link.clone());
         let change = Change::apply(edit.clone(), &mut edited)?;
-        *link = edited.clone();
-        let change = match changes.remove(&link.id) {
-            Some((_, before)) => before.and(change),
+        link.clone_from(&edited);
+        let change = match changes.remove(key) {
+            Some(before) => before.and(change),
             None => change,
         };
-        changes.insert(link.id, (edited.clone(), change));
+        changes.insert(key, change);
         Ok((seen, edited))
-    };
-    let outcomes = keys.iter().map(&mut change).collect();
-    let mut changes = changes.values();
+    });
+    let outcomes = changed.collect();
+    let mut changes = changes.iter().map(|(key, change)| (&found[*key], change));
     // The first has the statement prepared, for all.
     if let Some((link, change)) = changes.next() {
         change.write(&transaction, link).await?;
