@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod codes;
+mod collector;
 mod links;
 mod tls;
 
@@ -262,23 +263,50 @@ impl Servers {
     }
 }
 
-/// Servers whose hot redirects do more than plain ones: what they do, their flags, and how many domains there are.
-const EXTRAS: [(&str, &[&str], usize); 3] = [
-    (
-        "hot, one request in 100 logged, one core",
-        &["--access-log", "/dev/null", "--access-log-sample", "100"],
-        0,
-    ),
-    ("hot, every request logged, one core", &["--access-log", "/dev/null"], 0),
-    ("hot, 100 domains, one core", &[], 100),
+/// A server whose hot redirects do more than plain ones.
+struct Extra {
+    name: &'static str,
+    flags: &'static [&'static str],
+    /// How many domains there are.
+    domains: usize,
+    /// Whether spans go to a collector.
+    traces: bool,
+}
+
+/// Lines and spans are written where nobody keeps them: what they cost the server is what counts, all its threads together.
+const EXTRAS: [Extra; 5] = [
+    Extra {
+        name: "hot, one request in 100 logged, one core",
+        flags: &["--access-log", "/dev/null", "--access-log-sample", "100"],
+        domains: 0,
+        traces: false,
+    },
+    Extra {
+        name: "hot, every request logged, one core",
+        flags: &["--access-log", "/dev/null"],
+        domains: 0,
+        traces: false,
+    },
+    Extra {
+        name: "hot, one request in 100 traced, one core",
+        flags: &["--otlp-sample", "100"],
+        domains: 0,
+        traces: true,
+    },
+    Extra { name: "hot, every request traced, one core", flags: &[], domains: 0, traces: true },
+    Extra { name: "hot, 100 domains, one core", flags: &[], domains: 100, traces: false },
 ];
 
-/// The servers of [`EXTRAS`]. Lines are written where nobody keeps them: what they cost the server is what counts.
+/// The servers of [`EXTRAS`].
 fn extras(database: &Path) -> Result<Vec<Server>, Error> {
-    let start = |(number, (_, flags, domains)): (usize, (&str, &[&str], usize))| {
+    let collector =
+        collector::listen().map_err(|source| Error::Run { program: "a collector".into(), source })?;
+    let collector = format!("http://{collector}");
+    let start = |(number, extra): (usize, Extra)| {
         let copy = links::copy(database, &format!("extra-{number}"))?;
-        links::add_domains(&copy, domains)?;
-        let server = links::serve(&copy, ONE_CORE.placement, flags)?;
+        links::add_domains(&copy, extra.domains)?;
+        let traces: &[&str] = if extra.traces { &["--otlp", &collector] } else { &[] };
+        let server = links::serve(&copy, ONE_CORE.placement, &[extra.flags, traces].concat())?;
         server.visit(&paths(0..1), 307)?;
         Ok(server)
     };
@@ -292,7 +320,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     let mut cases = spread.cases(scale, &SPREAD);
     cases.extend(one_core.cases(scale, &ONE_CORE));
     let extras = extras(database)?;
-    for (server, (name, ..)) in extras.iter().zip(EXTRAS) {
+    for (server, Extra { name, .. }) in extras.iter().zip(EXTRAS) {
         let (load, placement) = (load(scale, &ONE_CORE), ONE_CORE.placement);
         cases.push(Case { server, name, requests: codes::requests(0, 1, 307), load, placement });
     }
@@ -301,7 +329,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     // On one core rounds differ least.
     report.no_worse(&series, (links::NAME, links::OTHER), |case| case.ends_with(", one core"));
     let plain = find(&series, links::NAME, ONE_CORE.hot).expect("it was measured");
-    for (name, ..) in EXTRAS {
+    for Extra { name, .. } in EXTRAS {
         let extra = find(&series, links::NAME, name).expect("it was measured");
         report.figure(format!("{name} / without"), extra.cpu_ratio(plain), "x");
     }
