@@ -4,27 +4,22 @@
 //! What is read goes into blocks of a memory of fixed size. A block belongs to the ring for as long as the kernel may
 //! write to it, whatever has become of the connection it was for, and to the connection after that.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::blocks::{BLOCK_BYTES, Block, EXTENT_BLOCKS, Memory};
+
 /// Whom a read is for: a connection of a worker.
 pub type Token = u64;
-
-/// A block: the least that had the device's bandwidth in the bench, with 32 reads at once.
-pub const BLOCK_BYTES: usize = 128 * 1024;
 
 /// To this offsets, lengths and memory are aligned: what disks with sectors of 4 KiB ask of reads around the page cache.
 pub const ALIGNMENT: u64 = 4096;
@@ -32,12 +27,6 @@ pub const ALIGNMENT: u64 = 4096;
 /// Reads under way of one worker. Beyond what the device has places for (`nr_requests`, 256 as a rule) the kernel would have
 /// threads of its own wait.
 const FLIGHTS: u32 = 128;
-
-/// A huge page of x86-64, and of arm64 with pages of 4 KiB.
-const HUGE_BYTES: usize = 2 << 20;
-
-/// The fewest blocks of a worker.
-const BLOCKS: usize = 8;
 
 /// What one transfer may have in blocks, where it is the only one; several share in it.
 const AHEAD_BLOCKS: usize = 32;
@@ -50,21 +39,6 @@ pub const REFUSED_FOR: Duration = Duration::from_millis(1);
 
 /// How long the end of a ring waits for reads that are under way.
 const END_WITHIN: Duration = Duration::from_secs(2);
-
-/// Memory of a fixed size, in blocks.
-#[derive(Debug)]
-struct Memory {
-    start: NonNull<u8>,
-    length: usize,
-    free: RefCell<Vec<u32>>,
-}
-
-/// A part of the memory that one owner has to itself.
-#[derive(Debug)]
-pub struct Block {
-    memory: Rc<Memory>,
-    number: u32,
-}
 
 /// What was read: the block, and how many bytes of it.
 pub type Read = Result<(Block, usize), Errno>;
@@ -95,6 +69,8 @@ pub struct Ring {
     /// By the number the kernel has for each.
     flights: Vec<Option<InFlightRead>>,
     places: Vec<u32>,
+    /// Blocks of reads under way.
+    read_into: usize,
     /// Reads that the kernel has not been told of.
     queued: usize,
     next: u64,
@@ -109,59 +85,6 @@ pub struct Ring {
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").field("under_way", &self.under_way()).finish_non_exhaustive()
-    }
-}
-
-impl Memory {
-    fn new(bytes: usize) -> io::Result<Self> {
-        let blocks = (bytes / BLOCK_BYTES).max(BLOCKS);
-        // Whole huge pages, to which the kernel aligns mappings that are large enough.
-        let length = (blocks * BLOCK_BYTES).next_multiple_of(if bytes > HUGE_BYTES { HUGE_BYTES } else { 1 });
-        let blocks = length / BLOCK_BYTES;
-        // SAFETY: a new mapping, of no file, at an address the kernel chooses, is in nobody's way.
-        let start = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }?;
-        let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        // A block in one piece of memory is one segment to the device, where single pages are 32 of them. Without huge pages it works
-        // as well, if not as fast.
-        // SAFETY: this is advice, about the mapping that was just made; it changes no byte.
-        let _ = unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxHugepage) };
-        let number = u32::try_from(blocks).map_err(|_| Errno::INVAL)?;
-        Ok(Self { start, length, free: RefCell::new((0..number).rev().collect()) })
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping that `new` made; the last block of it is gone, and with it the last read into it.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-    }
-}
-
-impl Block {
-    fn start(&self) -> NonNull<u8> {
-        // SAFETY: its number is below that of the blocks the mapping has room for.
-        unsafe { self.memory.start.add(self.number as usize * BLOCK_BYTES) }
-    }
-
-    /// Some of its bytes.
-    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: a block is in the mapping, which lives as long, and its bytes are initialised, by the kernel where by
-        // nobody else. A block out of the hands of the ring is written by nobody.
-        let all = unsafe { std::slice::from_raw_parts(self.start().as_ptr(), BLOCK_BYTES) };
-        &all[range]
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        self.memory.free.borrow_mut().push(self.number);
     }
 }
 
@@ -181,9 +104,10 @@ impl Ring {
             .build(FLIGHTS)?;
         Ok(Self {
             ring,
-            memory: Rc::new(Memory::new(memory)?),
+            memory: Memory::new(memory)?,
             flights: (0..FLIGHTS).map(|_| None).collect(),
             places: (0..FLIGHTS).rev().collect(),
+            read_into: 0,
             queued: 0,
             next: 0,
             waiting: VecDeque::new(),
@@ -203,19 +127,20 @@ impl Ring {
         (AHEAD_BLOCKS / readers).clamp(LEAST_AHEAD, MOST_AHEAD)
     }
 
-    /// A block for a transfer that has so many already. A transfer without any waits for its turn, and is told; none
-    /// reads ahead out of the last quarter.
-    pub fn block(&mut self, token: Token, has: usize) -> Option<Block> {
-        let free = self.memory.free.borrow().len();
+    /// A block for a transfer that has so many already and is to read so many bytes more, or an extent of blocks where it
+    /// has use for one. A transfer without any waits for its turn, and is told; the last quarter is for blocks of those.
+    pub fn block(&mut self, token: Token, has: usize, wanted: u64) -> Option<Block> {
+        let spare = self.memory.free().saturating_sub(self.memory.blocks() / 4);
         let may = if has > 0 {
-            self.waiting.is_empty() && has < self.share() && free > self.blocks() / 4
+            self.waiting.is_empty() && has < self.share() && spare > 0
         } else {
             self.waiting.is_empty() || self.served == Some(token)
         };
         if may && !self.places.is_empty() {
-            let number = self.memory.free.borrow_mut().pop();
-            if let Some(number) = number {
-                return Some(Block { memory: Rc::clone(&self.memory), number });
+            let several = wanted > BLOCK_BYTES as u64 && spare >= EXTENT_BLOCKS;
+            let extent = if several { self.memory.extent() } else { None };
+            if let Some(block) = extent.or_else(|| self.memory.block()) {
+                return Some(block);
             }
         }
         if has == 0 {
@@ -242,16 +167,12 @@ impl Ring {
 
     /// Whether there is one who may.
     pub fn may_serve(&self) -> bool {
-        !self.waiting.is_empty() && !self.places.is_empty() && !self.memory.free.borrow().is_empty()
+        !self.waiting.is_empty() && !self.places.is_empty() && self.memory.free() > 0
     }
 
     /// Whether transfers wait for blocks that others have and do not send.
     pub fn is_short(&self) -> bool {
-        !self.waiting.is_empty() && self.memory.free.borrow().is_empty() && self.under_way() < self.blocks()
-    }
-
-    fn blocks(&self) -> usize {
-        self.memory.length / BLOCK_BYTES
+        !self.waiting.is_empty() && self.memory.free() == 0 && self.read_into < self.memory.blocks()
     }
 
     /// Reads under way.
@@ -277,13 +198,14 @@ impl Ring {
         length: usize,
         block: Block,
     ) -> Result<u64, Errno> {
-        let length = length.min(BLOCK_BYTES);
+        let length = length.min(block.length());
         let place = self.places.pop().ok_or(Errno::BUSY)?;
         let number = self.next;
         let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), block.start().as_ptr(), length as u32)
             .offset(offset)
             .build()
             .user_data(u64::from(place));
+        let blocks = block.count();
         // In the table before the kernel knows of it.
         self.flights[place as usize] = Some(InFlightRead { token, number, _file: Arc::clone(file), block });
         // SAFETY: the flight keeps the file open, and the block mapped and untouched, until the completion arrives; where
@@ -296,6 +218,7 @@ impl Ring {
         }
         self.next += 1;
         self.queued += 1;
+        self.read_into += blocks;
         Ok(number)
     }
 
@@ -350,6 +273,7 @@ impl Ring {
             let place = entry.user_data() as u32;
             let Some(flight) = self.flights.get_mut(place as usize).and_then(Option::take) else { continue };
             self.places.push(place);
+            self.read_into -= flight.block.count();
             let result = entry.result();
             let read = match usize::try_from(result) {
                 Ok(count) => Ok((flight.block, count)),
@@ -416,6 +340,7 @@ mod tests {
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
     };
 
+    use super::super::blocks::MIN_BLOCKS;
     use super::*;
 
     fn file(bytes: &[u8]) -> Arc<OwnedFd> {
@@ -438,7 +363,7 @@ mod tests {
         let Some(mut ring) = for_test("what_is_read_is_what_the_file_has", 0) else { return };
         let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at / 3) as u8).collect();
         let file = file(&bytes);
-        let block = ring.block(7, 0).expect("a block");
+        let block = ring.block(7, 0, 1).expect("a block");
         let number = ring.read(7, &file, 262_144, BLOCK_BYTES, block).expect("room");
         let ended = wait(&mut ring);
         let [Completion { token: 7, number: ended, read: Ok((block, 37_856)) }] = &ended[..] else {
@@ -459,7 +384,7 @@ mod tests {
         let times = Itimerspec { it_interval: once, it_value: soon };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times).expect("it is set");
         let timer = Arc::new(timer);
-        let block = ring.block(1, 0).expect("a block");
+        let block = ring.block(1, 0, 1).expect("a block");
         ring.read(1, &timer, 0, 8, block).expect("room");
         ring.submit().expect("the kernel takes it");
         let mut ended = VecDeque::new();
@@ -478,29 +403,58 @@ mod tests {
     fn an_error_comes_back_and_so_does_the_block() {
         let Some(mut ring) = for_test("an_error_comes_back_and_so_does_the_block", 0) else { return };
         let directory = Arc::new(std::fs::File::open("/").expect("a directory").into());
-        let block = ring.block(1, 0).expect("a block");
+        let block = ring.block(1, 0, 1).expect("a block");
         ring.read(1, &directory, 0, 4096, block).expect("room");
         assert!(matches!(&wait(&mut ring)[..], [Completion { read: Err(Errno::ISDIR), .. }]));
-        assert_eq!(ring.memory.free.borrow().len(), BLOCKS);
+        assert_eq!(ring.memory.free(), MIN_BLOCKS);
     }
 
     #[test]
     fn blocks_are_shared_and_waited_for_in_turn() {
         let Some(mut ring) = for_test("blocks_are_shared_and_waited_for_in_turn", 0) else { return };
         let reader = ring.reader();
-        let mut blocks: Vec<Block> = (0..MOST_AHEAD).map_while(|has| ring.block(1, has)).collect();
-        assert_eq!(blocks.len(), BLOCKS - BLOCKS / 4, "the last quarter is for those without any");
-        blocks.extend([2, 3].map(|token| ring.block(token, 0).expect("a block")));
-        assert!(ring.block(4, 0).is_none() && ring.block(5, 0).is_none());
+        let mut blocks: Vec<Block> = (0..MOST_AHEAD).map_while(|has| ring.block(1, has, 1)).collect();
+        assert_eq!(blocks.len(), MIN_BLOCKS - MIN_BLOCKS / 4, "the last quarter is for those without any");
+        blocks.extend([2, 3].map(|token| ring.block(token, 0, 1).expect("a block")));
+        assert!(ring.block(4, 0, 1).is_none() && ring.block(5, 0, 1).is_none());
         assert!(ring.is_short() && ring.serve().is_none());
         blocks.pop();
-        assert!(ring.block(1, 1).is_none(), "who has some does not overtake");
-        assert!(ring.block(6, 0).is_none(), "nor does who came later");
+        assert!(ring.block(1, 1, 1).is_none(), "who has some does not overtake");
+        assert!(ring.block(6, 0, 1).is_none(), "nor does who came later");
         assert_eq!(ring.serve(), Some(4));
-        assert!(ring.block(4, 0).is_some());
+        assert!(ring.block(4, 0, 1).is_some());
         ring.leave(5);
         assert_eq!(ring.waiting(), 1, "one who leaves is waited for by nobody");
         drop(reader);
+    }
+
+    #[test]
+    fn large_files_get_extents_as_long_as_there_are_blocks_for_small_ones() {
+        let Some(mut ring) =
+            for_test("large_files_get_extents_as_long_as_there_are_blocks_for_small_ones", 0)
+        else {
+            return;
+        };
+        let (small, large) = (BLOCK_BYTES as u64, BLOCK_BYTES as u64 + 1);
+        let blocks: Vec<_> = [(1, 0, large), (1, 4, small), (1, 5, large), (2, 0, large), (3, 0, large)]
+            .into_iter()
+            .map(|(token, has, wanted)| ring.block(token, has, wanted))
+            .collect();
+        let counts: Vec<_> = blocks.iter().map(|block| block.as_ref().map(Block::count)).collect();
+        assert_eq!(counts, [Some(4), Some(1), Some(1), Some(1), Some(1)], "the last quarter is two blocks");
+        assert!(ring.block(4, 0, large).is_none() && ring.is_short());
+        // It reads into all that there is: nobody keeps a block for himself.
+        let file = file(&vec![7; EXTENT_BLOCKS * BLOCK_BYTES]);
+        for block in blocks.into_iter().flatten() {
+            ring.read(1, &file, 0, usize::MAX, block).expect("room");
+        }
+        assert!(!ring.is_short());
+        let ended = wait(&mut ring);
+        let lengths: Vec<_> = ended
+            .iter()
+            .map(|ended| ended.read.as_ref().map(|(block, count)| (block.count(), *count)))
+            .collect();
+        assert!(lengths.contains(&Ok((EXTENT_BLOCKS, EXTENT_BLOCKS * BLOCK_BYTES))), "{lengths:?}");
     }
 
     #[test]
@@ -510,8 +464,8 @@ mod tests {
         };
         let file = file(&vec![1; BLOCK_BYTES]);
         let memory = Rc::downgrade(&ring.memory);
-        for _ in 0..BLOCKS {
-            let block = ring.block(1, 0).expect("a block");
+        for _ in 0..MIN_BLOCKS {
+            let block = ring.block(1, 0, 1).expect("a block");
             ring.read(1, &file, 0, BLOCK_BYTES, block).expect("room");
         }
         drop(ring);

@@ -341,16 +341,17 @@ fn changed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::ring::{Block, for_test};
+    use crate::disk::blocks::Block;
+    use crate::disk::ring::for_test;
     use crate::site::root::FileIdentity;
 
     #[test]
     fn those_who_left_keep_nobody_waiting() {
         let Some(mut ring) = for_test("those_who_left_keep_nobody_waiting", 0) else { return };
         // All there are.
-        let blocks: Vec<Block> = (10..).map_while(|token| ring.block(token, 0)).collect();
+        let blocks: Vec<Block> = (10..).map_while(|token| ring.block(token, 0, 1)).collect();
         assert_eq!((ring.waiting(), ring.begun()), (1, 0));
-        assert!((1..4).all(|token| ring.block(token, 0).is_none()), "three more, who leave");
+        assert!((1..4).all(|token| ring.block(token, 0, 1).is_none()), "three more, who leave");
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
         file.set_len(1).expect("room");
         let fd = Arc::new(OwnedFd::from(file));

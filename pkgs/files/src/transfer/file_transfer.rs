@@ -349,7 +349,7 @@ impl Transfer {
             if !std::mem::replace(&mut looked, true) && !self.file.is_intact() {
                 return Err(TransferError::Changed);
             }
-            match stream.send(&socket, more) {
+            match stream.send(&socket, left, more) {
                 Ok((sent, all)) => {
                     self.at += sent;
                     left = left.saturating_sub(sent);

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::disk::ring::{ALIGNMENT, BLOCK_BYTES, Block, Read, Ring, Token};
+use crate::disk::blocks::Block;
+use crate::disk::ring::{ALIGNMENT, Read, Ring, Token};
 use crate::disk::ring_file::RingFile;
 
 /// Reads of a stream that are begun again where the kernel asks for that.
@@ -34,6 +35,8 @@ pub struct RingStream {
 struct Part {
     /// Bytes of the file that are to be sent.
     range: Range<u64>,
+    /// How many blocks it has.
+    blocks: usize,
     state: State,
 }
 
@@ -77,14 +80,16 @@ impl RingStream {
     /// The ring's.
     pub fn read_ahead(&mut self, ring: &mut Ring, token: Token) -> Result<(), Errno> {
         while self.ahead < self.end {
-            let Some(block) = ring.block(token, self.parts.len()) else { break };
             let direct = self.direct;
             let start = if direct { self.ahead / ALIGNMENT * ALIGNMENT } else { self.ahead };
-            let end = self.end.min(start + BLOCK_BYTES as u64);
+            let has = self.parts.iter().map(|part| part.blocks).sum();
+            let Some(block) = ring.block(token, has, self.end - start) else { break };
+            let blocks = block.count();
+            let end = self.end.min(start + block.length() as u64);
             let length = if direct { (end - start).next_multiple_of(ALIGNMENT) } else { end - start };
             let number = ring.read(token, &self.fd, start, length as usize, block)?;
             let state = State::Reading { number, skipped: (self.ahead - start) as usize, direct };
-            self.parts.push_back(Part { range: self.ahead..end, state });
+            self.parts.push_back(Part { range: self.ahead..end, blocks, state });
             self.ahead = end;
         }
         Ok(())
@@ -143,22 +148,22 @@ impl RingStream {
         }
     }
 
-    /// Sends what is at the front, and returns how much of it the socket took, and whether that was all. `more` is whether
-    /// other bytes follow those of the file at once.
+    /// Sends of what is at the front, `most` bytes at most, and returns how much the socket took, and whether that was all
+    /// it was given. `more` is whether other bytes follow those of the file at once.
     ///
     /// # Errors
     /// Those of send(2).
-    pub fn send(&mut self, socket: impl AsFd, more: bool) -> Result<(u64, bool), Errno> {
-        let Some(Part { range, state: State::There(block, offset) }) = self.parts.front_mut() else {
+    pub fn send(&mut self, socket: impl AsFd, most: u64, more: bool) -> Result<(u64, bool), Errno> {
+        let Some(Part { range, state: State::There(block, offset), .. }) = self.parts.front_mut() else {
             return Ok((0, false));
         };
-        let length = (range.end - range.start) as usize;
+        let length = (range.end - range.start).min(most) as usize;
         let mut flags = SendFlags::NOSIGNAL;
-        flags.set(SendFlags::MORE, more || range.end < self.end);
+        flags.set(SendFlags::MORE, more || range.start + (length as u64) < self.end);
         let sent = send(socket, block.bytes(*offset..*offset + length), flags)?;
         *offset += sent;
         range.start += sent as u64;
-        if sent == length {
+        if range.is_empty() {
             self.parts.pop_front();
         }
         Ok((sent as u64, sent == length))
@@ -166,7 +171,7 @@ impl RingStream {
 
     /// Copies of what is at the front, and returns how much.
     pub fn take(&mut self, buffer: &mut [u8]) -> usize {
-        let Some(Part { range, state: State::There(block, offset) }) = self.parts.front_mut() else {
+        let Some(Part { range, state: State::There(block, offset), .. }) = self.parts.front_mut() else {
             return 0;
         };
         let length = buffer.len().min((range.end - range.start) as usize);
@@ -234,7 +239,7 @@ mod tests {
             }
             stream.read_ahead(&mut ring, 1).expect("room");
             match stream.front() {
-                Ok(NextBlock::There) => left -= stream.send(&give, false).expect("sent").0,
+                Ok(NextBlock::There) => left -= stream.send(&give, u64::MAX, false).expect("sent").0,
                 Ok(NextBlock::Short) => break Err(Errno::BADMSG),
                 Err(errno) => break Err(errno),
                 Ok(NextBlock::Reading) => {
@@ -279,7 +284,7 @@ mod tests {
         }
         for stream in &streams {
             let mut all = Vec::new();
-            for Part { range, state } in &stream.parts {
+            for Part { range, state, .. } in &stream.parts {
                 let State::There(block, offset) = state else { panic!("{state:?}") };
                 all.extend_from_slice(block.bytes(*offset..*offset + (range.end - range.start) as usize));
             }
