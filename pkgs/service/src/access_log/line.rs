@@ -18,27 +18,24 @@ pub const FIELDS: [(&str, &str); 16] = [
     ("time", "when the request was read: RFC 3339 in UTC, to the millisecond"),
     (
         "id",
-        "of the request: what a trusted proxy sent as `X-Request-Id`, or 32 digits made here; errors tell it as `request_id` and `X-Request-Id`",
+        "the request's id: `X-Request-Id` from a trusted proxy, or 32 digits made here. Errors show it as `request_id` and `X-Request-Id`",
     ),
-    ("client", "its address, behind a trusted proxy too; null where it came by a Unix socket"),
-    ("method", "as it came; null where there is no request line"),
-    ("host", "the authority that was asked for, with its port; null where none was named"),
-    ("path", "as it came, without its query; null where there is none"),
+    ("client", "the client's address, also behind a trusted proxy; null over a Unix socket"),
+    ("method", "as received; null without a request line"),
+    ("host", "the requested authority, with its port; null if the request names none"),
+    ("path", "as received, without the query; null if there is none"),
     ("http", "`1.0`, `1.1`, `2` or `3`"),
-    ("tls", "`1.2` or `1.3`; null in the clear"),
+    ("tls", "`1.2` or `1.3`; null without TLS"),
     ("agent", "`User-Agent`, or null"),
     ("referrer", "`Referer` without its query, or null"),
     (
         "trace",
-        "the trace id of a well-formed `traceparent`, or the one made here where the request is traced, or null",
+        "the trace id of a well-formed `traceparent`, or the one made here if the request is traced, or null",
     ),
-    ("status", "of the answer; null where the client went away before there was one"),
-    ("bytes", "of the body that were sent"),
-    (
-        "duration",
-        "from the request's head to the end of its answer, as far as this was taken to be sent, in seconds",
-    ),
-    ("key", "the id of the API key or token that was sent and known, or null"),
+    ("status", "the response's status; null if the client left before there was one"),
+    ("bytes", "the bytes of the response's body that were sent"),
+    ("duration", "seconds from the request's head to the end of the response, as far as it counts as sent"),
+    ("key", "the id of the API key or token, if the request has a known one, or null"),
 ];
 
 /// [`FIELDS`] as a table of Markdown, for pages.
