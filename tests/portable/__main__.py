@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def prepared(names: list[str], directory: Path) -> Made:
-    """What these tests need."""
+    """Makes everything that these tests need."""
     began = time.monotonic()
     roles = [role for name in names for role in TESTS[name].values()]
     systems = {role.nixos for role in roles if role.nixos}
@@ -73,8 +73,8 @@ def suite(names: list[str], directory: Path) -> int:
 
 
 def prepare(names: set[str], systems: set[str], directory: Path) -> Made:
-    """Debian, QEMU and the programs, side by side: the first two mostly wait for the network. NixOS comes last: it is of
-    the same programs.
+    """Makes Debian, QEMU and the programs in parallel, since the first two mostly wait for the network. NixOS comes
+    last, since it contains the same programs.
     """
     hosts = {name: Host(name) for name in names if name not in rendering.WHEN_NEEDED}
     hosts |= rendering.now(names & rendering.WHEN_NEEDED, directory)

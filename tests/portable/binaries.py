@@ -1,4 +1,4 @@
-"""Our programs, as cargo builds them for the tests of the workspace, which `make test` runs before, and others."""
+"""Our programs as cargo builds them for the workspace's tests, which `make test` runs first; and programs of others."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 import cache
 
 PACKAGES = Path(__file__).resolve().parents[2] / "pkgs"
-# Rust from nothing on two cores.
+# For a cold build of our programs on two cores.
 _BUILD_SECONDS = 1500
 
 
 def _binaries() -> set[str]:
-    """The binaries that a host may run."""
+    """Returns the binaries that a host may run."""
     metadata = subprocess.run(
         ["cargo", "metadata", "--no-deps", "--locked", "--format-version=1"],
         cwd=PACKAGES,
@@ -30,11 +30,11 @@ def _binaries() -> set[str]:
 
 
 def build(directory: Path, wanted: set[str]) -> dict[str, Path]:
-    """Those of the wanted programs that are ours, built and without debug information, by name."""
+    """Builds the wanted programs that are ours, and strips them of debug information. Returns their paths by name."""
     ours = wanted & _binaries()
     if not ours:
         return {}
-    # Built by themselves, their dependencies would have other features than in the tests, and be built again.
+    # Building them alone would give their dependencies other features than the tests do, and build them again.
     built = subprocess.run(
         ["cargo", "test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"],
         cwd=PACKAGES,
@@ -47,24 +47,23 @@ def build(directory: Path, wanted: set[str]) -> dict[str, Path]:
     for line in built.stdout.splitlines():
         message = json.loads(line)
         name = message.get("target", {}).get("name")
-        # The tests of a binary have its name too.
+        # A binary's test executable has the same name.
         if name in ours and message.get("executable") and not message["profile"]["test"]:
             stripped[name] = directory / name
             subprocess.run(["strip", "-o", stripped[name], message["executable"]], check=True)
     return stripped
 
 
-# Programs that Debian does not have, from Go's module proxy: package, module and version, which pins all that it is
-# built of.
+# Programs that Debian lacks, from Go's module proxy: package, module and version. The version pins all dependencies.
 _GO = {
     "litestream": ("github.com/benbjohnson/litestream/cmd/litestream", "github.com/benbjohnson/litestream v0.5.18"),
-    # Debian's minica is another one.
+    # Debian's minica is a different program.
     "minica": ("github.com/jsha/minica", "github.com/jsha/minica v1.1.0"),
 }
 
 
 def others(wanted: set[str]) -> dict[str, Path]:
-    """Those of the wanted programs that neither we nor Debian have, by name."""
+    """Builds the wanted programs that neither we nor Debian have. Returns their paths by name."""
     return {name: _built(name, *_GO[name]) for name in sorted(wanted & _GO.keys())}
 
 

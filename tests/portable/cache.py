@@ -1,4 +1,4 @@
-"""What takes long to make is kept below ~/.cache/linerate/portable, by the content of what made it."""
+"""Keeps what takes long to make below ~/.cache/linerate/portable, named by a hash of its inputs."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,7 @@ ROOT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "liner
 
 
 def digest(*parts: str | bytes) -> str:
-    """A name for this content."""
+    """Returns a name that depends on this content alone."""
     whole = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -22,14 +22,14 @@ def digest(*parts: str | bytes) -> str:
 
 
 def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
-    """The directory of this kind and key, made where it is not there yet; others that nobody used for days go."""
+    """Returns the directory of this kind and key, made if missing. Deletes others that were not used for days."""
     ROOT.mkdir(parents=True, exist_ok=True)
     path = ROOT / f"{kind}-{key}"
-    # Two runs at a time make it once.
+    # The lock makes two concurrent runs make it only once.
     with open(ROOT / f"{kind}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for old in ROOT.glob(f"{kind}-*"):
-            # What other branches of the project use stays.
+            # Recently used ones stay, for other branches of the project.
             if old != path and time.time() - old.stat().st_mtime > _UNUSED_SECONDS:
                 shutil.rmtree(old)
         if not path.exists():

@@ -14,7 +14,7 @@ import initrd
 
 SUITE = "trixie"
 
-# What the units, the CLI and the scripts call. Each costs time in a cold run.
+# Packages that the units, the command line and the scripts call. Each costs time in a cold run.
 GUEST = [
     "busybox-static",
     "conntrack",
@@ -50,12 +50,13 @@ GUEST = [
     "tzdata",
     "udev",
 ]
-# Unpacked and not installed: that would bring Perl, LLVM and a cluster of Debian's own. Its libraries are above.
+# PostgreSQL is unpacked, not installed: installing it would add Perl, LLVM and a cluster of Debian's. Its libraries are
+# above.
 POSTGRESQL = "/usr/lib/postgresql/17"
 UNPACKED = ["postgresql-17", "postgresql-client-17", "prometheus-node-exporter", "prometheus-postgres-exporter"]
 QEMU = ["ovmf", "qemu-system-x86", "qemu-utils", "swtpm"]
 
-# Directories of /usr/lib/modules/*/kernel that a guest can have a use for. The rest is 90 % of them.
+# Directories of /usr/lib/modules/*/kernel that a guest may use. The others are 90 % of it.
 MODULES = [
     "arch/x86/crypto",
     "crypto",
@@ -92,12 +93,12 @@ MODULES = [
     "net/unix",
 ]
 
-# What a guest has beside its packages. It is no appliance: only what the driver needs to talk to it, and to boot in
-# seconds where every instruction is emulated.
+# Files of a guest besides its packages: only what the driver needs to talk to it, and what makes it boot in seconds
+# although every instruction is emulated.
 FILES = {
     "etc/fstab": "",
     "etc/resolv.conf": "",
-    # A known machine: no first boot, with its presets.
+    # With a machine id, systemd does not treat this as a first boot and apply presets.
     "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
     "etc/systemd/system/test-shell.service": """\
 [Unit]
@@ -112,7 +113,7 @@ ExecStart=/usr/local/sbin/test-shell
 KillSignal=SIGHUP
 OOMScoreAdjust=-1000
 """,
-    # A virtio port, and no terminal: it neither echoes nor drops.
+    # A virtio port is not a terminal: it neither echoes nor drops bytes.
     "usr/local/sbin/test-shell": """\
 #!/bin/bash
 modprobe virtio_console
@@ -141,7 +142,7 @@ MASKED = [
     "getty-static.service",
     "getty@tty1.service",
     "ldconfig.service",
-    # A test starts it where it is about it.
+    # Tests that need it start it.
     "irqbalance.service",
     "serial-getty@ttyS0.service",
     "ssh.socket",
@@ -178,7 +179,7 @@ def _mmdebstrap(target: Path, packages: list[str], *options: str) -> None:
     )
 
 
-# The kernel's package is unpacked and not installed too: an initrd of Debian's own takes long to make and to boot.
+# The kernel's package is unpacked too, not installed, since Debian's initrd takes long to make and to boot.
 _UNPACK = (
     """chroot "$1" sh -ec 'cd /tmp; apt-cache depends linux-image-amd64"""
     """ | sed -n "s/.*Depends: \\(linux-image-[0-9][^ ]*\\).*/\\1/p" | head -n 1"""
@@ -194,14 +195,14 @@ def _thin_out(root: Path) -> str:
     for path in modules.rglob("*.ko.xz"):
         if not any(path == wanted or wanted in path.parents for wanted in keep):
             path.unlink()
-    # Unpacking them costs a guest more than the kernel's whole start.
+    # Decompressing them in the guest takes longer than the kernel's whole start.
     subprocess.run(f"find {modules} -name '*.ko.xz' -print0 | xargs -0 xz -d", shell=True, check=True)
     subprocess.run(["chroot", root, "depmod", modules.name], check=True)
     return modules.name
 
 
 def _settle(root: Path) -> None:
-    # Debian has them in a directory for each version, and wrappers in Perl.
+    # Debian keeps them in a directory per version, behind wrappers in Perl.
     shutil.rmtree(root / POSTGRESQL.lstrip("/") / "lib/bitcode")
     for name in ("initdb", "postgres", "psql"):
         (root / "usr/bin" / name).symlink_to(f"{POSTGRESQL}/bin/{name}")
@@ -225,17 +226,17 @@ def _settle(root: Path) -> None:
         (units / unit).symlink_to("/dev/null")
     (units / "default.target").unlink(missing_ok=True)
     (units / "default.target").symlink_to("/usr/lib/systemd/system/multi-user.target")
-    # The journal is read where a test fails.
+    # The journal is read if a test fails.
     (root / "var/log/journal").mkdir(exist_ok=True)
     for name in ("etc/.updated", "var/.updated"):
         (root / name).touch()
-        # Newer than /usr, so that nothing is brought up to date at boot. mke2fs keeps 31 bits of it, and no more.
+        # A time later than /usr's, so that systemd updates nothing at boot. mke2fs keeps only 31 bits of it.
         os.utime(root / name, (2**31 - 1, 2**31 - 1))
 
 
 @dataclass
 class Guest:
-    """A root file system: as a tree, as the disk made of it, and what boots it."""
+    """A root file system as a tree and as a disk, and the kernel that boots it."""
 
     tree: Path
     disk: Path
@@ -264,7 +265,7 @@ def guest() -> Guest:
 
 
 class Programs:
-    """QEMU's programs, run with the C library that they came with."""
+    """QEMU's programs, which run with the C library of their own release."""
 
     def __init__(self) -> None:
         packages = cache.digest(SUITE, *QEMU)
@@ -272,7 +273,7 @@ class Programs:
         self.libraries = self.root / "lib/x86_64-linux-gnu"
 
     def command(self, name: str) -> list[str]:
-        """What runs this program, before its own arguments."""
+        """Returns the start of a command line that runs this program; its own arguments follow."""
         loader = self.libraries / "ld-linux-x86-64.so.2"
         libraries = f"{self.libraries}:{self.libraries}/swtpm"
         return [str(loader), "--library-path", libraries, str(self.root / "bin" / name)]
@@ -281,10 +282,10 @@ class Programs:
         return os.environ | {"QEMU_MODULE_DIR": str(self.libraries / "qemu")}
 
     def firmware(self) -> list[str]:
-        """QEMU's arguments that say where its ROMs are."""
+        """Returns QEMU's arguments for the directories of its ROMs."""
         return ["-L", str(self.root / "share/qemu"), "-L", str(self.root / "share/seabios")]
 
     @property
     def ovmf(self) -> Path:
-        """UEFI for virtual machines: code, and the variables that a new machine has."""
+        """Returns UEFI for virtual machines: its code, and the variables of a new machine."""
         return self.root / "share/OVMF"

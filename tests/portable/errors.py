@@ -1,9 +1,9 @@
-"""What the driver raises."""
+"""Exceptions of the driver."""
 
 
 class Failure(Exception):
-    """The machine does otherwise than a script says, or does not answer in time."""
+    """The machine behaves differently than the script expects, or does not answer in time."""
 
 
 class Hang(Failure):
-    """Not even the root shell of the machine answers, which nothing in the machine can end but its kernel."""
+    """The machine's root shell does not answer. Only the guest's kernel can cause that."""

@@ -1,4 +1,4 @@
-"""A rendered host, as files that make Debian that host: what NixOS would have put there, from tests/rendered/."""
+"""Turns a rendered host of tests/rendered into files that make Debian that host, where NixOS puts them."""
 
 import io
 import json
@@ -19,18 +19,18 @@ LEFT_OUT = {
     "cpufreq.service": "a virtual machine has no governor",
 }
 
-# The cards that QEMU has. A host without another is as unhealthy as doctor says, so it is not asked about that one.
+# Cards that QEMU has. doctor would report any other card as missing, so the test's profile leaves it out.
 _DRIVERS = {"igb", "virtio_net"}
-# Parameters that are about the disk and the console of that host.
+# Kernel parameters for the real host's disk and console.
 _OF_THE_MACHINE = re.compile(r"(root|console)=.*")
 _STORE = re.compile(r"/nix/store/([^/\s\"']+)(?:/s?bin/([\w.-]+))?")
-# Where system users of NixOS begin to count downwards.
+# The highest id of a NixOS system user; NixOS counts downwards from here.
 _HIGHEST_SYSTEM_ID = 399
 
 
 @dataclass
 class Files:
-    """What a payload brings: regular files with their mode, and symbolic links."""
+    """The content of a payload: regular files with their mode, and symbolic links."""
 
     texts: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Files:
         self.links[path] = target
 
     def write(self, path: Path) -> None:
-        """As a tar archive, padded to what a disk may be."""
+        """Writes it as a tar archive, padded to a valid disk size."""
         with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
             for name, (content, mode) in sorted(self.texts.items()):
                 entry = tarfile.TarInfo(name.lstrip("/"))
@@ -66,7 +66,7 @@ class Host:
             for path in sorted(directory.rglob("*"))
             if path.is_file() and path.name not in LEFT_OUT
         }
-        # Texts by their names in the store, where those of the host alone do not do.
+        # Texts by their store names, for hosts whose own files do not suffice.
         self.store: dict[str, str] = json.loads(self.files.pop("store.json", "{}"))
 
     def _below(self, directory: str) -> dict[str, str]:
@@ -78,9 +78,9 @@ class Host:
         return self._below("systemd/system")
 
     def programs(self) -> set[str]:
-        """Names of the programs that it calls, and those for its operators."""
+        """Returns the names of the programs that the host calls, and of those for its operators."""
         called = {program for text in self.files.values() for _, program in _STORE.findall(text) if program}
-        # Scripts of NixOS call them by their names alone.
+        # NixOS's scripts call these by name, without a store path.
         named = {word for text in self.store.values() for word in re.findall(r"[\w-]+", text)}
         return called | named | {"linerate", "linerate-links"}
 
@@ -92,7 +92,7 @@ class Host:
         ]
 
     def install(self, ours: dict[str, Path], tree: Path) -> Files:
-        """The files that make Debian's `tree` this host, with these programs of ours."""
+        """Returns the files that turn Debian's `tree` into this host, with these programs."""
         files = Files()
         self._units(files)
         self._kernel(files)
@@ -109,7 +109,7 @@ class Host:
             for kind, suffix in (("WantedBy", "wants"), ("RequiredBy", "requires")):
                 for target in _values(text, kind):
                     files.link(f"{system}/{target}.{suffix}/{name}", f"../{name}")
-            # NixOS keeps what a unit is required by beside its text.
+            # NixOS stores RequiredBy= as links beside the unit, not in its text.
             if "boot-complete.target" in _values(text, "Before"):
                 files.link(f"{system}/boot-complete.target.requires/{name}", f"../{name}")
         files.add("/etc/systemd/journald.conf.d/host.conf", f"[Journal]\n{self.files.get('journald.conf', '')}")
@@ -169,7 +169,7 @@ class Host:
             files.add(f"/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
 
     def _host_keys(self, files: Files) -> None:
-        """NixOS makes those that are missing before ssh begins."""
+        """Adds ssh host keys. NixOS creates missing ones before ssh starts."""
         keys = [line.split(" ")[1] for line in self.files["host-keys"].splitlines()]
         files.add("/etc/ssh/sshd_config.d/host.conf", "".join(f"HostKey {key}\n" for key in keys))
         made = "".join(
@@ -181,7 +181,7 @@ class Host:
         )
 
     def _store(self, files: Files, ours: dict[str, Path], tree: Path) -> None:
-        """What the texts call by names in the Nix store: our programs, their settings, or Debian's own programs."""
+        """Adds what the texts call by store paths: our programs, their settings, or Debian's own programs."""
         for name, program in ours.items():
             files.add(f"/nix/store/{name}/bin/{name}", program.read_bytes(), 0o755)
             files.link(f"/usr/local/bin/{name}", f"/nix/store/{name}/bin/{name}")
@@ -239,7 +239,7 @@ def _toml(settings: dict[str, Any]) -> str:
 
 
 def _toml_value(value: Any) -> str:
-    """TOML on one line; its strings, numbers and booleans are JSON's."""
+    """Returns the value as TOML on one line. Its strings, numbers and booleans are written as in JSON."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 MODULES = ["virtio_blk", "virtio_pci", "nvme", "ext4", "crc32c_generic"]
 
-# What the console says when the guest's own system takes over.
+# The initrd prints this when the guest's own system takes over.
 BEGINS = "the system begins"
 
 _INIT = """\
@@ -18,12 +18,12 @@ $B mount -t devtmpfs dev /dev
 $B mount -t proc proc /proc
 $B mount -t sysfs sys /sys
 {insmod}
-# Disks are known by their serial, not by the order in which they came up.
+# Find disks by serial number, not by the order in which they appear.
 disk() {{
     for serial in /sys/block/vd*/serial /sys/block/nvme*/device/serial; do
         [ -e $serial ] || continue
         block=${{serial#/sys/block/}}
-        # NVMe has twenty characters of it.
+        # NVMe cuts serials after twenty characters.
         [ "$($B tr -d ' ' <$serial)" = $1 ] && echo /dev/${{block%%/*}}
     done
 }}
@@ -40,7 +40,7 @@ if [ -n "$payload" ] && [ ! -e /root/.payload ]; then
     $B touch /root/.payload
     $B sync
 fi
-# The units of the generation that the boot loader chose.
+# Use the units of the generation that the boot loader chose.
 for parameter in $($B cat /proc/cmdline); do
     case $parameter in
         init=/generations/*)
@@ -63,7 +63,7 @@ exec $B switch_root /root /usr/lib/systemd/systemd
 
 
 class _Archive:
-    """cpio in the format "newc" (kernel, Documentation/driver-api/early-userspace/buffer-format)."""
+    """Returns a cpio archive in the format "newc" (kernel, Documentation/driver-api/early-userspace/buffer-format)."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -83,14 +83,14 @@ class _Archive:
 
 
 def _in_order(modules: Path) -> list[Path]:
-    """The modules and what they need, each after what it needs."""
+    """Returns the modules and their dependencies, dependencies first."""
     needs = {}
     for line in (modules / "modules.dep").read_text().splitlines():
         path, _, others = line.partition(":")
         needs[Path(path).name.split(".")[0].replace("-", "_")] = [path, *others.split()]
     order: list[str] = []
     for name in MODULES:
-        # What is built in is not listed.
+        # Built-in modules are not listed.
         for path in reversed(needs.get(name, [])):
             if path not in order:
                 order.append(path)

@@ -1,4 +1,4 @@
-"""A rendered host to look around in: its console in this terminal, its services at ports of this machine."""
+"""Boots a rendered host to look around in: its console in this terminal, its services on ports of this machine."""
 
 import subprocess
 import tempfile

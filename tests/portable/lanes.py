@@ -1,4 +1,4 @@
-"""Chains of tests, two at a time: one at a time they used some 1.2 of two CPUs."""
+"""Runs chains of tests, two at a time, since a single chain uses only about 1.2 of two CPUs."""
 
 import ctypes
 import os
@@ -19,15 +19,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(names: list[str], made: Made) -> dict[str, str]:
-    """Runs these tests; returns those that do not hold, and why."""
-    # A process each: a lane has a network namespace of its own, and an alarm for its scripts.
+    """Runs these tests. Returns those that fail, with the reasons."""
+    # Each lane is a process, since it needs its own network namespace and its own alarm for scripts.
     with ProcessPoolExecutor(LANES, get_context("fork"), _end_with, (os.getpid(),)) as pool:
         failed = pool.map(partial(_lane, made), chains(names))
         return {name: reason for each in failed for name, reason in each.items()}
 
 
 def chains(names: list[str]) -> list[list[str]]:
-    """The tests by what may run on the same machines, one after the other."""
+    """Groups tests that may run on the same machines, one after the other."""
     made: list[list[str]] = []
     for name in names:
         if made and name in GOING_ON and TESTS[name] == TESTS[made[-1][0]]:
@@ -38,7 +38,7 @@ def chains(names: list[str]) -> list[list[str]]:
 
 
 def _end_with(driver: int) -> None:
-    """A lane ends with the driver, however that ends, and its guests with it."""
+    """Has the kernel end the lane and its guests when the driver ends, however it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != driver:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -47,7 +47,7 @@ def _end_with(driver: int) -> None:
 def _lane(made: Made, names: list[str]) -> dict[str, str]:
     failed: dict[str, str] = {}
     remaining = list(names)
-    # Emulated machines hang once in a great many hours, as they do in boots (machine.py): a test gets others once.
+    # Emulated machines very rarely hang, as in boots (machine.py). A test gets new machines once.
     hung: set[str] = set()
     while remaining:
         about(remaining[0])
@@ -67,6 +67,6 @@ def _lane(made: Made, names: list[str]) -> dict[str, str]:
                 say(f"{'DOES NOT HOLD' if reason else 'holds'}, {seconds:.0f} s")
                 if reason:
                     failed[name] = reason
-                    # The next one gets machines that nothing went wrong on.
+                    # After a failure, the next test gets new machines.
                     break
     return failed

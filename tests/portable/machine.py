@@ -1,6 +1,6 @@
-"""A machine of a test, with the names that NixOS's test driver has for what can be done with it.
+"""A machine of a test. Its methods have the names of NixOS's test driver.
 
-A guest emulated on two busy cores is slow: how long things may take is meant for that.
+Timeouts allow for guests that are emulated on two busy cores.
 """
 
 import re
@@ -23,9 +23,9 @@ from system import DISK, VARIABLES, System
 from tpm import Tpm
 
 BOOT_SECONDS = 300
-# How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
+# Seconds until a guest's own system starts. Firmware, Debian's kernel and our initrd run before it.
 INITRD_SECONDS = 240
-# How often a guest is started until it does.
+# How often a guest is started until that happens.
 ATTEMPTS = 3
 COMMAND_SECONDS = 300
 WAIT_SECONDS = 900
@@ -36,18 +36,18 @@ class Hardware:
     cards: tuple[Card, ...] = (Card(),)
     cpus: int = 2
     memory_mib: int = 768
-    # QEMU's name of what the root is on: virtio-blk-pci or nvme.
+    # QEMU's name for the root's device: virtio-blk-pci or nvme.
     disk: str = "virtio-blk-pci"
-    # Sizes of disks with nothing on them, in MiB.
+    # Sizes of additional empty disks, in MiB.
     empty_disks_mib: tuple[int, ...] = ()
-    # A watchdog that resets the machine when nobody asks it not to.
+    # Whether there is a watchdog, which resets a machine that does not ping it.
     watchdog: bool = False
-    # A TPM 2.0, which remembers as long as the machine does.
+    # Whether there is a TPM 2.0, whose state lasts as long as the machine's disk.
     tpm: bool = False
 
 
 def empty_disk(index: int) -> str:
-    """Its file's name in its machine's directory."""
+    """The name of its file in the machine's directory."""
     return f"empty{index}"
 
 
@@ -74,7 +74,7 @@ class Machine:
         self.tpm = Tpm(programs, directory / "tpm") if hardware.tpm else None
         # Whether the first card's cable is pulled.
         self.blocked = False
-        # How long the console's log was when it was started.
+        # The console log's length at the last start.
         self.started_at = 0
         self.disk = directory / DISK
         directory.mkdir()
@@ -84,7 +84,7 @@ class Machine:
         programs, system = self.programs, self.system
         size = [f"{system.disk_mib}M"] if system.disk_mib else []
         if not system.disk.exists():
-            # Another machine of the test makes it.
+            # Another machine of the test makes this disk.
             size.append("-u")
         subprocess.run(
             [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2"]
@@ -119,11 +119,10 @@ class Machine:
         self.shell = Shell(self.directory / "shell", self.process.alive)
 
     def _wait_for_initrd(self) -> None:
-        """Until the guest's own system begins.
+        """Waits until the guest's own system starts.
 
-        Emulated disks are seen to hang once in a great many boots, and so is a CPU that loses an interrupt of its clock,
-        before anything that is tested here has run: such a machine is started anew, with what it was started with, and
-        it is said.
+        Very rarely an emulated disk hangs, or a CPU loses a timer interrupt, before any tested code has run. The
+        machine is then started again from the same disks, and a line says so.
         """
         for _ in range(ATTEMPTS - 1):
             if self._begins():
@@ -141,7 +140,7 @@ class Machine:
         return self.directory / "kept"
 
     def _keep(self) -> None:
-        """What a boot may change, down to the boot loader's count of tries."""
+        """Copies everything that a boot may change, including the boot loader's count of tries."""
         self._kept.mkdir(exist_ok=True)
         for name in self.system.written:
             self._copy(self.directory / name, self._kept / name)
@@ -150,10 +149,10 @@ class Machine:
         subprocess.run(["cp", "--sparse=always", source, copy], check=True)
 
     def _begins(self) -> bool:
-        """Whether the guest's own system begins, and in time."""
+        """Whether the guest's own system starts in time."""
         end = time.monotonic() + INITRD_SECONDS
         while BEGINS not in self._said_since_start():
-            # QEMU itself has ended, as it does once in some hundred boots by an assertion of its own.
+            # In about one of a hundred boots, QEMU itself fails an assertion and ends.
             gone = self.process and not self.process.alive()
             if gone or time.monotonic() > end:
                 return False
@@ -171,7 +170,7 @@ class Machine:
         log = f"logfile={self.console},logappend=on"
         arguments = [
             *["-name", self.name, "-smp", str(self.hardware.cpus), "-m", str(self.hardware.memory_mib)],
-            # What the guest has not flushed may be lost with QEMU, as in a disk's own cache.
+            # Writes that the guest has not flushed may be lost with QEMU, as in a real disk's cache.
             *["-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=writeback"],
             *["-device", f"{self.hardware.disk},drive=root,serial=root"],
             *["-chardev", f"socket,id=console,path={self.directory}/console,server=on,wait=off,{log}"],
@@ -182,7 +181,7 @@ class Machine:
             arguments += ["-drive", f"file={self._empty_disk(index)},if=none,id=empty{index},format=qcow2"]
             arguments += ["-device", f"virtio-blk-pci,drive=empty{index},serial=empty{index}"]
         if self.hardware.watchdog:
-            # With -no-reboot a reset is the end of QEMU, as every other is.
+            # With -no-reboot, QEMU also ends at a reset.
             arguments += ["-device", "i6300esb", "-action", "watchdog=reset"]
         for index, card in enumerate(self.hardware.cards):
             mac = f"52:54:00:00:{self.number:02x}:{index + 1:02x}"
@@ -207,15 +206,15 @@ class Machine:
             self.wait_for_shutdown()
 
     def wait_for_shutdown(self) -> None:
-        """Until it is off, by itself or since it boots again: then `start` boots it."""
+        """Waits until the machine turns off or reboots. In both cases, `start` boots it again."""
         if self.process:
             self._wait_for_initrd()
-            # It may be about to boot, and to judge that.
+            # It may still be booting and checking that boot.
             self.process.wait(BOOT_SECONDS + WAIT_SECONDS)
             self._off()
 
     def wait_for_end(self) -> None:
-        """Until it is off, of a system that need not begin."""
+        """Waits until the machine is off. Its system need not have started."""
         if self.process:
             self.process.wait(BOOT_SECONDS)
             self._off()
@@ -245,45 +244,45 @@ class Machine:
         self._cable(up=True)
 
     def _cable(self, up: bool) -> None:
-        # Of a machine that boots, too.
+        # Also while the machine boots.
         self.start()
         assert self.process
         self.process.command("set_link", name="card0", up=up)
 
     def send_console(self, text: str) -> None:
-        """As if somebody typed it."""
+        """Types this text at the console."""
         self.start()
         with socket.socket(socket.AF_UNIX) as console:
             console.settimeout(COMMAND_SECONDS)
             console.connect(str(self.directory / "console"))
             console.sendall(text.encode())
-            # QEMU hangs up once the guest has taken all of it; what it says meanwhile is in the log too.
+            # QEMU closes the connection once the guest has read everything. The guest's output is also in the log.
             console.shutdown(socket.SHUT_WR)
             while console.recv(4096):
                 pass
 
     def wait_for_console_text(self, pattern: str, timeout: int = BOOT_SECONDS) -> None:
-        """Until it has said so since it was started."""
+        """Waits until the console has shown this text since the last start."""
         self.start()
         self._poll(f"the console says {pattern}", timeout, lambda: re.search(pattern, self._said_since_start()) is not None)
 
     def forget_tpm(self) -> None:
-        """From its next start on it has another TPM, as if its disk had been put into another machine."""
+        """Gives the machine another TPM from its next start on, as if its disk were moved to another machine."""
         assert self.tpm and not self.process
         self.tpm.forget()
 
     def forget_variables(self) -> None:
-        """From its next start on its firmware is as it was delivered, and asks for no signatures."""
+        """Resets the firmware's variables from the next start on, so that it demands no signatures."""
         assert not self.process
         (self.directory / VARIABLES).unlink()
 
     def disk_has(self, text: str) -> bool:
-        """Whether these bytes are anywhere on what has been written to its disk, as who takes that out finds it."""
-        # Its blocks are in the file as they are; only their order is qcow2's.
+        """Whether these bytes are anywhere on its disk, where a thief of the disk would find them."""
+        # qcow2 changes only the order of blocks, not their content.
         return subprocess.run(["grep", "--quiet", "--fixed-strings", text, self.disk], check=False).returncode == 0
 
     def last_words(self) -> list[str]:
-        """The end of its console, and of its journal where it can still be asked."""
+        """Returns the end of the console's log, and the end of the journal if the guest still answers."""
         lines = []
         for path in (self.console, self.directory / "qemu.log"):
             if path.exists():
@@ -367,14 +366,14 @@ class Machine:
         return output
 
     def wait_for_unit(self, unit: str, timeout: int = WAIT_SECONDS) -> None:
-        """Until it is active. One that has failed, or that nobody starts, will not be."""
+        """Waits until the unit is active. Fails at once if it has failed, or if it is inactive without a job."""
 
         def active() -> bool:
             state = self.succeed(f"systemctl show --property ActiveState --value {shlex.quote(unit)}").strip()
             if state == "failed":
                 raise Failure(f"{self.name}: {unit} has failed\n{self.execute(f'systemctl status -l {unit}')[1]}")
             if state == "inactive" and not self.succeed("systemctl list-jobs --no-legend").strip():
-                # The job may have ended between the two.
+                # The job may have ended between the two questions.
                 if self.succeed(f"systemctl show -P ActiveState {shlex.quote(unit)}").strip() == "inactive":
                     raise Failure(f"{self.name}: {unit} is inactive, and nothing is being started")
             return state == "active"

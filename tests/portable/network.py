@@ -1,4 +1,4 @@
-"""The network of the machines of a test: a switch for each card's number."""
+"""The network of a test's machines: the first cards share one switch, the second cards another, and so on."""
 
 import ctypes
 import os
@@ -19,33 +19,33 @@ class Card:
 
     # QEMU's name: virtio-net-pci or igb.
     model: str = "virtio-net-pci"
-    # Of virtio: as many as the host gives it. igb brings its own.
+    # Queues of virtio_net, which the host provides. igb has its own number.
     queues: int = 1
 
     def device(self, number: int, mac: str, queues: int) -> list[str]:
-        """QEMU's arguments for the card itself, plugged into the backend of this number."""
+        """Returns QEMU's arguments for the card itself, connected to the backend of this number."""
         device = f"{self.model},id=card{number},netdev=net{number},mac={mac},romfile="
         if queues > 1:
-            # A vector for each direction of each queue, the configuration and the control queue.
+            # One vector per direction of each queue, one for the configuration, one for the control queue.
             device += f",mq=on,vectors={2 * queues + 2}"
         if self.model == "igb":
-            # It is a PCI Express device and wants a port.
+            # A PCI Express device needs a port.
             return ["-device", f"pcie-root-port,id=port{number},slot={number + 1}", "-device", f"{device},bus=port{number}"]
         return ["-device", device]
 
 
 class Switch(Protocol):
     def plug(self, card: Card, machine: int, number: int, mac: str) -> list[str]:
-        """QEMU's arguments for this card of this machine."""
+        """Returns QEMU's arguments for this card of this machine."""
 
     def unplug(self, machine: int, number: int) -> None: ...
 
 
 class Bridges:
-    """Taps on bridges of Linux, in a namespace that ends with this process. Nothing else gives virtio several queues."""
+    """Taps on Linux bridges, in a namespace that ends with this process. Only taps give virtio several queues."""
 
     def __init__(self) -> None:
-        """Leaves the machine's network for one that only this process and its children see."""
+        """Moves this process and its children to a new network namespace."""
         if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "no network namespace may be made")
         if not os.path.exists("/dev/net/tun"):
@@ -76,7 +76,7 @@ class Bridges:
 
 
 class Cables:
-    """Sockets between the first machine and the second: for where no tap may be made. One queue, but for igb's."""
+    """Sockets between the first and second machine, where taps are forbidden. Cards have one queue, except igb."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

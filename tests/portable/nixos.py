@@ -1,4 +1,4 @@
-"""Disks of NixOS itself, built without a binary cache (tests/nixos), where that can be done."""
+"""Disks of NixOS itself, built without a binary cache (tests/nixos) where possible."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ _BUILD = Path(__file__).resolve().parents[2] / ".ci/nixos.sh"
 
 
 def disks(names: set[str], directory: Path) -> dict[str, Path]:
-    """Of these systems; none where they cannot be built, which the script says."""
+    """Returns the disks of these systems, or none if they cannot be built; the script then says why."""
     if not names:
         return {}
     made = directory / "disks"

@@ -1,4 +1,4 @@
-"""One QEMU process. Always emulation: /dev/kvm may be there and hang."""
+"""One QEMU process. It always emulates, since /dev/kvm may exist but hang."""
 
 import json
 import socket
@@ -10,20 +10,20 @@ from typing import Any
 from debian import Programs
 from errors import Failure
 
-# systemd and bash start a good deal faster without what these look for. Debian's kernel clears all memory that it gives
-# out, which is a fifth of a fork here.
+# systemd and bash start much faster with these. Debian's kernel clears all memory that it allocates, which takes a
+# fifth of a fork here.
 KERNEL_PARAMETERS = (
     "console=ttyS0 quiet mitigations=off nokaslr audit=0 apparmor=0 cryptomgr.notests random.trust_cpu=on"
     " no_timer_check rcupdate.rcu_expedited=1 systemd.show_status=0 init_on_alloc=0"
 )
-# What the kernel trusts the time stamp counter for, when QEMU boots it.
+# Makes the kernel trust the time stamp counter when QEMU boots it.
 AFTER_QEMU = "tsc=reliable"
 
 
 def after_firmware() -> str:
-    """The same when firmware does: it then reckons the counter's rate wrong by a multiple, and every timeout with it.
+    """Returns the same for a kernel that firmware boots, which otherwise measures a rate wrong by a multiple.
 
-    The guest's counter is this machine's own.
+    All its timeouts would be wrong too. The guest's counter is this machine's own.
     """
     cpu = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
     megahertz = next(float(value) for name, value in cpu.items() if name.strip() == "cpu MHz")
@@ -32,8 +32,9 @@ def after_firmware() -> str:
 
 MACHINE = [
     *["-machine", "q35", "-accel", "tcg,thread=multi,tb-size=256"],
-    # Without what costs translation time and nobody here uses; and without fast string instructions, for which kernel
-    # and C library copy and clear by single bytes, which are emulated one by one: by words it takes a third of that.
+    # Without features that cost translation time and are not used here. Also without fast string instructions: with
+    # them, kernel and C library copy and clear single bytes, which are emulated one by one. Copying words takes a third
+    # of that time.
     *["-cpu", "max,-svm,-la57,-erms,-fsrm,-fzrm,-fsrs,-fsrc"],
     *["-nodefaults", "-no-user-config", "-no-reboot"],
 ]
@@ -46,7 +47,7 @@ class Process:
         for name in ("console", "monitor", "shell"):
             (directory / name).unlink(missing_ok=True)
         command = [
-            # The guest ends with the driver, however that ends.
+            # The guest ends when the driver ends, however it ends.
             *["setpriv", "--pdeathsig", "KILL"],
             *programs.command("qemu-system-x86_64"),
             *programs.firmware(),
@@ -91,7 +92,7 @@ class Process:
         return self.process.poll() is None
 
     def command(self, command: str, /, **arguments: Any) -> Any:
-        """Asks QEMU's monitor (QMP)."""
+        """Sends a command to QEMU's monitor (QMP)."""
         return self._execute(command, arguments)
 
     def _execute(self, name: str, arguments: dict[str, Any]) -> Any:
@@ -100,13 +101,13 @@ class Process:
             answer = json.loads(line)
             if "error" in answer:
                 raise Failure(f"QEMU: {answer['error']['desc']}")
-            # Events come between.
+            # Events may come before the answer.
             if "return" in answer:
                 return answer["return"]
         raise Failure("QEMU went away")
 
     def kill(self) -> None:
-        """A power cut: what QEMU holds of the disk in memory is gone as well."""
+        """Cuts the power: disk writes that QEMU holds in memory are lost too."""
         self.process.kill()
         self.process.wait()
         self._close()

@@ -1,18 +1,18 @@
-"""Hosts that are rendered when they are needed: what NixOS itself puts into them is not ours to keep."""
+"""Renders hosts when they are needed: they contain NixOS's own scripts, which this repository does not store."""
 
 import subprocess
 from pathlib import Path
 
 from host import RENDERED, Host
 
-# As .ci/nix.sh knows them.
+# Their names in .ci/nix.sh.
 WHEN_NEEDED = {"companions", "console", "late"}
-# What it ends with where there is no nixpkgs.
+# Its exit code if there is no nixpkgs.
 _NO_NIXPKGS = 3
 
 
 def now(names: set[str], directory: Path) -> dict[str, Host]:
-    """These hosts, or none where they cannot be rendered."""
+    """Returns these hosts, or none if they cannot be rendered."""
     hosts = {}
     for name in names:
         command = [str(RENDERED.parents[1] / ".ci/nix.sh"), "host", name, str(directory)]

@@ -1,4 +1,4 @@
-"""What the suite says: whole lines, under the name of the test that they are about, since several run at a time."""
+"""Prints whole lines with the name of their test, since several tests run at once."""
 
 import os
 
@@ -7,7 +7,7 @@ _skipped: set[str] = set()
 
 
 def about(test: str) -> None:
-    """From here on, in this process, it is about this test."""
+    """Sets the test that this process reports on from now on."""
     global _about
     _about = f"{test}: "
 
@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 
 def skip(what: str, reason: str) -> None:
-    """What is not seen here; once, and for who counts it at the end of `make test`."""
+    """Reports once what was skipped; the end of `make test` counts it."""
     said = f"skipped: {what}: {reason}"
     if said not in _skipped:
         _skipped.add(said)

@@ -1,4 +1,4 @@
-"""One test: its machines, made and gone afterwards, and its script, run on them."""
+"""Runs one test: makes its machines, runs its script on them, and removes them."""
 
 import shlex
 import signal
@@ -21,25 +21,25 @@ from report import say
 from system import Debian, NixOS, System
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
-# The longest that a script may take: twice what the longest takes on two busy cores.
+# Timeout of a script, in seconds: twice what the longest takes on two busy cores.
 SCRIPT_SECONDS = 1800
-# Of one that runs when it is named alone: twenty power cuts, each with an update and a boot.
+# Timeout of a test that runs only when named, for twenty power cuts, each with an update and a boot.
 NAMED_SECONDS = 4 * 3600
 
 
 class Made(NamedTuple):
-    """What all tests have in common."""
+    """What all tests share."""
 
     programs: Programs
     guest: Guest
     ours: dict[str, Path]
     hosts: dict[str, Host]
-    # Of NixOS itself, by its name.
+    # Disks of NixOS itself, by name.
     disks: dict[str, Path]
 
 
 class Laboratory:
-    """What the machines of a test have in common."""
+    """What the machines of one test share."""
 
     def __init__(self, made: Made, switch: Switch, directory: Path) -> None:
         self.made = made
@@ -78,7 +78,7 @@ class Laboratory:
 
 
 def _identify(files: Files, name: str, number: int, role: Role, others: list[str]) -> None:
-    """The machine's name and addresses, as NixOS's tests have them: 192.168.1.1 for the first by name, and so on."""
+    """Sets the machine's name and addresses as NixOS's tests do: 192.168.1.1 for the first by name, and so on."""
     files.add("/etc/hostname", f"{name}\n")
     files.add(
         "/etc/hosts",
@@ -100,7 +100,7 @@ def _identify(files: Files, name: str, number: int, role: Role, others: list[str
 
 @contextmanager
 def machines(roles: dict[str, Role], made: Made) -> Iterator[list[Machine]]:
-    """The machines of these roles, until they are not needed any more."""
+    """Makes machines of these roles, and removes them at the end of the context."""
     with tempfile.TemporaryDirectory(prefix="linerate-test-") as directory:
         laboratory = Laboratory(made, switch(Path(directory)), Path(directory))
         names = sorted(roles)
@@ -113,11 +113,11 @@ def machines(roles: dict[str, Role], made: Made) -> Iterator[list[Machine]]:
 
 
 class Outcome(NamedTuple):
-    """What came of a script."""
+    """The result of a script."""
 
-    # What of it does not hold, in a line; nothing where all of it does.
+    # Why it failed, in one line; none if it passed.
     reason: str | None = None
-    # Whether it was a machine that hung.
+    # Whether it failed because a machine hung.
     hung: bool = False
 
 
@@ -151,7 +151,7 @@ def _subtest(what: str) -> Iterator[None]:
 
 
 def _retry(done: Callable[[bool], bool], timeout: int = 300) -> None:
-    """Until it is done; it is told whether this was its last chance."""
+    """Calls `done` until it returns true. The argument says whether this is the last attempt."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if done(False):
@@ -175,7 +175,7 @@ def _limit(seconds: int) -> Iterator[None]:
 
 
 def _explain(error: Exception, machines: list[Machine]) -> str:
-    """Prints what the machines say, and where and why the script failed; the latter again in a line."""
+    """Prints the machines' logs, and where and why the script failed. Returns the reason as one line."""
     for machine in machines:
         say("\n".join([f"{machine.name}'s console and journal end so:", *machine.last_words()]))
     if not isinstance(error, (Failure, AssertionError)):

@@ -1,4 +1,4 @@
-"""The root shell of a guest, by a virtio port: a line in, a line out."""
+"""A guest's root shell over a virtio port: one line in, one line out."""
 
 import base64
 import shlex
@@ -10,7 +10,7 @@ from pathlib import Path
 from errors import Failure, Hang
 
 READY = b"shell is ready\n"
-# How much longer than a command the channel may take, where every instruction is emulated.
+# Additional seconds that the channel may take, since every instruction is emulated.
 GRACE_SECONDS = 30
 
 
@@ -19,7 +19,7 @@ class Shell:
         self.alive = alive
         self.buffer = b""
         self.ready = False
-        # What the last command that failed wrote to its standard error.
+        # Standard error of the last command that failed.
         self.errors = ""
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(str(path))
@@ -29,13 +29,13 @@ class Shell:
         self.socket.close()
 
     def wait(self, timeout: float) -> None:
-        """Until the guest has booted so far."""
+        """Waits until the guest has started its shell."""
         if not self.ready:
             self._until(READY, timeout)
             self.ready = True
 
     def run(self, command: str, timeout: float) -> tuple[int, str]:
-        """The exit code and the standard output of a command; 124 where it took longer than so many seconds."""
+        """Runs a command. Returns its exit code and standard output; the code is 124 after a timeout, in seconds."""
         script = shlex.quote(f"set -euo pipefail; {command}")
         self.send(
             f"timeout {timeout:.0f} bash -c {script} </dev/null 2>/run/test-shell | base64 -w 0; s=${{PIPESTATUS[0]}};"

@@ -12,37 +12,37 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, after_firmware
 # Names in a machine's directory: its disk, and UEFI's variables.
 DISK = "disk"
 VARIABLES = "variables"
-# How long what a guest does at boot may take.
+# Timeout for units that run at a guest's boot.
 BOOT_SECONDS = 600
 
 
 class System(Protocol):
     @property
     def disk(self) -> Path:
-        """What the machine's disk begins as."""
+        """The image that the machine's disk starts from."""
 
     @property
     def disk_format(self) -> str:
-        """qemu-img's name of it."""
+        """The image's format, as qemu-img calls it."""
 
     @property
     def disk_mib(self) -> int | None:
-        """Its size where that is another, in MiB."""
+        """The disk's size in MiB, if it differs from the image's."""
 
     @property
     def written(self) -> list[str]:
-        """What a boot may change, by its name in the machine's directory."""
+        """Names of files in the machine's directory that a boot may change."""
 
     def arguments(self, directory: Path, programs: Programs) -> list[str]:
-        """QEMU's, for what boots it; `directory` is the machine's own."""
+        """Returns QEMU's arguments that boot the machine; `directory` is the machine's own."""
 
 
 @dataclass(frozen=True)
 class Debian:
-    """By QEMU itself."""
+    """A system whose kernel QEMU itself boots."""
 
     guest: Guest
-    # The host, as an archive.
+    # The host, as a tar archive.
     payload: Path
     parameters: list[str]
 
@@ -73,15 +73,15 @@ class Debian:
 
 @dataclass(frozen=True)
 class NixOS:
-    """By UEFI, from its own disk and by its own boot loader."""
+    """A system that UEFI boots from its own disk, through its own boot loader."""
 
     disk: Path
     disk_format: str
-    # The image is written to a disk that is larger.
+    # The image is written to a larger disk.
     disk_mib: int | None
-    # What it may be updated to, on a disk of its own.
+    # A second disk with the versions that it may be updated to.
     updates: Path | None = None
-    # By a firmware that starts nothing but what is signed, once somebody has put keys there.
+    # Whether the firmware starts only signed files once keys are enrolled.
     secure_boot: bool = False
 
     @property
@@ -90,13 +90,13 @@ class NixOS:
 
     def arguments(self, directory: Path, programs: Programs) -> list[str]:
         variables = directory / VARIABLES
-        # What boots change of them stays.
+        # Changes that boots make to the variables persist.
         if not variables.exists():
             shutil.copyfile(programs.ovmf / "OVMF_VARS_4M.fd", variables)
-        # systemd-boot adds these to an entry's, and its stub to a boot file's (smbios-type-11(7)).
+        # systemd-boot appends these parameters to an entry's, and its stub to a boot file's (smbios-type-11(7)).
         extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}"
-        # NixOS gives it 90 s, and bash and jq in the place of userborn take longer on busy CPUs. A drop-in that systemd
-        # takes from the machine (systemd.system-credentials(7)).
+        # NixOS allows 90 s, but bash and jq, which replace userborn, take longer on busy CPUs. systemd reads this
+        # drop-in from the machine (systemd.system-credentials(7)).
         patience = base64.b64encode(f"[Service]\nTimeoutSec={BOOT_SECONDS}\n".encode()).decode()
         dropin = f"io.systemd.credential.binary:systemd.unit-dropin.userborn.service={patience}"
         updates = []
@@ -105,7 +105,7 @@ class NixOS:
             updates += ["-device", "virtio-blk-pci,drive=updates,serial=updates"]
         code = "OVMF_CODE_4M.fd"
         if self.secure_boot:
-            # Its variables are written in system management mode alone.
+            # Only system management mode may write the firmware's variables.
             code = "OVMF_CODE_4M.secboot.fd"
             updates += ["-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"]
         return [

@@ -1,4 +1,4 @@
-"""A machine's TPM 2.0, by swtpm: a process for each time that the machine is on, and what it remembers between."""
+"""A machine's TPM 2.0, by swtpm: one process per power-on, with state that persists between them."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ class Tpm:
         control = self.directory / "control"
         control.unlink(missing_ok=True)
         self.process = subprocess.Popen(
-            # It ends with the driver, as QEMU does.
+            # It ends when the driver ends, like QEMU.
             ["setpriv", "--pdeathsig", "KILL", *self.programs.command("swtpm"), "socket", "--tpm2"]
             + ["--tpmstate", f"dir={self.directory}", "--ctrl", f"type=unixio,path={control}"]
             + ["--log", f"file={self.directory}/log,level=1"],
