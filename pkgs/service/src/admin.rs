@@ -1,5 +1,4 @@
-//! What an admin listener serves: `/healthz`, `/readyz` and `/metrics`, and what a service has beside them, as a `tower`
-//! service.
+//! !The `tower` service of an admin listener: `/healthz`, `/readyz`, `/metrics`, and pages of the service itself.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,19 +23,19 @@ use crate::tls::AdminTlsArgs;
 /// The path of metrics.
 pub const METRICS_PATH: &str = "/metrics";
 
-/// Where it listens, if it does.
+/// Whether and where the admin listener listens.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AdminArgs {
     /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<Address>,
 
-    /// By TLS, where that is asked for.
+    /// Its TLS, if configured.
     #[command(flatten)]
     pub tls: AdminTlsArgs,
 }
 
-/// Answers the requests of an admin listener; clones share it.
+/// Answers the requests of an admin listener. Clones share their state.
 #[derive(Clone)]
 pub struct Admin {
     shared: Arc<Shared>,
@@ -51,38 +50,38 @@ struct Shared {
     registry: Registry,
 }
 
-/// What there is.
+/// A page of the admin listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
-    /// The process runs.
+    /// Whether the process runs.
     Alive,
-    /// It should be sent requests.
+    /// Whether requests should be sent here.
     Ready,
-    /// What it has counted.
+    /// The metrics.
     Metrics,
 }
 
-/// What a request is for.
+/// What a request asks for.
 enum Target {
     Page(Page),
-    /// Nothing: it came by a name that is not taken.
+    /// Nothing, since its host is not allowed.
     Refused(Refused),
-    /// A page that has only these methods.
+    /// A page that allows only these methods.
     OtherMethods(HeaderValue),
-    /// What the service itself may have there.
+    /// Perhaps a page of the service, by path and query.
     More(String),
-    /// Nothing that is here.
+    /// An unknown page.
     Nothing,
 }
 
-/// Whether what a service stands on answers, or why not.
+/// Checks what the service depends on. The error says why it does not answer.
 type Check = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
-/// What a service answers beside all that, by path and query; nothing where it has no such page.
+/// The service's own pages, by path and query. None if there is no such page.
 type More = dyn Fn(String) -> Pin<Box<dyn Future<Output = Option<Answer>> + Send>> + Send + Sync;
 
 impl Admin {
-    /// Of a service that is ready when it says so, with what `registry` shows.
+    /// For a service that is ready when `readiness` says so, with the metrics in `registry`.
     pub fn new(readiness: Readiness, registry: Registry) -> Self {
         let mut routes = router::Builder::new();
         for (path, page) in [
@@ -101,7 +100,7 @@ impl Admin {
         }
     }
 
-    /// Has `/readyz` of a service that is ready ask `check` too, such as whether its database answers.
+    /// Has `/readyz` also run `check` once the service is ready, such as whether its database answers.
     #[must_use]
     pub fn checking<F, U>(self, check: F) -> Self
     where
@@ -111,7 +110,7 @@ impl Admin {
         Self { check: Some(Arc::new(move || Box::pin(check()))), ..self }
     }
 
-    /// Has `GET` of anything else ask the service, with path and query.
+    /// Answers `GET` of any other path by `more`, which receives path and query.
     #[must_use]
     pub fn beside<F, U>(self, more: F) -> Self
     where
@@ -121,14 +120,14 @@ impl Admin {
         Self { more: Some(Arc::new(move |target| Box::pin(more(target)))), ..self }
     }
 
-    /// Takes requests by these names only: for a listener on loopback, where web pages are kept out by nothing else (DNS
+    /// Accepts only requests for these hosts. Needed on loopback, where nothing else keeps web pages out (DNS
     /// rebinding).
     #[must_use]
     pub fn only_for(self, hosts: AllowedHosts) -> Self {
         Self { hosts: Some(Arc::new(hosts)), ..self }
     }
 
-    /// What a request is for.
+    /// What a request asks for.
     fn target<B>(&self, request: &Request<B>) -> Target {
         let origin = request.headers().get(header::ORIGIN);
         if let Some(hosts) = &self.hosts
@@ -184,7 +183,7 @@ impl Admin {
     }
 }
 
-/// What is answered. A problem is told the request's id by the listener, which finds it in the extensions.
+/// The response for an answer. The listener adds the request's id to a problem that it finds in the extensions.
 fn told(answer: Answer) -> Response<Full<Bytes>> {
     let fields = answer.headers();
     let mut response = Response::new(Full::from(answer.body.into_owned()));
@@ -198,7 +197,7 @@ fn told(answer: Answer) -> Response<Full<Bytes>> {
     response
 }
 
-/// A problem, which no cache may keep.
+/// The response for a problem, which no cache may keep.
 fn refusal(problem: Problem) -> Response<Full<Bytes>> {
     told(Answer::problem(problem))
 }

@@ -1,4 +1,4 @@
-//! What a certificate says: whom it is for, and when it ends. Whether it is to be believed is for others to say.
+//! !Reads certificates: the names that one is for, and when it ends. It does not check whether to trust one.
 
 use std::net::IpAddr;
 
@@ -6,48 +6,48 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
-/// How PEM calls a certificate (RFC 7468, section 5).
+/// PEM's label of a certificate (RFC 7468, section 5).
 const LABEL: &str = "CERTIFICATE";
 
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Host names and addresses that it is for; its subject where there are none.
+    /// Its host names and addresses, or its subject if it has none.
     pub names: Vec<String>,
-    /// The last second of its time, in seconds since 1970 (RFC 5280, section 4.1.2.5).
+    /// The last second in which it is valid, in seconds since 1970 (RFC 5280, section 4.1.2.5).
     pub not_after: i64,
 }
 
 /// Why a certificate cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A text has none.
+    /// The text contains none.
     #[error("it has no certificate")]
     None,
-    /// A part of a text is not PEM.
+    /// A part of the text is not PEM.
     #[error("it is not PEM")]
     Pem,
-    /// It is not DER, or none of X.509.
+    /// It is not DER, or not X.509.
     #[error("it is no X.509 certificate")]
     Certificate,
 }
 
 impl Certificate {
-    /// Reads one in DER.
+    /// Reads a certificate in DER.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not a certificate.
     pub fn from_der(der: &[u8]) -> Result<Self, Error> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|_| Error::Certificate)?;
         let not_after = certificate.validity().not_after.timestamp();
         Ok(Self { names: names(&certificate), not_after })
     }
 
-    /// Reads those in a text, whatever else there is: first, by custom, the one that is shown, and then those that signed
-    /// it.
+    /// Reads the certificates in a text, and skips everything else. By custom the server's own comes first, followed by
+    /// those that signed it.
     ///
     /// # Errors
-    /// When there are none, or one cannot be read.
+    /// When there is none, or one cannot be read.
     pub fn from_pem(text: &[u8]) -> Result<Vec<Self>, Error> {
         let parts = Pem::iter_from_buffer(text).collect::<Result<Vec<_>, _>>().map_err(|_| Error::Pem)?;
         let certificates = parts.iter().filter(|part| part.label == LABEL);
@@ -83,7 +83,7 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// One that ends with this day.
+    /// A certificate that ends with this day.
     fn made(names: &[&str], year: i32) -> rcgen::Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = rcgen::CertificateParams::new(names).expect("names");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn names_and_the_end_are_read() {
-        // Before and after 2050 a time is written in other ways (RFC 5280, section 4.1.2.5).
+        // Before and after 2050 a time has different encodings (RFC 5280, section 4.1.2.5).
         for (names, year, not_after) in [
             (&["a.example", "*.b.example", "192.0.2.1", "2001:db8::1"][..], 2030, 1_893_542_400),
             (&["a.example"], 2060, 2_840_227_200),

@@ -1,4 +1,4 @@
-//! What `/healthz` and `/readyz` answer: one form for every service.
+//! !The answers of `/healthz` and `/readyz`, the same for every service.
 //!
 //! ```
 //! use service::{health, ready::Readiness};
@@ -34,16 +34,16 @@ pub struct Health {
     pub status: String,
 }
 
-/// What a health check is answered, whatever the web framework.
+/// The answer to a health check, for any web framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// 200 or 503.
     pub status: u16,
-    /// [`CONTENT_TYPE`], or [`problem::CONTENT_TYPE`] with 503.
+    /// [`CONTENT_TYPE`]; with 503, [`problem::CONTENT_TYPE`].
     pub content_type: &'static str,
-    /// JSON.
+    /// The body, in JSON.
     pub body: Cow<'static, str>,
-    /// What the body says where it is a problem: in an answer's extensions it is told the request's id.
+    /// The body as a problem. In a response's extensions, the listener adds the request's id to it.
     pub problem: Option<Problem>,
 }
 
@@ -63,7 +63,7 @@ impl Answer {
         Self { status: problem.status, content_type: problem::CONTENT_TYPE, body, problem: Some(problem) }
     }
 
-    /// The header fields that go with it, by their names in lower case. No cache may keep it.
+    /// The header fields of the answer, by lower-case name. No cache may keep it.
     pub fn headers(&self) -> [(&'static str, &'static str); 2] {
         [("content-type", self.content_type), ("cache-control", "no-store")]
     }
@@ -74,12 +74,12 @@ pub const fn alive() -> Answer {
     Answer::ok(ALIVE)
 }
 
-/// The answer of `/readyz`: 200 when requests should be sent here, otherwise 503 and why not.
+/// The answer of `/readyz`: 200 if requests should be sent here, otherwise 503 with the reason.
 pub fn ready(readiness: &Readiness) -> Answer {
     if readiness.is_ready() { Answer::ok(READY) } else { not_ready(readiness.state().to_string()) }
 }
 
-/// The answer of `/readyz` when requests should not be sent here, and why.
+/// The answer of `/readyz` if requests should not be sent here, with the reason.
 pub fn not_ready(why: impl Into<String>) -> Answer {
     Answer::problem(Problem::unavailable(why))
 }

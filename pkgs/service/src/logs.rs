@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use subscriber::filter;
 
-/// What is logged, and how.
+/// Which logs are written, and how.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct LogArgs {
     /// What to log: off, error, warn, info, debug, trace, or by module: `info,links=debug`
@@ -18,16 +18,16 @@ pub struct LogArgs {
     pub log_format: Format,
 }
 
-/// How a log line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A line for people, in colour on a terminal.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Sends logs to stderr from here on. The first call in a process counts; later ones change nothing.
+/// Sends logs to stderr from here on. Only the first call in a process has an effect.
 pub fn init(args: &LogArgs) {
     subscriber::init(args);
 }
@@ -44,8 +44,8 @@ mod subscriber {
 
     use super::{Format, LogArgs};
 
-    /// What libraries tell of starting and stopping says the same as the services' own lines; it is shown where
-    /// the setting names them.
+    /// Library messages about starting and stopping repeat the services' own. They are shown only if the setting names
+    /// the library.
     const QUIET: &str = "actix_server=warn";
 
     pub(super) fn filter(text: &str) -> Result<String, ParseError> {
@@ -60,13 +60,13 @@ mod subscriber {
             (Format::Json, false) => lines.json().flatten_event(true).boxed(),
             (Format::Json, true) => lines.json().flatten_event(true).without_time().boxed(),
         };
-        // Parsed strictly as the setting was read.
+        // The setting's parser was strict, so lossy parsing loses nothing.
         let filter = EnvFilter::builder().parse_lossy(format!("{QUIET},{}", args.log_level));
         let _ = registry().with(filter).with(lines).try_init();
     }
 
-    /// Whether stderr is the journal's, which keeps the time itself: systemd.exec(5) has
-    /// `JOURNAL_STREAM` as the device and inode of what it passed.
+    /// Whether stderr goes to the journal, which adds the time itself. `JOURNAL_STREAM` is the device and inode of the
+    /// stream that systemd passed (systemd.exec(5)).
     fn under_journald() -> bool {
         let Ok(stat) = rustix::fs::fstat(stderr().as_fd()) else { return false };
         std::env::var("JOURNAL_STREAM")

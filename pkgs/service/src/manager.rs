@@ -1,6 +1,6 @@
-//! What is said to systemd. It hears one process of a unit, the main one (`NotifyAccess=main`), and logs what another says:
-//! so a process that [takes over](crate::handover) is silent until it is that, and one that was taken over from is from then
-//! on.
+//! !Messages to systemd. It accepts them only from a unit's main process (`NotifyAccess=main`), and logs those of
+//! others. So a process that [takes over](crate::handover) sends nothing until it is the main process, and one that was
+//! taken over from sends nothing afterwards.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,16 +9,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
-/// Whether this process is the one that systemd hears.
+/// Whether systemd accepts this process's messages.
 static TURN: Mutex<Turn> = Mutex::new(Turn::Now);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It will be, once it has taken over.
+    /// Not yet: this process has to take over first.
     Later,
-    /// It is; so is any process that has taken over from nobody.
+    /// Yes. Also the state of a process that has taken over from none.
     Now,
-    /// It was.
+    /// No longer.
     Over,
 }
 
@@ -26,12 +26,13 @@ fn turn() -> MutexGuard<'static, Turn> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says this, with these descriptors; nothing where there is no systemd, or where this process is not the one it hears.
+/// Sends these states, with these descriptors. Does nothing without systemd, or if systemd does not accept this
+/// process's messages.
 ///
 /// # Errors
 /// Those of the socket.
 pub(crate) fn notify(states: &[NotifyState<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    // Held meanwhile, so that nothing is said behind what says that another process is the main one.
+    // The lock is held while sending, so that nothing follows the message that another process is the main one.
     match *turn() {
         Turn::Now if fds.is_empty() => sd_notify::notify(states),
         Turn::Now => sd_notify::notify_with_fds(states, fds),
@@ -39,26 +40,26 @@ pub(crate) fn notify(states: &[NotifyState<'_>], fds: &[BorrowedFd<'_>]) -> io::
     }
 }
 
-/// Whether what this process says is heard.
+/// Whether systemd accepts this process's messages.
 pub(crate) fn hears() -> bool {
     *turn() == Turn::Now
 }
 
-/// Another process is heard until this one has taken over.
+/// Sends nothing from here on, until this process has taken over.
 pub(crate) fn wait() {
     *turn() = Turn::Later;
 }
 
-/// This process has taken over.
+/// Records that this process has taken over.
 pub(crate) fn begin() {
     *turn() = Turn::Now;
 }
 
-/// Tells that another process is the main one from here on, where that is known and of the same unit; nothing is said
-/// behind that.
+/// Tells systemd that `process` is the main one from here on, if it is known and belongs to the same unit. Nothing is
+/// sent afterwards.
 ///
 /// # Errors
-/// Those of the socket: this process is still the main one then.
+/// Those of the socket. This process then stays the main one.
 pub(crate) fn follow(process: Option<Pid>) -> io::Result<()> {
     let mut turn = turn();
     if *turn == Turn::Now
@@ -71,9 +72,9 @@ pub(crate) fn follow(process: Option<Pid>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a process is known to be of another unit, as one that was started by hand is, which systemd would refuse.
+/// Whether a process is known to belong to another unit, such as one started by hand. systemd would refuse it.
 fn is_elsewhere(process: u32) -> bool {
     let groups = |of: &str| std::fs::read(format!("/proc/{of}/cgroup"));
-    // A user namespace of its own hides it (`PrivateUsers=` with `ProtectProc=`).
+    // A user namespace can hide it (`PrivateUsers=` with `ProtectProc=`).
     matches!((groups("self"), groups(&process.to_string())), (Ok(own), Ok(other)) if own != other)
 }

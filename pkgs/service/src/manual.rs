@@ -1,8 +1,8 @@
-//! `completions` and `man`: a command line's own description, for shells and readers.
+//! !`completions` and `man`: generate shell completions and manual pages from a command line's definition.
 //!
-//! Manual pages take everything from the command line's definition. Of `after_long_help`, which `--help` ends with, a
-//! paragraph `Exit codes: …` is the section EXIT STATUS of every page, lines below `Examples:` are EXAMPLES of the main
-//! page and of the pages of the commands that they show, and any other paragraph is in NOTES.
+//! !Manual pages use nothing else. `after_long_help`, the end of `--help`, is split into sections: a paragraph `Exit
+//! codes: …` becomes EXIT STATUS of every page; lines below `Examples:` become EXAMPLES of the main page and of the
+//! pages of the commands that they show; other paragraphs go to NOTES.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ const PROGRAMS: [&str; 4] = ["linerate", "linerate-api", "linerate-files", "line
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
-    /// For which shell.
+    /// The shell to generate completions for.
     pub shell: Shell,
 }
 
@@ -31,18 +31,18 @@ pub struct ManArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints the completions of a command line.
+    /// Prints the shell completions of a command line.
     ///
     /// # Errors
     /// Those of `output`.
     pub fn print(&self, mut command: Command, mut output: impl Write) -> io::Result<()> {
         let name = command.get_name().to_owned();
-        // Gathered first: the generator panics where its output is closed.
+        // Generated into memory first, since the generator panics if its output is closed.
         let mut script = Vec::new();
         if self.shell == Shell::Bash {
-            // clap_complete writes a hyphen of the program's name in two ways, so that no command's options are found
-            // (clap issue 6421, 4.6.11). With an underscore in its place only the last line is to be mended: for which
-            // program the completions are.
+            // clap_complete writes a hyphen in the program's name in two ways, so the options of commands are not found
+            // (clap issue 6421, 4.6.11). With an underscore instead, only the last line needs a correction: it names
+            // the program that the completions are for.
             let plain = name.replace('-', "_");
             clap_complete::generate(self.shell, &mut command, plain.as_str(), &mut script);
             let text = String::from_utf8(script).map_err(io::Error::other)?;
@@ -56,10 +56,10 @@ impl CompletionsArgs {
 }
 
 impl ManArgs {
-    /// Prints the manual page of a command line, or writes them all.
+    /// Prints the manual page of a command line, or writes the pages of all commands.
     ///
     /// # Errors
-    /// Those of the directory where there is one, those of `output` otherwise.
+    /// Those of the directory if one is given, otherwise those of `output`.
     pub fn print(&self, command: Command, mut output: impl Write) -> io::Result<()> {
         let mut program = command.disable_help_subcommand(true);
         program.build();
@@ -74,7 +74,7 @@ impl ManArgs {
     }
 }
 
-/// Writes the pages of a command and of those below it.
+/// Writes the pages of a command and of its subcommands.
 fn write_all(
     directory: &std::path::Path,
     program: &Command,
@@ -89,21 +89,21 @@ fn write_all(
     Ok(())
 }
 
-/// The commands below one that are no secret.
+/// The subcommands that are not hidden.
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|below| !below.is_hide_set())
 }
 
-/// `linerate-links-key-add`.
+/// A page's name, such as `linerate-links-key-add`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// What `--help` ends with, by the sections of a manual page.
+/// The end of `--help`, by sections of a manual page.
 #[derive(Debug, Default)]
 struct Afterword {
     exit_status: Option<String>,
-    /// Lines to be shown as they are: commands, and what they do indented below them.
+    /// Lines that are shown unchanged: commands, followed by indented explanations.
     examples: Vec<String>,
     notes: Vec<String>,
 }
@@ -125,14 +125,14 @@ impl Afterword {
         afterword
     }
 
-    /// The examples that begin with these words; all of those where one runs several commands.
+    /// The examples that start with these words, or all examples if one of them runs several commands.
     fn examples_of(&self, words: &str) -> Vec<&str> {
         let mut found = Vec::new();
         let mut taken = false;
         let indent = |line: &str| line.len() - line.trim_start().len();
         let first = self.examples.first().map_or(0, |line| indent(line));
         for line in &self.examples {
-            // What is indented further says what the command above it does.
+            // A more indented line explains the command above it.
             if indent(line) == first {
                 let rest = line.trim_start().strip_prefix(words);
                 taken = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
@@ -212,18 +212,18 @@ fn page(
     Ok(page)
 }
 
-/// What the long description says beyond the short one, which NAME has.
+/// The long description without the short one, which NAME has.
 fn description(command: &Command) -> Option<String> {
     let long = command.get_long_about()?.to_string();
     let short = command.get_about().map(ToString::to_string).unwrap_or_default();
     let first = long.split("\n\n").next().unwrap_or_default();
-    // Of a doc comment clap takes the full stop from the short one.
+    // clap removes the final full stop of a doc comment's short description.
     let same = first.trim().trim_end_matches('.') == short.trim().trim_end_matches('.');
     let rest = if same { long[first.len()..].trim() } else { long.trim() };
     (!rest.is_empty()).then(|| rest.to_owned())
 }
 
-/// Adds text, its empty lines as what parts paragraphs.
+/// Adds text. Empty lines separate paragraphs.
 fn paragraphs(roff: &mut Roff, text: &str) {
     for (index, paragraph) in text.split("\n\n").enumerate() {
         if index > 0 {
@@ -235,7 +235,7 @@ fn paragraphs(roff: &mut Roff, text: &str) {
     }
 }
 
-/// Adds a section; what every piece of roff begins with is there from the title.
+/// Adds a section without roff's preamble, which the title has already written.
 fn section(page: &mut Vec<u8>, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut section = Vec::new();
     render(&mut section)?;
@@ -244,7 +244,7 @@ fn section(page: &mut Vec<u8>, render: impl FnOnce(&mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// Adds sections of our own, and begins anew.
+/// Writes our own sections, and clears them.
 fn flush(page: &mut Vec<u8>, own: &mut Roff) {
     let text = std::mem::take(own).to_roff();
     page.extend_from_slice(text.as_bytes());
@@ -301,9 +301,10 @@ mod tests {
         Revoke,
     }
 
-    /// What a real bash offers for a line, whose last word is to be completed.
+    /// What a real bash offers to complete the last word of a line.
     fn offered(script: &str, words: &[&str]) -> Vec<String> {
-        // As readline calls it: the function that is registered for the program gets program, word and the word before.
+        // Called as readline does: the function registered for the program gets the program, the word, and the word
+        // before.
         let complete = r#"
             eval "$1"; shift
             function=$(complete -p "$1" | sed -E 's/.* -F ([^ ]+) .*/\1/') || exit 1

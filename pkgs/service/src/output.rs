@@ -1,4 +1,4 @@
-//! What commands print: tables for people, one line of JSON for programs.
+//! !Output of commands: tables for people, one line of JSON for programs.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -8,7 +8,7 @@ use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 
-/// A terminal with fewer columns cannot hold a table; some say they have none.
+/// A terminal with fewer columns cannot show a table. Some terminals report none.
 const NARROW: u16 = 60;
 
 /// Standard output is closed or full.
@@ -36,12 +36,12 @@ impl<E: From<Closed>> Output<E> {
         self.json
     }
 
-    /// Whether a person sees this at once.
+    /// Whether the output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Prints `value` as one line of JSON, or what `people` shall see of it.
+    /// Prints `value` as one line of JSON, or prints it for people by `people`.
     pub fn show<T: Serialize>(
         &mut self,
         value: &T,
@@ -59,7 +59,7 @@ impl<E: From<Closed>> Output<E> {
         Ok(writeln!(self.stdout, "{line}").map_err(Closed)?)
     }
 
-    /// Prints a table: ruled and fitted to a terminal of some width, bare and uncut elsewhere.
+    /// Prints a table: with rules and fitted to a terminal's width, or plain and uncut elsewhere.
     pub fn table<const COLUMNS: usize>(
         &mut self,
         header: [&str; COLUMNS],
@@ -71,7 +71,7 @@ impl<E: From<Closed>> Output<E> {
         self.print(table)
     }
 
-    /// Prints names and values, one pair a line.
+    /// Prints names and values, one pair per line.
     pub fn pairs(&mut self, pairs: &[(&str, String)]) -> Result<(), E> {
         let mut table = self.bare_table();
         for (name, value) in pairs {
@@ -80,12 +80,12 @@ impl<E: From<Closed>> Output<E> {
         self.print(table)
     }
 
-    /// Where raw bytes go.
+    /// The writer for raw bytes.
     pub fn raw(&mut self) -> &mut dyn Write {
         &mut self.stdout
     }
 
-    /// Prints text as it is, whichever lines it has.
+    /// Prints text unchanged.
     ///
     /// # Errors
     /// When standard output is closed or full.
@@ -93,7 +93,7 @@ impl<E: From<Closed>> Output<E> {
         Ok(self.stdout.write_all(text.as_bytes()).map_err(Closed)?)
     }
 
-    /// Hands everything to the system.
+    /// Writes buffered output.
     pub fn flush(&mut self) -> Result<(), E> {
         Ok(self.stdout.flush().map_err(Closed)?)
     }
@@ -116,7 +116,7 @@ impl<E: From<Closed>> Output<E> {
     }
 }
 
-/// Text from elsewhere as a terminal may have it: without the control characters that could move its cursor.
+/// Foreign text for a terminal, without control characters that could move its cursor.
 fn harmless(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

@@ -6,24 +6,24 @@ use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Versio
 /// The longest password, in bytes.
 pub const MAX_BYTES: usize = 256;
 
-/// Memory in KiB, passes and lanes: the least the OWASP Password Storage Cheat Sheet advises for argon2id.
+/// Memory in KiB, passes and lanes: the minimum that the OWASP Password Storage Cheat Sheet recommends for argon2id.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 
-/// The most a hash that was made elsewhere may cost to verify, in the same units; a visitor makes us pay it.
+/// The most that verifying a foreign hash may cost, in the same units, since visitors can trigger it.
 const MAX_COST: (u32, u32, u32) = (65_536, 8, 8);
 
 /// Why a password is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPassword {
-    /// Nothing there.
+    /// It is empty.
     #[error("a password cannot be empty")]
     Empty,
-    /// Longer than [`MAX_BYTES`].
+    /// It is longer than [`MAX_BYTES`].
     #[error("a password has at most {MAX_BYTES} bytes")]
     TooLong,
 }
 
-/// Whether this may be a password.
+/// Checks whether this may be a password.
 pub fn check(password: &str) -> Result<(), InvalidPassword> {
     match password.len() {
         0 => Err(InvalidPassword::Empty),
@@ -32,7 +32,7 @@ pub fn check(password: &str) -> Result<(), InvalidPassword> {
     }
 }
 
-/// The salted argon2id hash of a password, as a PHC string. Takes some 20 ms and 19 MiB.
+/// The salted argon2id hash of a password, as a PHC string. Takes about 20 ms and 19 MiB.
 pub fn hash(password: &str) -> Result<String, InvalidPassword> {
     check(password)?;
     let (memory, passes, lanes) = COST;
@@ -43,14 +43,14 @@ pub fn hash(password: &str) -> Result<String, InvalidPassword> {
     Ok(hash.to_string())
 }
 
-/// Whether this is the password. Takes as long as [`hash`]; a text that is no hash matches nothing.
+/// Whether this is the password. Takes as long as [`hash`]. A text that is not a hash matches nothing.
 pub fn verify(password: &str, phc: &str) -> bool {
     check(password).is_ok()
         && parse(phc)
             .is_some_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
-/// Whether a text is an argon2 hash that [`verify`] takes: a PHC string with salt and hash, of bounded cost.
+/// Whether [`verify`] accepts this text: an argon2 PHC string with salt and hash, of bounded cost.
 pub fn is_hash(phc: &str) -> bool {
     parse(phc).is_some()
 }

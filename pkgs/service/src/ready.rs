@@ -1,4 +1,4 @@
-//! Whether the service can answer, told to systemd and to whoever asks.
+//! !Whether the service can answer, for systemd and for clients that ask.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,13 +12,13 @@ use crate::{handover, manager, socket};
 /// Whether the service can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It cannot yet.
+    /// Not yet.
     Starting,
-    /// It can.
+    /// Yes.
     Ready,
-    /// It cannot now, and why.
+    /// Not now, for this reason.
     NotReady(String),
-    /// It finishes what it has begun.
+    /// It only finishes what it has started.
     Stopping,
 }
 
@@ -33,10 +33,10 @@ impl fmt::Display for State {
     }
 }
 
-/// The one [`State`] of a process; clones share it.
+/// The [`State`] of a process. Clones share it.
 ///
-/// Each change is told to systemd when it asks for it (`Type=notify`), and dropped otherwise: a
-/// service that cannot reach its manager still serves.
+/// Each change is sent to systemd if it wants to know (`Type=notify`). Errors are ignored: a service that cannot reach
+/// its manager still serves.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<Mutex<State>>);
 
@@ -52,9 +52,9 @@ impl Readiness {
         Self(Arc::new(Mutex::new(State::Starting)))
     }
 
-    /// The service can answer, unless it is stopping already. It listens on all it will: what systemd has kept of
-    /// [other sockets](crate::socket::forget_the_rest) is closed. Who [asked for this process](crate::handover::Reload)
-    /// is told.
+    /// The service can answer, unless it is already stopping. It listens on all its sockets, so [other
+    /// sockets](crate::socket::forget_the_rest) that systemd has kept are closed. The process that [asked for this
+    /// one](crate::handover::Reload) is told.
     pub fn set_ready(&self) {
         if self.set(State::Ready) {
             socket::keep_what_was_handed_over();
@@ -64,7 +64,7 @@ impl Readiness {
         }
     }
 
-    /// The service cannot answer, because of `reason`, unless it is stopping already.
+    /// The service cannot answer, for this `reason`, unless it is already stopping.
     pub fn set_not_ready(&self, reason: impl Into<String>) {
         let state = State::NotReady(reason.into());
         let status = state.to_string();
@@ -73,14 +73,14 @@ impl Readiness {
         }
     }
 
-    /// The service finishes what it has begun; there is no way back.
+    /// The service finishes what it has started. This is final.
     pub fn set_stopping(&self) {
         if self.set(State::Stopping) {
             notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
         }
     }
 
-    /// How it is now.
+    /// The current state.
     pub fn state(&self) -> State {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -90,7 +90,7 @@ impl Readiness {
         self.state() == State::Ready
     }
 
-    /// Whether this changed anything.
+    /// Sets the state. Returns whether that changed anything.
     fn set(&self, next: State) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = *state != State::Stopping && *state != next;
@@ -101,9 +101,8 @@ impl Readiness {
     }
 }
 
-/// Pings systemd's watchdog from a thread of its own at half the interval it asks for
-/// (`WatchdogSec=`), as sd_watchdog_enabled(3) advises, while `alive` holds. Does nothing when
-/// systemd does not ask.
+/// Pings systemd's watchdog while `alive` holds, from a separate thread, at half the requested interval
+/// (`WatchdogSec=`) as sd_watchdog_enabled(3) advises. Does nothing if systemd requests no pings.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -122,14 +121,14 @@ pub fn watchdog(mut alive: impl FnMut() -> bool + Send + 'static) -> std::io::Re
     Ok(())
 }
 
-/// How long a worker may go without a beat before [`Heartbeats::watch`] takes it for stuck. Workers beat a few times a
-/// second, and nothing they do in between should take more than some milliseconds.
+/// After this long without a beat, [`Heartbeats::watch`] considers a worker stuck. Workers beat a few times a second,
+/// and nothing in between should take more than some milliseconds.
 pub const STUCK: Duration = Duration::from_secs(5);
 
-/// What a worker whose work is done has instead of a number of beats.
+/// The count of a worker whose work is done.
 const DONE: u64 = u64::MAX;
 
-/// The signs of life of some workers, for [`watchdog`]; clones share them.
+/// The heartbeats of workers, for [`watchdog`]. Clones share them.
 ///
 /// ```
 /// use service::ready::{Heartbeats, STUCK, watchdog};
@@ -144,34 +143,35 @@ const DONE: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub struct Heartbeats(Arc<[Beat]>);
 
-/// A worker's. Alone on its cache lines.
+/// A worker's count, on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Beat(AtomicU64);
 
 impl Heartbeats {
-    /// Of so many workers, none of which has begun.
+    /// For this many workers, none of which has started.
     pub fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| Beat::default()).collect())
     }
 
-    /// The `index`-th worker goes on. For that worker alone; costs a plain load and store.
+    /// The `index`-th worker is alive. Only for that worker; costs a plain load and store.
     #[inline]
     pub fn beat(&self, index: usize) {
         let beat = &self.0[index].0;
         let last = beat.load(Relaxed);
-        // Who has ended may have a clock that has not heard of it.
+        // The clock of a worker that has ended may beat once more.
         if last != DONE {
             beat.store((last + 1) % DONE, Relaxed);
         }
     }
 
-    /// The `index`-th worker has ended as it should, and is not waited for any more.
+    /// The `index`-th worker has ended properly, and is no longer watched.
     pub fn done(&self, index: usize) {
         self.0[index].0.store(DONE, Relaxed);
     }
 
-    /// Looks at them from now on, until when all count as alive. A worker that has not beaten for `stuck` is not.
+    /// Starts to watch the workers; until the first look all count as alive. A worker without a beat for `stuck` does
+    /// not.
     pub fn watch(&self, stuck: Duration) -> Watch {
         let now = Instant::now();
         let last = self.0.iter().map(|beat| (beat.0.load(Relaxed), now)).collect();
@@ -179,7 +179,7 @@ impl Heartbeats {
     }
 }
 
-/// [`Heartbeats`] as last looked at.
+/// [`Heartbeats`] at the last look.
 #[derive(Debug)]
 pub struct Watch {
     beats: Heartbeats,
@@ -188,7 +188,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Whether every worker has beaten lately, or is done.
+    /// Whether every worker has beaten recently, or is done.
     pub fn alive(&mut self) -> bool {
         self.alive_at(Instant::now())
     }

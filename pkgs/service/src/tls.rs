@@ -1,4 +1,4 @@
-//! What command lines say of TLS.
+//! !Flags for TLS.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use crate::socket::Address;
 
-/// What is spoken without it.
+/// HTTP/2 without TLS.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct H2cArgs {
-    /// Speaks HTTP/2 in the clear too, at every --listen, to clients that begin with it: proxies that know that from their
-    /// configuration (h2c by prior knowledge). HTTP/1.1 is spoken as before.
+    /// Also speaks HTTP/2 without TLS, at every --listen, to clients that start with it: proxies that are configured to
+    /// (h2c with prior knowledge). HTTP/1.1 still works there.
     #[arg(long)]
     pub h2c: bool,
 }
 
-/// Where to serve by TLS too, and as whom.
+/// Where to serve TLS, and with which certificates.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArgs {
     /// Where to serve by TLS: HTTP/1.1, HTTP/2 and HTTP/3; may be repeated.
     #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "cert", requires = "key")]
     pub tls_listen: Vec<Address>,
 
-    /// As whom.
+    /// The certificates.
     #[command(flatten)]
     pub certificates: Certificates<Public>,
 
-    /// Speaks no HTTP/3.
+    /// Disables HTTP/3.
     #[arg(long)]
     pub no_http3: bool,
 }
@@ -39,51 +39,51 @@ impl TlsArgs {
         &self.certificates.files
     }
 
-    /// Whether HTTP/3 is spoken.
+    /// Whether HTTP/3 is enabled.
     #[must_use]
     pub fn http3(&self) -> bool {
         !self.no_http3 && !self.tls_listen.is_empty()
     }
 }
 
-/// As whom the admin listener serves, which then is by TLS alone.
+/// The admin listener's certificates. With any, it serves only TLS.
 pub type AdminTlsArgs = Certificates<Admin>;
 
 /// A certificate in PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, and after it those that signed it.
+    /// The certificate, followed by those that signed it.
     pub chain: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
-/// Flags that name certificates, and those that name their keys: the first belongs to the first, and so on.
+/// Flags that name certificates and flags that name their keys, in the same order.
 #[derive(Clone, Debug)]
 pub struct Certificates<F> {
-    /// The pairs, in the order in which they were named.
+    /// The pairs, in the order of the flags.
     pub files: Vec<CertificateFiles>,
     flags: std::marker::PhantomData<F>,
 }
 
-/// Two flags that go together.
+/// A pair of flags.
 pub trait Flags: Args {
-    /// What they are called.
+    /// The flags' names.
     const NAMES: [&'static str; 2];
 
-    /// What they name: certificates, and keys.
+    /// The flags' values: certificates, and keys.
     fn named(self) -> [Vec<PathBuf>; 2];
 }
 
 /// `--cert` and `--key`.
 #[derive(Clone, Debug, Args)]
 pub struct Public {
-    /// The certificate and those that signed it, in PEM; loaded anew when it changes. May be repeated, each with a --key:
-    /// the first is for clients that name no host, or none that any is for.
+    /// The certificate and those that signed it, in PEM; reloaded when it changes. May be repeated, each with a --key:
+    /// the first is for clients that name no host, or a host that no certificate is for.
     #[arg(long, value_name = "FILE", requires = "tls_listen")]
     cert: Vec<PathBuf>,
 
-    /// The certificate's private key, in PEM; as many as certificates, in their order.
+    /// The certificate's private key, in PEM; one for each certificate, in the same order.
     #[arg(long, value_name = "FILE", requires = "tls_listen")]
     key: Vec<PathBuf>,
 }
@@ -91,12 +91,12 @@ pub struct Public {
 /// `--admin-cert` and `--admin-key`.
 #[derive(Clone, Debug, Args)]
 pub struct Admin {
-    /// Serves --admin by TLS alone, with this certificate and those that signed it, in PEM; loaded anew when it changes.
+    /// Serves --admin only over TLS, with this certificate and those that signed it, in PEM; reloaded when it changes.
     /// May be repeated, each with an --admin-key.
     #[arg(long, value_name = "FILE")]
     admin_cert: Vec<PathBuf>,
 
-    /// The private key of --admin-cert, in PEM; as many as certificates, in their order.
+    /// The private key of --admin-cert, in PEM; one for each certificate, in the same order.
     #[arg(long, value_name = "FILE")]
     admin_key: Vec<PathBuf>,
 }
@@ -118,7 +118,7 @@ impl Flags for Admin {
 }
 
 impl<F> Certificates<F> {
-    /// What URLs begin with where these are served by: `https`, or `http` where there are none.
+    /// The scheme of URLs: `https` with certificates, `http` without.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         if self.files.is_empty() { "http" } else { "https" }

@@ -18,14 +18,14 @@ use crate::request_id::RequestId;
 /// How long a write waits for room for its line.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// How often it is looked for room meanwhile.
+/// How often it checks for room meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Where a service's writes are logged. Clones share.
+/// A log of a service's writes. Clones share it.
 ///
-/// The line of a write is handed on after its transaction and before its answer. Where the disk takes no lines they wait,
-/// up to 2 MiB of them, and then whoever writes does, for a second at most; what then still has no room is in the service's
-/// own log in place of this one, and counted. So a full disk stops nobody, and no line goes in silence.
+/// A write's line is handed on after its transaction and before its answer. If the disk takes no lines, up to 2 MiB of
+/// them wait; then writers wait, for a second at most. A line that still has no room goes to the service's own log
+/// instead, and is counted. So a full disk stops no service, and no line is lost silently.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     sink: Sink,
@@ -38,14 +38,14 @@ struct Counts {
     waited: AtomicU64,
 }
 
-/// Who writes.
+/// The client that writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
-    /// The id of the key or token; none where no key is asked for.
+    /// The id of its key or token; none if no key is required.
     pub key: Option<i64>,
-    /// What the key is called.
+    /// The key's name.
     pub name: Option<String>,
-    /// From where.
+    /// The client's address.
     pub client: Option<IpAddr>,
 }
 
@@ -54,17 +54,17 @@ pub struct Actor {
 pub struct AuditRecord<'r> {
     /// What was done, such as `link.edit`.
     pub action: &'r str,
-    /// To what: the id or the code; none where it was done to many.
+    /// What it was done to: an id or a code. None if it was done to many.
     pub target: Option<&'r str>,
-    /// The digest from before; none where there was nothing, or it is of many.
+    /// The digest before the write; none if there was nothing, or for many.
     pub before: Option<&'r str>,
-    /// The digest from after; none where there is nothing any more, or it is of many.
+    /// The digest after the write; none if nothing is left, or for many.
     pub after: Option<&'r str>,
-    /// How many were written; one most often.
+    /// How many items were written; usually one.
     pub count: u64,
 }
 
-/// A line. README.md describes its fields to people.
+/// One line of the log. README.md describes its fields for people.
 #[derive(Serialize)]
 struct Line<'l> {
     kind: &'static str,
@@ -80,7 +80,7 @@ struct Line<'l> {
     count: u64,
 }
 
-/// The text of a digest, such as of SHA-256: its name, a colon and hexadecimal digits.
+/// A digest as text, such as of SHA-256: its name, a colon and hexadecimal digits.
 #[must_use]
 pub fn digest(name: &str, bytes: &[u8]) -> String {
     use std::fmt::Write;
@@ -91,27 +91,27 @@ pub fn digest(name: &str, bytes: &[u8]) -> String {
 }
 
 impl AuditLog {
-    /// The log that these arguments ask for, of a service of this short name; none where they ask for none.
+    /// Opens the log that these arguments request, for a service of this short name. None if they request none.
     ///
     /// # Errors
-    /// When the file cannot be written, or there are no more threads.
+    /// When the file cannot be written, or no thread can be started.
     pub fn open(args: &AuditLogArgs, service: &str) -> Result<Option<Self>, OpenError> {
         let Some(to) = &args.audit_log else { return Ok(None) };
         let sink = Sink::open(to, &format!("{service}-audit"), Loss::Avoided)?;
         Ok(Some(Self { sink, counts: Arc::default() }))
     }
 
-    /// Opens the file anew before the next write, so that it can have been renamed.
+    /// Reopens the file before the next write, for when it was renamed.
     pub fn reopen(&self) {
         self.sink.reopen();
     }
 
-    /// Waits until what was handed on is written, but not for a disk that takes none of it.
+    /// Waits until everything handed on is written, but not for a disk that takes nothing.
     pub fn finish(&self) {
         self.sink.finish();
     }
 
-    /// Shows in `registry`, by these names, how many lines there were, had to wait, and found no room.
+    /// Registers three counters of lines in `registry`, by these names: written, made to wait, and lost.
     pub fn register(&self, registry: &mut Registry, [written, waited, lost]: [&'static str; 3]) {
         let counts = Arc::clone(&self.counts);
         Family::new(written, "Writes that were logged")
@@ -126,7 +126,7 @@ impl AuditLog {
             .register(registry);
     }
 
-    /// Logs writes of one request, of this id.
+    /// Logs a write of the request with this id.
     pub async fn write<'r>(
         &self,
         id: &RequestId,
@@ -148,7 +148,7 @@ impl AuditLog {
                 after: record.after,
                 count: record.count,
             };
-            // Texts and numbers are JSON, and a vector takes all that is written.
+            // Serialising text and numbers into a vector cannot fail.
             let _ = serde_json::to_writer(&mut lines, &line);
             lines.push(b'\n');
             self.counts.written.fetch_add(1, Relaxed);
@@ -217,7 +217,7 @@ mod tests {
         let log = open("/dev/full");
         let (id, actor) = (RequestId::generate(), Actor::default());
         let record = AuditRecord { action: "link.delete", count: 1, ..AuditRecord::default() };
-        // As many as have room, the one that the thread has in hand, and one more.
+        // Fill the queue, the thread's own block, and one more.
         for _ in 0..BLOCKS + 2 {
             log.write(&id, &actor, [record]).await;
         }
@@ -229,7 +229,7 @@ mod tests {
             line.and_then(|count| count.parse().ok()).expect("a counter")
         };
         assert_eq!(count("written"), BLOCKS + 2);
-        // Who waits while the thread takes its first line finds room.
+        // A line that waits finds room once the thread takes its first.
         assert!(
             (1..=2).contains(&count("waited")) && (1..=count("waited")).contains(&count("lost")),
             "{text}"

@@ -11,16 +11,16 @@ use ureq::Agent;
 use super::options::CollectorUrl;
 use super::output::Output;
 
-/// How long the collector may take for a block of spans.
+/// Timeout for one block of spans.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest answer that is read, in bytes: it says what was refused.
+/// The longest answer that is read, in bytes. It says what was refused.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// What ends a request.
+/// The end of each request's JSON.
 const TAIL: &[u8] = b"]}]}]}";
 
-/// A collector, and what every request to it begins with.
+/// A collector, and the start of every request to it.
 pub(super) struct Collector {
     url: CollectorUrl,
     agent: Agent,
@@ -28,9 +28,9 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// For spans of the service of this short name.
+    /// A collector of spans of the service of this short name.
     pub fn new(url: &CollectorUrl, service: &str) -> Self {
-        // What the environment says of proxies is for a browser, and not for what is beside.
+        // Ignore proxies in the environment: they are meant for browsing, not for a collector nearby.
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .max_redirects(0)
@@ -51,7 +51,7 @@ impl Collector {
         Self { url: url.clone(), agent: config.build().into(), head }
     }
 
-    /// The request for these spans, a line each.
+    /// The request's body for these spans, one per line.
     fn request(&self, lines: &[u8]) -> Vec<u8> {
         let mut body = [&self.head, lines.trim_ascii_end(), TAIL].concat();
         let spans = self.head.len()..body.len() - TAIL.len();
@@ -74,7 +74,7 @@ impl Output for Collector {
         let Answer { partial_success: PartialSuccess { rejected_spans, error_message } } =
             text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         let refused = rejected_spans.count();
-        // It does not tell which: the last stand for them.
+        // The collector does not say which it refused, so the last ones stand for them.
         *left = last(left, refused);
         match refused {
             0 => Ok(()),
@@ -93,15 +93,15 @@ impl fmt::Display for Collector {
     }
 }
 
-/// The last so many lines.
+/// The last `count` lines.
 fn last(lines: &[u8], count: usize) -> &[u8] {
     let ends = lines.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     let starts: Vec<usize> = std::iter::once(0).chain(ends).collect();
-    // The last one is where the lines end.
+    // The last start is the end of the lines.
     &lines[starts[starts.len().saturating_sub(count + 1)]..]
 }
 
-/// What the collector says of a request that it took.
+/// The collector's answer to a request that it accepted.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Answer {
@@ -115,7 +115,7 @@ struct PartialSuccess {
     error_message: String,
 }
 
-/// Numbers of 64 bits are texts in the JSON of protobuf, and may be numbers.
+/// A count. protobuf's JSON writes 64-bit numbers as text, but allows numbers.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Count {

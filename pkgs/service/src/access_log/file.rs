@@ -1,4 +1,4 @@
-//! Lines at the end of a file, or on standard output.
+//! !Appends lines to a file, or writes them to standard output.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -9,10 +9,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use super::options::Destination;
 use super::output::Output;
 
-/// Lines are of clients, so they are for their owner and his group.
+/// Lines contain clients' data, so only the owner and the group may read the file.
 const MODE: u32 = 0o640;
 
-/// A file, and where it is found.
+/// A file, and its path.
 #[derive(Debug)]
 pub(super) struct LogFile {
     to: Destination,
@@ -20,7 +20,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens it, or makes it.
+    /// Opens the file, or creates it.
     pub fn open(to: &Destination) -> io::Result<Self> {
         Ok(Self { to: to.clone(), file: open(to)? })
     }
@@ -58,7 +58,7 @@ fn open(to: &Destination) -> io::Result<File> {
             let mut options = OpenOptions::new();
             options.append(true).mode(MODE);
             match options.clone().create_new(true).open(path) {
-                // Whatever the process's mask is, which is about all that it makes: somebody of its group reads this.
+                // Set the mode whatever the process's umask is, since a member of the group reads this file.
                 Ok(file) => file.set_permissions(Permissions::from_mode(MODE)).map(|()| file),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create(true).open(path),
                 Err(error) => Err(error),
@@ -79,7 +79,7 @@ mod tests {
         let to = Destination::File(path.clone());
         open(&to).expect("opened");
         assert_eq!(mode(), 0o640);
-        // What somebody said of one that was there is left so.
+        // An existing file's mode is left as it is.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
         open(&to).expect("opened");
         assert_eq!(mode(), 0o600);

@@ -12,7 +12,7 @@ use super::shown::Shown;
 use crate::request_id::RequestId;
 use crate::traceparent::{self, TraceParent};
 
-/// Each field of a line, in order, and what it means.
+/// Each field of a line, in order, with its meaning.
 pub const FIELDS: [(&str, &str); 16] = [
     ("kind", "`access`"),
     ("time", "when the request was read: RFC 3339 in UTC, to the millisecond"),
@@ -38,14 +38,14 @@ pub const FIELDS: [(&str, &str); 16] = [
     ("key", "the id of the API key or token, if the request has a known one, or null"),
 ];
 
-/// [`FIELDS`] as a table of Markdown, for pages.
+/// [`FIELDS`] as a Markdown table, for manuals.
 #[must_use]
 pub fn markdown() -> String {
     let rows = FIELDS.iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n"));
     format!("| field | |\n|---|---|\n{}", rows.collect::<String>())
 }
 
-/// The fields of a request that are logged, as the client sent them. None where there is no such thing.
+/// The logged fields of a request, as the client sent them. None if the request has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestSummary<'r> {
     /// The method.
@@ -63,7 +63,7 @@ pub struct RequestSummary<'r> {
 }
 
 impl<'r> RequestSummary<'r> {
-    /// What a request with this head asks.
+    /// The summary of a request with this head.
     #[must_use]
     pub fn of_head(method: &'r Method, uri: &'r Uri, fields: &'r HeaderMap) -> Self {
         let field = |name| fields.get(name).map(header::HeaderValue::as_bytes);
@@ -78,7 +78,7 @@ impl<'r> RequestSummary<'r> {
         }
     }
 
-    /// What can be told of bytes that begin with a request, or with what was refused as one.
+    /// As much of a summary as these bytes allow: the start of a request, or of what was refused as one.
     #[must_use]
     pub fn of_bytes(bytes: &'r [u8]) -> Self {
         let bytes = bytes.trim_ascii_start();
@@ -87,7 +87,7 @@ impl<'r> RequestSummary<'r> {
         Self { method: words.next(), path: words.next().map(without_query), ..Self::default() }
     }
 
-    /// What a request asks whose head was found in order, and has this path.
+    /// The summary of a request with this valid head and this path.
     #[must_use]
     pub fn of_whole_head(head: &'r [u8], path: &'r str) -> Self {
         let first = |name| crate::proxies::lines(head, name).next();
@@ -101,7 +101,7 @@ impl<'r> RequestSummary<'r> {
         }
     }
 
-    /// Adds a field of the head, if it is one that is logged.
+    /// Takes a field of the head, if it is logged.
     pub fn take(&mut self, name: &str, value: &'r [u8]) {
         let place = match name.len() {
             4 if name.eq_ignore_ascii_case("host") => &mut self.host,
@@ -113,7 +113,7 @@ impl<'r> RequestSummary<'r> {
         place.get_or_insert(value);
     }
 
-    /// Method and path, for messages; none where there is neither.
+    /// Method and path, for messages. None if there is neither.
     #[must_use]
     pub fn line(&self) -> Option<String> {
         let path = Shown(self.path.unwrap_or_default());
@@ -121,23 +121,24 @@ impl<'r> RequestSummary<'r> {
     }
 }
 
-/// What is before a query or a fragment, where tokens may be.
+/// The part before a query or a fragment, since those may contain tokens.
 fn without_query(target: &[u8]) -> &[u8] {
     target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default()
 }
 
-/// The connection that a request came by, as it is logged.
+/// The connection of a request, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// Its client; none where the kernel did not tell.
+    /// The client's address; none if the kernel did not tell it.
     pub client: Option<IpAddr>,
     /// The version of HTTP: `1.0`, `1.1`, `2` or `3`.
     pub http: &'static str,
-    /// The version of TLS: `1.2` or `1.3`; none in the clear.
+    /// The version of TLS: `1.2` or `1.3`; none without TLS.
     pub tls: Option<&'static str>,
 }
 
-/// What is known of a request wherever it is worked on; in the extensions of those that are logged. Clones share.
+/// What is known about a request, at every stage of its handling. Logged requests have it in their extensions. Clones
+/// share it.
 #[derive(Clone, Debug)]
 pub struct RequestContext(Arc<Known>);
 
@@ -148,8 +149,8 @@ struct Known {
     key: OnceLock<i64>,
 }
 
-/// The trace of a request with these extensions and fields, where it is recorded: of its span here, where it has one, and of
-/// its caller's otherwise.
+/// The trace of a request with these extensions and fields, if it is recorded: its own span's if it has one here,
+/// otherwise its caller's.
 #[must_use]
 pub fn recorded_trace(extensions: &Extensions, fields: &HeaderMap) -> Option<TraceParent> {
     let known = extensions.get::<RequestContext>().and_then(|context| context.trace().cloned());
@@ -157,7 +158,7 @@ pub fn recorded_trace(extensions: &Extensions, fields: &HeaderMap) -> Option<Tra
 }
 
 impl RequestContext {
-    /// One without a key.
+    /// A context without a key.
     #[must_use]
     pub fn new(id: RequestId, trace: Option<TraceParent>) -> Self {
         Self(Arc::new(Known { id, trace, key: OnceLock::new() }))
@@ -169,25 +170,25 @@ impl RequestContext {
         &self.0.id
     }
 
-    /// The trace that it is part of.
+    /// The trace that the request is part of.
     #[must_use]
     pub fn trace(&self) -> Option<&TraceParent> {
         self.0.trace.as_ref()
     }
 
-    /// The id of the key that it was sent with.
+    /// The id of the request's key.
     #[must_use]
     pub fn key(&self) -> Option<i64> {
         self.0.key.get().copied()
     }
 
-    /// Tells the id of the key that it was sent with.
+    /// Sets the id of the request's key.
     pub fn set_key(&self, id: i64) {
         let _ = self.0.key.set(id);
     }
 }
 
-/// A line up to what the answer tells.
+/// The fields of a line that are known before the answer.
 #[derive(Serialize)]
 struct Head<'l> {
     kind: &'static str,
@@ -204,7 +205,7 @@ struct Head<'l> {
     trace: Option<&'l str>,
 }
 
-/// What the answer tells.
+/// The fields that the answer gives.
 #[derive(Serialize)]
 struct Tail {
     status: Option<u16>,
@@ -213,7 +214,7 @@ struct Tail {
     key: Option<i64>,
 }
 
-/// The beginning of a line, up to where [`finish`] goes on.
+/// Returns the start of a line; [`finish`] adds the rest.
 pub(super) fn begin(
     now: SystemTime,
     summary: &RequestSummary<'_>,
@@ -234,7 +235,7 @@ pub(super) fn begin(
         referrer: summary.referrer.map(without_query).map(Shown),
         trace: context.trace().map(TraceParent::trace_id),
     };
-    // Texts and numbers are JSON, and a vector takes all that is written.
+    // Serialising text and numbers into a vector cannot fail.
     let mut line = serde_json::to_vec(&head).unwrap_or_default();
     if let Some(end) = line.last_mut() {
         *end = b',';
@@ -242,16 +243,16 @@ pub(super) fn begin(
     line
 }
 
-/// The rest of a line, with its line end.
+/// Adds the rest of a line, with its line end.
 pub(super) fn finish(line: &mut Vec<u8>, status: Option<u16>, bytes: u64, seconds: f64, key: Option<i64>) {
-    // To the microsecond; what is below says more of the clock than of the request.
+    // To the microsecond: smaller digits measure the clock rather than the request.
     let duration = (seconds * 1e6).round() / 1e6;
     let tail = serde_json::to_vec(&Tail { status, bytes, duration, key }).unwrap_or_default();
     line.extend_from_slice(tail.get(1..).unwrap_or_default());
     line.push(b'\n');
 }
 
-/// A time as RFC 3339 has it, in UTC and to the millisecond.
+/// A time in RFC 3339, in UTC, to the millisecond.
 pub(super) fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -261,8 +262,8 @@ pub(super) fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
-/// The date so many days after 1970-01-01 (Howard Hinnant, chrono-compatible low-level date algorithms): in years that
-/// begin in March a leap day is the last.
+/// The date this many days after 1970-01-01 (Howard Hinnant, chrono-compatible low-level date algorithms). Counting
+/// years from March makes a leap day the last day of a year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -335,7 +336,7 @@ mod tests {
         finish(&mut line, Some(404), 7, 0.000_123_456, Some(3));
         let text = String::from_utf8(line).expect("text");
         assert_eq!((text.matches('\n').count(), text.contains("secret")), (1, false), "{text}");
-        // In the order that people read them in, which a map would not keep.
+        // The text's order is the one that people read; a map would not keep it.
         let at: Vec<_> = FIELDS.iter().map(|(name, _)| text.find(&format!("\"{name}\":"))).collect();
         assert!(at.is_sorted() && at[0] == Some(1), "{at:?} {text}");
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -1,4 +1,4 @@
-//! The lines of workers: whose turn it is to have one or to be traced, and what is gathered before it is handed on.
+//! !The lines of workers: which requests are logged or traced, and what a worker gathers before it hands lines on.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ use crate::metrics::{Family, Registry};
 use crate::request_id::RequestId;
 use crate::traceparent::TraceParent;
 
-/// Where the lines and the spans of all workers go. Clones share.
+/// The destination of all workers' lines and spans. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     log: Option<Channel>,
     traces: Option<Channel>,
 }
 
-/// Where one kind of them goes, and of how many requests.
+/// The destination of lines or of spans, and the share of requests that go there.
 #[derive(Clone, Debug)]
 struct Channel {
     sink: Sink,
@@ -42,11 +42,11 @@ struct Gathered {
     lines: Vec<u8>,
     spans: Vec<u8>,
     requests: u64,
-    /// Those of which their callers do not say whether they are traced.
+    /// Requests whose callers do not say whether they are traced.
     undecided: u64,
 }
 
-/// What a request has.
+/// What one request gets: a line, a span, both or neither.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     line: bool,
@@ -54,10 +54,10 @@ struct Turn {
 }
 
 impl AccessLog {
-    /// The log that these arguments ask for, of a service of this short name; none where they ask for none.
+    /// Opens the log that these arguments request, for a service of this short name. None if they request none.
     ///
     /// # Errors
-    /// When the file cannot be written, or there are no more threads.
+    /// When the file cannot be written, or no thread can be started.
     pub fn open(args: &AccessLogArgs, service: &str) -> Result<Option<Self>, OpenError> {
         let log = match &args.access_log {
             Some(to) => Some(Sink::open(to, &format!("{service}-log"), Loss::Accepted)?),
@@ -82,23 +82,23 @@ impl AccessLog {
         self.log.iter().chain(&self.traces)
     }
 
-    /// Opens the file anew before the next write, so that it can have been renamed.
+    /// Reopens the file before the next write, for when it was renamed.
     pub fn reopen(&self) {
         self.channels().for_each(|channel| channel.sink.reopen());
     }
 
-    /// The lines of one more worker.
+    /// Returns the lines of one more worker.
     #[must_use]
     pub fn lines(&self) -> Lines {
         Lines(Arc::new(Worker { log: self.clone(), gathered: Mutex::default() }))
     }
 
-    /// Waits until what was handed on is written, but not for a disk or a collector that takes none of it.
+    /// Waits until everything handed on is written, but not for a disk or a collector that takes nothing.
     pub fn finish(&self) {
         self.channels().for_each(|channel| channel.sink.finish());
     }
 
-    /// Shows in `registry`, by these names, how many lines and how many spans were dropped.
+    /// Registers two counters in `registry`, by these names: dropped lines, and dropped spans.
     pub fn register(&self, registry: &mut Registry, [lines, spans]: [&'static str; 2]) {
         for (name, help, channel) in [
             (lines, "Lines of the access log that the disk did not keep up with, or did not take", &self.log),
@@ -111,8 +111,8 @@ impl AccessLog {
 }
 
 impl Lines {
-    /// Begins the line and the span of a request that was read just now, if it is this one's turn to have one of them. `id`
-    /// tells its id.
+    /// Begins the line and the span of a request that was just read, if it is this request's turn to have either. `id`
+    /// gives its id.
     pub fn begin(
         &self,
         summary: &RequestSummary<'_>,
@@ -120,7 +120,7 @@ impl Lines {
         id: impl FnOnce() -> RequestId,
     ) -> Option<LogEntry> {
         let caller = || summary.trace.and_then(TraceParent::parse);
-        // Whether it is traced is its caller's to say.
+        // The caller decides whether its request is traced.
         let told = self.0.log.traces.as_ref().and_then(|_| caller());
         let turn = self.turn(told.as_ref());
         if !turn.line && !turn.span {
@@ -142,7 +142,7 @@ impl Lines {
         })
     }
 
-    /// What the next request has, whose caller may say whether it is traced.
+    /// Decides what the next request gets; its caller may say whether it is traced.
     fn turn(&self, told: Option<&TraceParent>) -> Turn {
         let AccessLog { log, traces } = &self.0.log;
         let mut gathered = self.gathered();
@@ -183,7 +183,7 @@ impl Lines {
     }
 }
 
-/// Hands lines on to where they go.
+/// Hands lines on to their destination.
 fn hand_on(channel: Option<&Channel>, lines: Vec<u8>) {
     if let Some(Channel { sink, .. }) = channel.filter(|_| !lines.is_empty())
         && let Err(lines) = sink.offer(lines)
@@ -193,7 +193,7 @@ fn hand_on(channel: Option<&Channel>, lines: Vec<u8>) {
 }
 
 impl Drop for Worker {
-    /// A thread that ends has logged what it served.
+    /// A thread that ends hands on the lines of what it served.
     fn drop(&mut self) {
         let gathered = self.gathered.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (lines, spans) = (std::mem::take(&mut gathered.lines), std::mem::take(&mut gathered.spans));
@@ -222,17 +222,17 @@ impl LogEntry {
         &self.context
     }
 
-    /// The request was read then, and not only when this was made.
+    /// Sets when the request was read, if that was before this entry was made.
     pub fn set_since(&mut self, since: Instant) {
         self.since = since;
     }
 
-    /// An answer of this status begins.
+    /// Records that an answer with this status starts.
     pub fn answered(&mut self, status: u16) {
         self.status = Some(status);
     }
 
-    /// So many more bytes of its body are sent.
+    /// Records that this many more bytes of its body were sent.
     pub fn sent(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!((&line["path"], &line["status"]), (&"/gone".into(), &serde_json::Value::Null));
     }
 
-    /// The body of the next request of a connection, which is answered so.
+    /// Reads the body of the connection's next request, and answers it with `answer`.
     fn take(connection: &mut BufReader<TcpStream>, answer: &str) -> serde_json::Value {
         let (mut line, mut length) = (String::new(), 0);
         while connection.read_line(&mut line).expect("a head") > 2 {
@@ -367,14 +367,14 @@ mod tests {
         let body = take(&mut connection, r#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"no"}}"#);
         let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("an array");
         let ids: Vec<_> = spans.iter().map(|span| (&span["traceId"], &span["spanId"])).collect();
-        // What the request's answer, its statements and its errors name is the span itself.
+        // The request's answer, statements and errors name the span itself.
         for (trace, (trace_id, span_id)) in traces.iter().zip(ids) {
             assert_eq!((trace_id, span_id), (&trace.trace_id().into(), &trace.span_id().into()));
         }
         assert_eq!(spans[0]["parentSpanId"], "00f067aa0ba902b7");
         log.finish();
         assert_eq!(log.traces.as_ref().expect("they are asked for").sink.lost()(), 1);
-        // Nobody waits for a collector that is gone.
+        // Nothing waits for a collector that is gone.
         drop((connection, listener));
         assert!(ask(Some(recorded)).is_some());
         lines.flush();

@@ -1,15 +1,16 @@
-//! What is logged of requests and of writes: a JSON object a line, of one schema in all services.
+//! !The logs of requests and of writes: one JSON object per line, with one schema in all services.
 //!
-//! - [`AccessLog`]: a line for each request, or for one in so many. Workers gather lines and hand them on a few times a
-//!   second; a thread writes them. What the disk cannot keep up with is dropped and counted, for clients come first.
-//! - [`AuditLog`]: a line for each write of an operator or a key: who, what, and digests from before and after. None is
-//!   sampled, and none is dropped in silence.
-//! - [`RequestSummary`], [`LogEntry`], [`RequestContext`]: a request from its first line to its last byte.
-//! - [`Shown`]: bytes of clients as text that does nothing to who looks at it.
-//! - `line`: the schema; `span`: the same for a collector of OpenTelemetry; `sink`: the bounded queue and the thread that
-//!   writes, to a `file` or a `collector`; `options`: the command line.
+//! - !- [`AccessLog`]: a line for each request, or for one in N. Workers gather lines and hand them on a few times a
+//!   second; a thread writes them. Lines that the disk is too slow for are dropped and counted, so that clients never
+//!   wait.
+//! - !- [`AuditLog`]: a line for each write by an operator or a key: who, what, and digests before and after. No line
+//!   is sampled, and none is dropped silently.
+//! - !- [`RequestSummary`], [`LogEntry`], [`RequestContext`]: a request from its first line to its last byte.
+//! - !- [`Shown`]: clients' bytes as text that cannot affect a reader's terminal.
+//! - !- `line`: the schema; `span`: the same for an OpenTelemetry collector; `sink`: the bounded queue and the thread
+//!   that writes to a `file` or a `collector`; `options`: the command line.
 //!
-//! Where none of it is asked for, there is no thread and no queue, and nothing is read of a request for them.
+//! !Without these flags there is no thread and no queue, and no request is read for them.
 
 mod audit;
 mod collector;

@@ -1,4 +1,4 @@
-//! The command line of both logs.
+//! !Command-line arguments of both logs.
 
 use std::fmt;
 use std::num::NonZero;
@@ -8,17 +8,17 @@ use std::str::FromStr;
 /// Whether and where requests are logged.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct AccessLogArgs {
-    /// Appends a line of JSON for each request to this file, or to standard output where it is `-`; the file is opened anew
-    /// at SIGHUP. The line has the time, the request's id, its client, method, host, path, status, bytes, duration, the
+    /// Appends one line of JSON for each request to this file, or to standard output if it is `-`. SIGHUP reopens the
+    /// file. A line has the time, the request's id, client, method, host, path, status, bytes and duration, the
     /// versions of HTTP and TLS, and the id of the key.
     #[arg(long, value_name = "FILE", help_heading = "Access log")]
     pub access_log: Option<Destination>,
 
-    /// Logs one in so many requests of each worker.
+    /// Logs one in this many requests of each worker.
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Access log")]
     pub access_log_sample: NonZero<u64>,
 
-    /// The same of spans.
+    /// Whether and where requests are traced.
     #[command(flatten)]
     pub traces: TraceArgs,
 }
@@ -26,12 +26,12 @@ pub struct AccessLogArgs {
 /// Whether and where requests are traced.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct TraceArgs {
-    /// Sends a span of each request that is traced to this collector of OpenTelemetry, by HTTP and in JSON. A request whose
-    /// `traceparent` says whether it is recorded is traced or not as that says.
+    /// Sends a span of each traced request to this OpenTelemetry collector, as JSON over HTTP. If a request's
+    /// `traceparent` says whether it is recorded, that decides.
     #[arg(long, value_name = "URL", help_heading = "Access log")]
     pub otlp: Option<CollectorUrl>,
 
-    /// Traces one in so many of each worker's other requests.
+    /// Traces one in this many of each worker's other requests.
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Access log")]
     pub otlp_sample: NonZero<u64>,
 }
@@ -39,36 +39,35 @@ pub struct TraceArgs {
 /// Whether and where writes are logged.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct AuditLogArgs {
-    /// Appends a line of JSON for each write to this file, or to standard output where it is `-`; the file is opened anew at
-    /// SIGHUP, and may be that of the access log. The line has the time, who wrote what, and digests from before and after.
+    /// Appends one line of JSON for each write to this file, or to standard output if it is `-`. SIGHUP reopens the
+    /// file, which may be the access log's. A line has the time, who wrote what, and digests before and after.
     #[arg(long, value_name = "FILE", help_heading = "Access log")]
     pub audit_log: Option<Destination>,
 }
 
-/// Where lines go.
+/// The destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Standard output, written `-`.
+    /// Standard output, written as `-`.
     Stdout,
     /// The end of a file.
     File(PathBuf),
 }
 
-/// Where a collector takes traces: `http`, for what goes further than its machine or its network is the collector's to
-/// encrypt.
+/// A collector's URL for traces. Only `http`: if traces leave the machine or its network, the collector encrypts them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorUrl(String);
 
-/// No URL of a collector.
+/// A text that is no URL of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected http://HOST:PORT, where a collector takes OTLP by HTTP")]
 pub struct InvalidCollector;
 
 impl CollectorUrl {
-    /// Where traces go if nothing else is said (OTLP 1.9, "OTLP/HTTP Request").
+    /// The path of traces by default (OTLP 1.9, "OTLP/HTTP Request").
     const PATH: &str = "/v1/traces";
 
-    /// The whole of it.
+    /// The whole URL.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -95,7 +94,7 @@ impl fmt::Display for CollectorUrl {
     }
 }
 
-/// No destination.
+/// A text that is no destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a file, or - for standard output")]
 pub struct InvalidDestination;

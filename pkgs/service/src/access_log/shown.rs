@@ -1,14 +1,15 @@
-//! Bytes of clients as text that does nothing to who looks at it.
+//! !Clients' bytes as text that cannot affect a reader's terminal.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The most bytes of a field of a line; what is longer is cut.
+/// The most bytes of a logged field. Longer fields are cut.
 pub(super) const FIELD_BYTES: usize = 1024;
 
-/// Bytes of a client as text that does nothing to who looks at it: what is no UTF-8, controls and what turns the
-/// direction of writing are `\xNN`, and a backslash is two. At most 1,024 bytes are shown, with `...` behind them.
+/// A client's bytes as text that cannot affect a reader's terminal. Invalid UTF-8, control characters and marks that
+/// change the writing direction become `\xNN`, and a backslash becomes two. At most 1,024 bytes are shown, followed by
+/// `...` if there are more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown<'b>(pub &'b [u8]);
 
@@ -38,9 +39,9 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Whether a character does something to a terminal or a reader, or to our own escapes.
+/// Whether a character affects a terminal, a reader or our own escapes.
 fn acts(one: char) -> bool {
-    // Marks and overrides of direction, separators of lines and paragraphs (Unicode TR 9 and 36), and a byte order mark.
+    // Direction marks and overrides, line and paragraph separators (Unicode TR 9 and 36), and a byte order mark.
     one.is_control()
         || one == '\\'
         || matches!(one, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -1,4 +1,4 @@
-//! Where lines go: a bounded queue, and the thread that writes.
+//! !A bounded queue of lines, and the thread that writes them.
 
 use std::io;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::file::LogFile;
 use super::options::Destination;
 use super::output::Output;
 
-/// Blocks of lines that wait for the disk, at most.
+/// The most blocks of lines that wait for the disk.
 pub(super) const BLOCKS: usize = 1024;
 
-/// Bytes of them together; one block always has room.
+/// The most bytes of all waiting blocks together. A single block always has room.
 const QUEUE_BYTES: usize = 2 << 20;
 
-/// Lines are handed on once they take this many bytes.
+/// Lines are handed on once they have this many bytes.
 pub(super) const BLOCK_BYTES: usize = 32 * 1024;
 
-/// How long the end waits for the disk.
+/// How long shutdown waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a disk that takes nothing is left alone.
+/// The pause after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How often it is looked meanwhile whether all is to end, or the file to be opened anew.
+/// How often the writer meanwhile checks whether to end or to reopen the file.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A log that cannot be opened.
@@ -36,7 +36,7 @@ pub struct OpenError {
     source: io::Error,
 }
 
-/// What becomes of lines that the disk does not take.
+/// What happens to lines that the disk does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
     /// They are dropped and counted.
@@ -45,7 +45,7 @@ pub(super) enum Loss {
     Avoided,
 }
 
-/// The way to the thread that writes. Clones share.
+/// The queue to the thread that writes. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Sink {
     blocks: SyncSender<Block>,
@@ -57,29 +57,29 @@ struct State {
     reopen: AtomicBool,
     ending: AtomicBool,
     lost: AtomicU64,
-    /// Bytes that wait.
+    /// Bytes in the queue.
     queued: AtomicUsize,
 }
 
-/// What the thread is given.
+/// A message to the thread.
 #[derive(Debug)]
 enum Block {
     /// Lines to write.
     Lines(Vec<u8>),
-    /// The file is to be opened anew, if that has not been done yet.
+    /// Reopen the file, unless that was done already.
     Reopen,
-    /// To be answered once all before it is written.
+    /// Answer once everything before it is written.
     End(SyncSender<()>),
 }
 
 impl Sink {
-    /// Writes to `to` from here on, by a thread of this name.
+    /// Starts a thread of this name that writes lines to `to`.
     pub fn open(to: &Destination, thread: &str, loss: Loss) -> Result<Self, OpenError> {
         let file = LogFile::open(to).map_err(|source| OpenError { to: to.to_string(), source })?;
         Self::begin(file, thread, loss)
     }
 
-    /// Hands lines to `output` from here on, by a thread of this name.
+    /// Starts a thread of this name that writes lines to `output`.
     pub fn begin(output: impl Output, thread: &str, loss: Loss) -> Result<Self, OpenError> {
         let to = output.to_string();
         let writer = Writer { output, torn: false, failing: false };
@@ -92,10 +92,10 @@ impl Sink {
         Ok(Self { blocks, state })
     }
 
-    /// Hands lines on.
+    /// Puts lines into the queue.
     ///
     /// # Errors
-    /// The lines, where too many wait.
+    /// Gives the lines back if the queue is full.
     pub fn offer(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
         let (queued, bytes) = (&self.state.queued, lines.len());
         let before = queued.fetch_add(bytes, Relaxed);
@@ -121,14 +121,14 @@ impl Sink {
         move || state.lost.load(Relaxed)
     }
 
-    /// Opens the file anew before the next write, so that it can have been renamed.
+    /// Reopens the file before the next write, for when it was renamed.
     pub fn reopen(&self) {
         self.state.reopen.store(true, Relaxed);
-        // Where there is no room for it, there is something to write all the same.
+        // If the queue is full, there is something to write, and the writer checks then.
         let _ = self.blocks.try_send(Block::Reopen);
     }
 
-    /// Waits until what was handed on is written, but not for a disk that takes none of it.
+    /// Waits until everything handed on is written, but not for a disk that takes nothing.
     pub fn finish(&self) {
         self.state.ending.store(true, Relaxed);
         let (written, answer) = mpsc::sync_channel(1);
@@ -161,17 +161,17 @@ impl State {
     }
 }
 
-/// What writes, and how it goes.
+/// The thread's state: the output, and how writing goes.
 struct Writer<O> {
     output: O,
-    /// Whether the last line has no end.
+    /// Whether the last line lacks its end.
     torn: bool,
-    /// Whether the last write failed, which was told.
+    /// Whether the last write failed, and was reported.
     failing: bool,
 }
 
 impl<O: Output> Writer<O> {
-    /// Writes what is `left`, and takes off it what is written.
+    /// Writes `left`, and removes from it what was written.
     fn write(&mut self, left: &mut &[u8]) -> io::Result<()> {
         self.output.write(left)?;
         if self.failing {
@@ -188,7 +188,7 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// Tells of a failure, but once only for as long as it lasts.
+    /// Reports a failure, once for as long as it lasts.
     fn complain(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failing, true) {
             tracing::error!(%error, to = %self.output, "cannot write the log");
@@ -217,7 +217,7 @@ fn run(queue: &Receiver<Block>, mut output: Writer<impl Output>, state: &State, 
 fn write(lines: &[u8], output: &mut Writer<impl Output>, state: &State, loss: Loss) {
     if output.torn {
         let mut end = &b"\n"[..];
-        // Where it fails, so will what is next.
+        // If this fails, so will the next write.
         output.torn = output.write(&mut end).is_err();
     }
     let mut left = lines;
@@ -239,7 +239,7 @@ fn write(lines: &[u8], output: &mut Writer<impl Output>, state: &State, loss: Lo
         }
         if state.reopen.swap(false, Relaxed) {
             output.reopen();
-            // The new file has whole lines.
+            // The new file starts with a whole line.
             let written = lines.len() - left.len();
             let start = lines[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             left = &lines[start..];
@@ -268,7 +268,7 @@ mod tests {
         let full = sink("/dev/full", Loss::Accepted);
         full.offer(b"a\nb\n".to_vec()).expect("room");
         until(|| full.lost()() == 2);
-        // Of more than there is room for, the rest comes back at once.
+        // Lines that do not fit come back at once.
         let refused = (0..10_000).filter_map(|_| full.offer(b"c\n".to_vec()).err()).count();
         (0..refused).for_each(|_| full.lose(b"c\n"));
         until(|| full.lost()() == 10_002);
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(taken, 4);
         let full = sink("/dev/full", Loss::Avoided);
         let taken = (0..2 * BLOCKS).filter(|_| full.offer(vec![b'\n']).is_ok()).count();
-        // The thread has one in hand.
+        // The thread holds one block.
         assert!((BLOCKS..=BLOCKS + 1).contains(&taken), "{taken}");
     }
 
@@ -291,7 +291,7 @@ mod tests {
     fn lines_that_are_not_to_be_lost_wait_for_another_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
-        // A disk that becomes full, as far as the thread can tell.
+        // To the thread, this looks like a full disk.
         std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
         let log = sink(&path.display().to_string(), Loss::Avoided);
         log.offer(b"a\n".to_vec()).expect("room");

@@ -18,20 +18,20 @@ const SERVER: u8 = 2;
 /// A span that failed (the same, `Status.StatusCode`).
 const ERROR: u8 = 2;
 
-/// Methods that are told as they are; others are `_OTHER`, lest a client name spans as it likes.
+/// Methods that are reported unchanged. Others become `_OTHER`, so that clients cannot choose the names of spans.
 const METHODS: [&[u8]; 9] =
     [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH"];
 
 /// The span of a request that is being answered.
 #[derive(Debug)]
 pub(super) struct Span {
-    /// Up to what the answer tells.
+    /// The JSON so far, without what the answer adds.
     json: Vec<u8>,
     start: SystemTime,
     here: TraceParent,
 }
 
-/// The beginning of a span.
+/// The fields of a span that are known before the answer.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Head<'s> {
@@ -55,13 +55,13 @@ struct Attribute<'s> {
 enum Value<'s> {
     #[serde(rename = "stringValue")]
     Text(Shown<'s>),
-    /// As text, as protobuf has numbers of 64 bits in JSON.
+    /// As text: protobuf's JSON writes 64-bit numbers so.
     #[serde(rename = "intValue")]
     Number(String),
 }
 
 impl Span {
-    /// Begins that of a request which was read at `start`, below that of its caller if that told one.
+    /// Begins the span of a request that was read at `start`, as a child of its caller's span if there is one.
     pub fn begin(
         start: SystemTime,
         summary: &RequestSummary<'_>,
@@ -69,7 +69,7 @@ impl Span {
         id: &RequestId,
         caller: Option<&TraceParent>,
     ) -> Self {
-        // Ids of requests are as many digits, and as little a secret; the end of one differs from one to the next.
+        // Request ids have the same number of digits and need no more secrecy, and their ends differ.
         let (trace, span) = (RequestId::generate(), RequestId::generate());
         let trace = caller.map_or(trace.as_str(), TraceParent::trace_id);
         let here = TraceParent::recorded(trace, &span.as_str()[RequestId::LENGTH - 16..]);
@@ -101,19 +101,19 @@ impl Span {
             .chain(port.map(|port| Attribute { key: "server.port", value: Value::Number(port.to_string()) }))
             .collect(),
         };
-        // Texts and numbers are JSON, and a vector takes all that is written.
+        // Serialising text and numbers into a vector cannot fail.
         let mut json = serde_json::to_vec(&head).unwrap_or_default();
-        // The attributes come last, and go on.
+        // The attributes come last, and [`Span::finish`] adds more.
         json.truncate(json.len().saturating_sub(b"]}".len()));
         Self { json, start, here }
     }
 
-    /// What names it to whom the request is passed on.
+    /// The `traceparent` to send to servers that the request is passed on to.
     pub fn here(&self) -> &TraceParent {
         &self.here
     }
 
-    /// Its text, with a line end, once the request has been answered or its client has gone.
+    /// Returns the span as a line, once the request is answered or its client has left.
     pub fn finish(self, status: Option<u16>, bytes: u64, took: Duration) -> Vec<u8> {
         let Self { mut json, start, .. } = self;
         let told = status.map(|status| ("http.response.status_code", u64::from(status)));
@@ -130,7 +130,7 @@ impl Span {
     }
 }
 
-/// Since 1970, as protobuf has numbers of 64 bits in JSON.
+/// Nanoseconds since 1970 as text: protobuf's JSON writes 64-bit numbers so.
 fn nanoseconds(time: SystemTime) -> String {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
 }

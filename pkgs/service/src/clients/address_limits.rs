@@ -1,9 +1,9 @@
-//! What one address may take, of all listeners of a service together: connections at once, and requests a second.
+//! !Limits per client address, over all listeners of a service: connections at once, and requests per second.
 //!
-//! A table in parts, each with a lock of its own, has every address that is connected, with a bucket that its connections
-//! share: a request of theirs takes no lock. Of an address that has left it is remembered when its bucket will be full
-//! again, if it is not: of so many addresses, the rest being forgotten as [`RateLimiter`](crate::rate_limit::RateLimiter)
-//! does, without ever looking for some to forget.
+//! !A table holds every connected address with a bucket that its connections share, so a request takes no lock. The
+//! table has parts, each with its own lock. After an address has left, the table remembers when its bucket will be full
+//! again, unless it already is. It remembers a bounded number of such addresses and forgets the rest as
+//! [`RateLimiter`](crate::rate_limit::RateLimiter) does, without ever searching for some to forget.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,16 +15,16 @@ use std::time::Instant;
 
 use crate::rate_limit::{Buckets, Hashed, Rate, TokenBucket, nanos};
 
-/// Parts of the table: a connection takes the lock of one when it opens and when it closes.
+/// Parts of the table. A connection locks one part when it opens and when it closes.
 const PARTS: usize = 64;
 
-/// Addresses that are remembered though none of their connections is open.
+/// Addresses that are remembered although none of their connections is open.
 const REMEMBERED: usize = 65_536;
 
-/// The same in each half of a part.
+/// Remembered addresses in each half of a part.
 const HALF: usize = REMEMBERED / PARTS / 2;
 
-/// The limits, and who has taken what.
+/// The limits, and their current use.
 #[derive(Debug)]
 pub struct AddressLimits {
     rate: Option<Rate>,
@@ -44,11 +44,11 @@ struct Part {
 #[derive(Debug)]
 struct Connected {
     connections: u32,
-    /// None where there is no rate.
+    /// The rate limit; none without one.
     rate: Option<AddressRate>,
 }
 
-/// The right to one connection of an address; given back when dropped.
+/// Permission for one connection of an address. Dropping it returns it.
 #[derive(Debug)]
 pub struct AddressPermit {
     limits: Arc<AddressLimits>,
@@ -56,7 +56,7 @@ pub struct AddressPermit {
     rate: Option<AddressRate>,
 }
 
-/// How often an address may ask, by any of its connections; clones share the bucket.
+/// The rate limit of an address, over all its connections. Clones share the bucket.
 #[derive(Clone, Debug)]
 pub struct AddressRate(Arc<Shared>);
 
@@ -68,7 +68,7 @@ struct Shared {
 }
 
 impl AddressLimits {
-    /// For each address, requests at this rate and so many connections at once; nothing where neither is limited.
+    /// Limits each address to this rate of requests and this many connections. None if neither is limited.
     #[must_use]
     pub fn new(rate: Option<Rate>, connections: Option<NonZero<u32>>) -> Option<Arc<Self>> {
         (rate.is_some() || connections.is_some()).then(|| {
@@ -82,7 +82,7 @@ impl AddressLimits {
         })
     }
 
-    /// Lets a connection of an address in. None where there are as many as there may be.
+    /// Admits a connection of an address. None if the address has as many as allowed.
     #[must_use]
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
         let key = self.key(address);
@@ -109,8 +109,8 @@ impl AddressLimits {
         Some(AddressPermit { limits: Arc::clone(self), key, rate })
     }
 
-    /// Whether an address may have another request now, whatever connection it comes by: a trusted proxy's, which are
-    /// no address' own.
+    /// Whether an address may make another request now, over any connection. For connections of a trusted proxy, which
+    /// carry requests of many addresses.
     #[must_use]
     pub fn may_ask(&self, address: IpAddr) -> bool {
         let Some(rate) = self.rate else { return true };
@@ -124,8 +124,8 @@ impl AddressLimits {
         }
     }
 
-    /// A keyed hash of the address or its /64, as [`network`](crate::socket::network) has it; two that collide share their
-    /// limits, which no client can arrange.
+    /// A keyed hash of the address or its /64 (see [`network`](crate::socket::network)). Two addresses that collide
+    /// share their limits, but no client can cause that.
     fn key(&self, address: IpAddr) -> u64 {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.hasher.hash_one((4_u8, u64::from(v4.to_bits()))),
@@ -139,7 +139,7 @@ impl AddressLimits {
 }
 
 impl AddressPermit {
-    /// How often its address may ask. None where that is not limited.
+    /// The rate limit of this address. None without one.
     #[must_use]
     pub fn rate(&self) -> Option<&AddressRate> {
         self.rate.as_ref()
@@ -165,7 +165,7 @@ impl Drop for AddressPermit {
 }
 
 impl AddressRate {
-    /// Whether there may be another request now.
+    /// Whether another request is allowed now.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         let Shared { bucket, rate, begin } = &*self.0;
@@ -185,7 +185,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// One request an hour, and `burst` at once.
+    /// One request per hour, with bursts of `burst`.
     fn hourly(burst: u32) -> Option<Rate> {
         let burst = of(burst).expect("not 0");
         Some(Rate::per(std::time::Duration::from_secs(3600) * burst.get(), burst))
@@ -235,7 +235,7 @@ mod tests {
         let spent = address("2001:db8::1");
         assert!(limits.may_ask(spent) && !limits.may_ask(spent));
         let number = |n: u32| IpAddr::from(n.to_be_bytes());
-        // More than are ever remembered of those that left.
+        // More addresses than are remembered after they have left.
         let permits: Vec<_> =
             (0..2 * REMEMBERED as u32).map(|n| limits.enter(number(n)).expect("one")).collect();
         assert_eq!(held(&limits), (2 * REMEMBERED, 1));

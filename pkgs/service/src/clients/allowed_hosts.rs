@@ -1,24 +1,24 @@
-//! Which names a server without keys is asked by, so that web pages cannot reach it by DNS rebinding.
+//! !Checks the host of requests to a server without keys, so that web pages cannot reach it by DNS rebinding.
 //!
-//! A server on loopback that asks for no key trusts everybody who can reach it: every program of this machine, its
-//! browsers included. A page of `evil.example` whose name suddenly resolves to 127.0.0.1 is of the same origin as
-//! that server, as far as the browser knows, and could read and write everything. What gives it away is the name: the
-//! browser sends `Host: evil.example`. So such a server takes requests for local names only:
+//! !A server on loopback without keys trusts everybody who can reach it: every program on this machine, including
+//! browsers. Suppose the name of a page of `evil.example` suddenly resolves to 127.0.0.1. For the browser, the page
+//! then has the same origin as the server, and can read and write everything. Only the name gives it away, since the
+//! browser sends `Host: evil.example`. So such a server accepts only requests for local names:
 //!
 //! - `localhost` and names that end in `.localhost` (RFC 6761, section 6.3),
 //! - 127.0.0.0/8 and `[::1]`,
 //! - the IP addresses it listens on, since addresses have no DNS to be rebound,
 //! - what `--allowed-host` names,
 //!
-//! each with any port or none. An `Origin`, which browsers send with whatever writes, must be of such a name too. Clients
-//! of a Unix socket are no browsers: there, an empty or absent `Host` will do.
+//! !each with any port or none. An `Origin`, which browsers send with every write, must have such a name too. Clients
+//! of a Unix socket are no browsers, so there an empty or absent `Host` is accepted.
 //!
 //! # Behind a reverse proxy
 //!
-//! A proxy that passes the client's `Host` on (nginx with `proxy_set_header Host $host`, Caddy, Traefik) needs that name
-//! allowed: `--allowed-host api.example.org`. One that sends its upstream's address, as nginx does by default, needs
-//! nothing for `Host`, but pages it serves send their own `Origin`, which has to be allowed likewise. Whatever a proxy
-//! lets in has all rights: have it ask for a password, or give the service keys.
+//! !If a proxy passes on the client's `Host` (nginx with `proxy_set_header Host $host`, Caddy, Traefik), allow that
+//! name: `--allowed-host api.example.org`. If a proxy sends its upstream's address, as nginx does by default, `Host`
+//! needs nothing; but pages that it serves send their own `Origin`, which must be allowed. Whatever a proxy lets
+//! through has all rights, so let it ask for a password, or give the service keys.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,7 +30,7 @@ use http::header::{self, HeaderValue};
 use crate::problem::Problem;
 use crate::socket::Address;
 
-/// By which names a server without keys may be asked besides local ones.
+/// Names besides local ones for which a server without keys accepts requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct AllowedHostArgs {
     /// Without keys, also takes requests for this host, such as the public name of a reverse proxy in front; may be
@@ -39,7 +39,7 @@ pub struct AllowedHostArgs {
     pub allowed_hosts: Vec<HostName>,
 }
 
-/// A host as `Host` has it, without a port: a name, an IPv4 address or an IPv6 address in brackets.
+/// A host as in `Host`, without a port: a name, an IPv4 address, or an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName(Box<str>);
 
@@ -66,19 +66,19 @@ impl fmt::Display for HostName {
     }
 }
 
-/// The kind of socket that a request came by.
+/// The kind of socket that a request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketFamily {
-    /// By TCP or QUIC, where a browser may have sent it.
+    /// TCP or QUIC: a browser may have sent it.
     Network,
-    /// By a Unix socket.
+    /// A Unix socket.
     Unix,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is for another host.
+    /// It names another host.
     #[error(
         "without keys, requests are taken for local names only, such as localhost; allow the name of a reverse proxy by \
          --allowed-host"
@@ -98,7 +98,7 @@ impl From<Refused> for Problem {
     }
 }
 
-/// The names by which a server without keys may be asked; see the [module](self).
+/// The names for which a server without keys accepts requests; see the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     names: Box<[HostName]>,
@@ -106,7 +106,8 @@ pub struct AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// Local names, those of `args`, and the IP addresses among `served`. Unspecified ones (`[::]`) add none.
+    /// Allows local names, those of `args`, and the IP addresses among `served`. Unspecified addresses (`[::]`) add
+    /// none.
     pub fn new<'a>(args: &AllowedHostArgs, served: impl IntoIterator<Item = &'a Address>) -> Self {
         let addresses = served.into_iter().filter_map(|address| match address {
             Address::Tcp(address) => Some(address.ip()).filter(|ip| !ip.is_unspecified()),
@@ -115,10 +116,10 @@ impl AllowedHosts {
         Self { names: args.allowed_hosts.as_slice().into(), addresses: addresses.collect() }
     }
 
-    /// Whether a request is let in, by its `Host` (or `:authority`) and its `Origin`. Allocates nothing.
+    /// Whether to accept a request, by its `Host` (or `:authority`) and its `Origin`. Allocates nothing.
     ///
     /// # Errors
-    /// Which of the two is not allowed.
+    /// When one of the two is not allowed; the error says which.
     pub fn check(
         &self,
         family: SocketFamily,
@@ -136,11 +137,12 @@ impl AllowedHosts {
         }
     }
 
-    /// [`check`](Self::check) of a request as it came. HTTP/2 and 3 have the host in the URI, and may have a `Host` too:
-    /// then both count. `origin` is its `Origin`, unless pages of that may ask whatever their name is.
+    /// [`check`](Self::check) for a whole request. HTTP/2 and 3 have the host in the URI and may also have a `Host`;
+    /// then both must be allowed. `origin` is the request's `Origin`, or none if pages of that origin may send requests
+    /// whatever their name is.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`check`](Self::check).
     pub fn check_request<B>(
         &self,
         family: SocketFamily,
@@ -156,7 +158,7 @@ impl AllowedHosts {
         self.check(family, host.or(authority), origin)
     }
 
-    /// `scheme "://" host [ ":" port ]` (RFC 6454, section 6.1); anything else, `null` too, is nobody's origin here.
+    /// `scheme "://" host [ ":" port ]` (RFC 6454, section 6.1). Anything else, including `null`, is refused here.
     fn has_origin(&self, origin: &[u8]) -> bool {
         ["http://", "https://"].into_iter().any(|scheme| {
             origin.split_at_checked(scheme.len()).is_some_and(|(start, authority)| {
@@ -167,7 +169,7 @@ impl AllowedHosts {
 
     /// `host [ ":" port ]` (RFC 9110, section 7.2).
     fn has_authority(&self, authority: &[u8]) -> bool {
-        // The port is behind the last colon, unless that is within brackets.
+        // The port follows the last colon, unless that colon is within brackets.
         let host = match authority.iter().rposition(|&byte| byte == b':' || byte == b']') {
             Some(colon) if authority[colon] == b':' => {
                 if !is_port(&authority[colon + 1..]) {
@@ -193,7 +195,7 @@ impl AllowedHosts {
     }
 
     fn has_address(&self, address: IpAddr) -> bool {
-        // 0.0.0.0 and addresses mapped into IPv6 reach loopback as well, and nobody but an attacker writes them.
+        // 0.0.0.0 and IPv4-mapped addresses reach loopback too, but only attackers write them.
         address.is_loopback() || self.addresses.contains(&address)
     }
 }
@@ -210,7 +212,7 @@ fn is_local_name(name: &[u8]) -> bool {
     last.eq_ignore_ascii_case(LOCALHOST) && above.strip_suffix(b".").map_or(above.is_empty(), is_name)
 }
 
-/// Labels of letters, digits, `-` and `_` with a dot between each two.
+/// Labels of letters, digits, `-` and `_`, separated by dots.
 fn is_name(name: &[u8]) -> bool {
     name.split(|&byte| byte == b'.').all(|label| {
         !label.is_empty()
@@ -218,7 +220,7 @@ fn is_name(name: &[u8]) -> bool {
     })
 }
 
-/// The same name: a final dot says that it is whole.
+/// The name without a final dot, which only marks it as fully qualified.
 fn without_dot(name: &[u8]) -> &[u8] {
     name.strip_suffix(b".").unwrap_or(name)
 }
@@ -346,7 +348,7 @@ mod tests {
         ] {
             assert_eq!(check(&hosts(&[]), "localhost", Some(origin)), Err(Refused::Origin), "{origin:?}");
         }
-        // Both are looked at, and the host first.
+        // Both are checked, the host first.
         assert_eq!(check(&hosts(&[]), "evil.com", Some("http://evil.com")), Err(Refused::Host));
     }
 

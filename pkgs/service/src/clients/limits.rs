@@ -1,4 +1,4 @@
-//! Flags of what clients may take, and of how long: the same for every service, and described here once.
+//! !Flags that limit what clients may take and how long. They are the same for every service, and described only here.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::address_limits::AddressLimits;
 use crate::rate_limit::Rate;
 use crate::socket::TcpOptions;
 
-/// How many connections a service takes.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct ConnectionArgs {
     /// Connections of all workers of a listener together; further ones are closed at once.
@@ -25,14 +25,14 @@ pub struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// Connections of one address; 0 for no limit.
+    /// The most connections of one address; 0 for no limit.
     #[must_use]
     pub fn per_address(&self) -> u32 {
         self.address_connections.map_or(0, NonZero::get)
     }
 }
 
-/// How many connections wait.
+/// The limit of waiting connections.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct BacklogArgs {
     /// Connections that may wait to be accepted; net.core.somaxconn caps it.
@@ -41,7 +41,7 @@ pub struct BacklogArgs {
     pub backlog: i32,
 }
 
-/// How often one address may ask.
+/// The rate limit of one address.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct AddressRateArgs {
     /// Requests a second of one address to all listeners; further ones are answered 429. Default: no limit.
@@ -54,7 +54,7 @@ pub struct AddressRateArgs {
 }
 
 impl AddressRateArgs {
-    /// What one address may take, where it is limited in anything.
+    /// The limits of one address; none if it is not limited.
     #[must_use]
     pub fn limits(&self, connections: &ConnectionArgs) -> Option<Arc<AddressLimits>> {
         let rate = self.address_rate.map(|rate| Rate::per_second(rate, self.address_burst));
@@ -62,7 +62,7 @@ impl AddressRateArgs {
     }
 }
 
-/// How long clients may take, and how long they have when the service stops: `DRAIN` seconds, unless told otherwise.
+/// How long clients may take, and how long they have when the service stops, by default `DRAIN` seconds.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct TimeoutArgs<const DRAIN: u64> {
     /// How long a request's head may take, in seconds.
@@ -82,19 +82,19 @@ pub struct TimeoutArgs<const DRAIN: u64> {
 }
 
 impl<const DRAIN: u64> TimeoutArgs<DRAIN> {
-    /// How long a request's head may take.
+    /// The timeout of a request's head.
     #[must_use]
     pub fn head(&self) -> Duration {
         Duration::from_secs(self.head_timeout)
     }
 
-    /// How long a connection may be idle.
+    /// The timeout of an idle connection.
     #[must_use]
     pub fn idle(&self) -> Duration {
         Duration::from_secs(self.idle_timeout)
     }
 
-    /// How long requests under way have at shutdown.
+    /// How long running requests have at shutdown.
     #[must_use]
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_timeout)

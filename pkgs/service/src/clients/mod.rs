@@ -1,4 +1,4 @@
-//! Who asks, by which name, and how much of it is taken.
+//! !Limits of clients, and the hosts that they may name.
 
 pub mod address_limits;
 pub mod allowed_hosts;

@@ -1,9 +1,9 @@
-//! How often somebody may do something: a token bucket for each key, in bounded memory.
+//! !Rate limits: a token bucket for each key, in bounded memory.
 //!
-//! A bucket is the generic cell rate algorithm's one number (ITU-T I.371, annex A): when it will be full again. A
-//! [`RateLimiter`] keeps one for each key; whoever has a place of its own for it, such as a connection, keeps a
-//! [`TokenBucket`] there. The `governor` crate has the algorithm too, but keeps every key until it is told to sweep, so that
-//! who comes from many addresses decides how much is kept.
+//! !A bucket is the single number of the generic cell rate algorithm (ITU-T I.371, annex A): when it will be full
+//! again. A [`RateLimiter`] keeps one for each key. Code that has its own place for it, such as a connection, keeps a
+//! [`TokenBucket`] there. The `governor` crate has the same algorithm, but keeps every key until it is told to sweep,
+//! so clients with many addresses would decide how much memory it takes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -12,24 +12,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Parts of the table, each with a lock of its own.
+/// Parts of the table, each with its own lock.
 const SHARDS: usize = 16;
 
-/// How much one may do.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Nanoseconds until a token is there again. At least one.
+    /// Nanoseconds until one more token is available; at least one.
     interval: u64,
     burst: u32,
 }
 
 impl Rate {
-    /// So many a second in the long run, and `burst` at once.
+    /// `tokens` per second in the long run, and `burst` at once.
     pub fn per_second(tokens: NonZero<u32>, burst: NonZero<u32>) -> Self {
         Self::new(Duration::from_secs(1), tokens, burst)
     }
 
-    /// So many in each `period` in the long run, and as many at once.
+    /// `tokens` per `period` in the long run, and as many at once.
     pub fn per(period: Duration, tokens: NonZero<u32>) -> Self {
         Self::new(period, tokens, tokens)
     }
@@ -38,12 +38,12 @@ impl Rate {
         Self { interval: (nanos(period) / u64::from(tokens.get())).max(1), burst: burst.get() }
     }
 
-    /// How many at once.
+    /// How many tokens may be taken at once.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// How long an empty bucket takes to be full.
+    /// How long an empty bucket takes to fill.
     pub fn window(&self) -> Duration {
         Duration::from_nanos(self.capacity())
     }
@@ -52,7 +52,7 @@ impl Rate {
         self.interval.saturating_mul(self.burst.into())
     }
 
-    /// When a bucket that was full at `full_at` will be, a token less in it; what is left then.
+    /// Takes a token from a bucket that is full at `full_at`. Returns when it will then be full, and what is left.
     fn take(&self, full_at: u64, now: u64) -> Result<(u64, Left), Exceeded> {
         let next = full_at.max(now).saturating_add(self.interval);
         let missing = next - now;
@@ -68,20 +68,20 @@ impl Rate {
     }
 }
 
-/// What is left in a bucket.
+/// The tokens left in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// So many more may be taken now.
+    /// How many more tokens may be taken now.
     pub tokens: u64,
     /// How long until the bucket is full.
     pub full: Duration,
 }
 
-/// There is no token left.
+/// The error of an empty bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too often: possible again in {retry:?}")]
 pub struct Exceeded {
-    /// How long until there is one. Whoever asks before makes it no longer.
+    /// How long until there is a token. Asking before does not extend it.
     pub retry: Duration,
     /// How long until the bucket is full.
     pub full: Duration,
@@ -94,25 +94,25 @@ impl Exceeded {
     }
 }
 
-/// One bucket, kept by whom it is for; full at first.
+/// One bucket, kept by its user. It starts full.
 #[derive(Debug, Default)]
 pub struct TokenBucket(AtomicU64);
 
 impl TokenBucket {
-    /// One that is full at so many nanoseconds since the moment that its time is counted from.
+    /// A bucket that is full this many nanoseconds after the start of its clock.
     pub(crate) fn full_at(nanos: u64) -> Self {
         Self(AtomicU64::new(nanos))
     }
 
-    /// When it is full.
+    /// When it is full, in nanoseconds after the start of its clock.
     pub(crate) fn is_full_at(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Takes a token; `now` is the time since any moment that stays the same.
+    /// Takes a token. `now` is the time since any fixed moment.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no token.
     pub fn take(&self, rate: Rate, now: Duration) -> Result<Left, Exceeded> {
         let now = nanos(now);
         let mut full_at = self.0.load(Relaxed);
@@ -126,10 +126,12 @@ impl TokenBucket {
     }
 }
 
-/// A bucket for each key: an address (its [`network`](crate::socket::network), for an IPv6 site has many), a name, or several
-/// of them together. Those that nobody has used for longest are forgotten, which is as if they were full.
+/// One bucket per key. A key is an address (its [`network`](crate::socket::network), since an IPv6 site has many
+/// addresses), a name, or several of them together. The buckets that were unused for longest are forgotten, as if they
+/// were full.
 ///
-/// Keys are kept as hashes under a secret of this process. Two of one hash share a bucket, which nobody can arrange.
+/// Keys are stored as hashes under a secret of this process. Two keys with the same hash share a bucket, but no client
+/// can cause that.
 #[derive(Debug)]
 pub struct RateLimiter {
     begin: Instant,
@@ -139,20 +141,21 @@ pub struct RateLimiter {
     half: usize,
 }
 
-/// When buckets are full, in nanoseconds since the limiter began, by keyed hashes of whom they are for. Once there is no room in the young half the old one is
-/// forgotten, and the young takes its place: who goes on is kept, without a list in order of use.
+/// When buckets are full, in nanoseconds since the limiter was made, by keyed hashes of their keys. When the young half
+/// is full, the old half is forgotten and the young one takes its place. So active keys are kept without a list in
+/// order of use.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
     young: HashMap<u64, u64, Hashed>,
     old: HashMap<u64, u64, Hashed>,
 }
 
-/// Keys that are keyed hashes already, and need no other.
+/// A hasher for keys that are already keyed hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hashed(u64);
 
 impl Hashed {
-    /// Which of so many shards a key is in: by other bits than a table finds its place by, the low and the seven high ones.
+    /// The shard of a key. Uses other bits than the table does, which uses the low bits and the seven high ones.
     pub(crate) fn shard(key: u64, shards: usize) -> usize {
         (key >> 32) as usize % shards
     }
@@ -172,7 +175,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Never asked: the keys are numbers.
+        // Never called, since the keys are numbers.
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
 
@@ -182,7 +185,7 @@ impl Hasher for Hashed {
 }
 
 impl RateLimiter {
-    /// For at most about so many keys at a time; 40 to 80 bytes each.
+    /// A limiter for about this many keys, of 40 to 80 bytes each.
     pub fn new(keys: usize) -> Self {
         Self {
             begin: Instant::now(),
@@ -192,17 +195,17 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a token from a key's bucket; `now` is the present, or at least no later.
+    /// Takes a token from a key's bucket. `now` is the current time, or slightly before.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no token.
     pub fn take(&self, key: impl Hash, rate: Rate, now: Instant) -> Result<Left, Exceeded> {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash);
         shard.take(hash, rate, self.since(now), self.half)
     }
 
-    /// Gives a token back that was taken for what is not to count: a password that was right.
+    /// Returns a token for something that is not to count, such as a correct password.
     pub fn give_back(&self, key: impl Hash, rate: Rate) {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash);
@@ -220,10 +223,10 @@ impl RateLimiter {
 }
 
 impl Buckets {
-    /// Takes a token of a key's at `now`, in nanoseconds since the limiter began.
+    /// Takes a token of a key at `now`, in nanoseconds since the limiter was made.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no token.
     pub(crate) fn take(&mut self, hash: u64, rate: Rate, now: u64, half: usize) -> Result<Left, Exceeded> {
         let (next, left) = rate.take(self.full_at(hash), now)?;
         self.set(hash, next, half);
@@ -235,15 +238,15 @@ impl Buckets {
         self.young.len() + self.old.len()
     }
 
-    /// When a bucket is full; long since, where it is not known.
+    /// When a bucket is full; long ago for an unknown key.
     pub(crate) fn full_at(&self, hash: u64) -> u64 {
         self.young.get(&hash).or_else(|| self.old.get(&hash)).copied().unwrap_or(0)
     }
 
-    /// Has a bucket be full then. So many are kept in each half.
+    /// Sets when a bucket is full. Each half holds up to `half` keys.
     pub(crate) fn set(&mut self, hash: u64, full_at: u64, half: usize) {
         if self.young.len() >= half && !self.young.contains_key(&hash) {
-            // Their memory is used again.
+            // This reuses their memory.
             std::mem::swap(&mut self.old, &mut self.young);
             self.young.clear();
         }
@@ -251,7 +254,7 @@ impl Buckets {
     }
 }
 
-/// In 64 bits, which last for five centuries.
+/// As 64 bits of nanoseconds, which suffice for five centuries.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -276,7 +279,7 @@ mod tests {
     fn a_burst_is_let_through_and_then_the_rate() {
         let millis = Duration::from_millis;
         for (rate, steps) in [
-            // When it is asked, and what is left, or how long to wait.
+            // When it asks, and what is left or how long to wait.
             (
                 per_second(10, 3),
                 &[
@@ -295,7 +298,7 @@ mod tests {
                 Rate::per(60 * SECOND, of(2)),
                 &[(0, Ok(1)), (1000, Ok(0)), (2000, Err(28_000)), (30_000, Ok(0)), (120_000, Ok(1))],
             ),
-            // A clock that stands still or goes back gives nothing away.
+            // A clock that stands still or goes back adds no tokens.
             (per_second(1, 1), &[(9000, Ok(0)), (1000, Err(9000)), (10_000, Ok(0))]),
         ] {
             let (limiter, bucket) = (RateLimiter::new(100), TokenBucket::default());

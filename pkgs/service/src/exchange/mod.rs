@@ -1,4 +1,4 @@
-//! What a request is called, and what is answered where it fails.
+//! !A request's names (its id and trace), and the body of an error.
 
 #[cfg(feature = "openapi")]
 pub mod openapi;

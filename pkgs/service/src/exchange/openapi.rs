@@ -1,10 +1,10 @@
-//! A page for people of an API's description, without scripts and with nothing from elsewhere.
+//! !A page that shows an API's description to people, without scripts and without external resources.
 
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, RefOr};
 
-/// The page: one section an operation, with what it is, what it takes and what it answers. `json` is where the
-/// description is for programs.
+/// Returns the page: one section per operation, with its purpose, parameters and answers. `json` is the path of the
+/// description for programs.
 pub fn page(description: &OpenApi, json: &str) -> String {
     let mut page = format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\

@@ -7,15 +7,15 @@ use crate::request_id::RequestId;
 /// The media type of a [`Problem`].
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// What went wrong with a request, for programs and people (RFC 9457).
+/// An error of a request, for programs and people (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
-    /// A URI that names the kind of problem; `about:blank` when the status says it all.
+    /// A URI that names the kind of problem; `about:blank` if the status says everything.
     #[serde(rename = "type", default = "about_blank")]
     pub kind: String,
-    /// The kind of problem in a few words, the same each time.
+    /// The kind of problem in a few words, always the same for a kind.
     pub title: String,
     /// The HTTP status code.
     pub status: u16,
@@ -24,23 +24,23 @@ pub struct Problem {
     /// A URI that names this occurrence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The request's id, as in `X-Request-Id` and the access log: what to name in a report.
+    /// The request's id, as in `X-Request-Id` and the access log, for reports to the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Each part of the body that is at fault.
+    /// Each faulty part of the body.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
-    /// Further members, of this kind of problem alone (RFC 9457, section 3.2). They are written, and not read.
+    /// Additional members of this kind of problem (RFC 9457, section 3.2). They are written but not read.
     #[serde(flatten, skip_deserializing)]
     #[cfg_attr(feature = "openapi", schema(ignore))]
     pub extensions: serde_json::Map<String, serde_json::Value>,
 }
 
-/// One part of a request body that is at fault.
+/// A faulty part of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fault {
-    /// Where: a JSON pointer (RFC 6901) into the body.
+    /// Its place: a JSON pointer (RFC 6901) into the body.
     pub pointer: String,
     /// What is wrong there.
     pub detail: String,
@@ -51,7 +51,7 @@ fn about_blank() -> String {
 }
 
 impl Problem {
-    /// A problem titled by its HTTP `status` code.
+    /// A problem with the title of its HTTP `status` code.
     pub fn new(status: u16, detail: impl Into<String>) -> Self {
         Self {
             kind: about_blank(),
@@ -65,14 +65,14 @@ impl Problem {
         }
     }
 
-    /// The same problem, with one more part of the body at fault.
+    /// Adds a faulty part of the body.
     #[must_use]
     pub fn with_error(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         self.errors.push(Fault { pointer: pointer.into(), detail: detail.into() });
         self
     }
 
-    /// The same problem, with a member that tells more of it; without it where that cannot be JSON.
+    /// Adds a member with more detail. Leaves it out if it cannot be JSON.
     #[must_use]
     pub fn with_extension(mut self, name: &str, value: impl Serialize) -> Self {
         if let Ok(value) = serde_json::to_value(value) {
@@ -81,13 +81,13 @@ impl Problem {
         self
     }
 
-    /// The same problem of the request of this id.
+    /// Adds the request's id.
     #[must_use]
     pub fn of_request(self, id: &RequestId) -> Self {
         Self { request_id: Some(id.as_str().to_owned()), ..self }
     }
 
-    /// As JSON, the body of a response of [`CONTENT_TYPE`].
+    /// The body as JSON, for a response of [`CONTENT_TYPE`].
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers are JSON")
     }
@@ -97,12 +97,12 @@ impl Problem {
         Self::new(400, detail)
     }
 
-    /// 401: who asks is not known.
+    /// 401: the client is unknown.
     pub fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(401, detail)
     }
 
-    /// 403: who asks is known and may not.
+    /// 403: the client is known, but may not do this.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(403, detail)
     }
@@ -112,17 +112,17 @@ impl Problem {
         Self::new(404, detail)
     }
 
-    /// 409: it clashes with what is there.
+    /// 409: the request conflicts with the current state.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(409, detail)
     }
 
-    /// 413: the body is longer than accepted.
+    /// 413: the body is too long.
     pub fn too_large(detail: impl Into<String>) -> Self {
         Self::new(413, detail)
     }
 
-    /// 422: understood, and not acceptable.
+    /// 422: the request is understood, but not acceptable.
     pub fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(422, detail)
     }
@@ -132,12 +132,12 @@ impl Problem {
         Self::new(500, detail)
     }
 
-    /// 503: not now.
+    /// 503: not available now.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(503, detail)
     }
 
-    /// 507: no room to store it.
+    /// 507: no room to store the data.
     pub fn insufficient_storage(detail: impl Into<String>) -> Self {
         Self::new(507, detail)
     }

@@ -1,7 +1,7 @@
-//! Request ids: what a client's report, a line of the access log and a line of the audit log have in common.
+//! !Request ids, by which a client's report, the access log and the audit log name the same request.
 //!
-//! A request has one where somebody will read it: where it is logged, and where its answer is an error. That of a request
-//! which is neither is never made, so that it costs nothing.
+//! !A request has an id only if somebody will read it: if it is logged, or its answer is an error. Other requests get
+//! none, so they cost nothing.
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The field of requests and responses that has one.
+/// The header field of a request's id.
 pub const FIELD: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest one that is taken over, in bytes; a UUID has 36, and those of AWS some 60.
+/// The longest accepted id, in bytes. A UUID has 36, and AWS's ids have about 60.
 const MAX_BYTES: usize = 128;
 
 /// The name of one request.
@@ -23,15 +23,15 @@ pub struct RequestId(Text);
 
 #[derive(Clone, Debug)]
 enum Text {
-    /// Digits that were made here, in place: many answers have one.
+    /// An id made here. The digits are stored in place, since many answers have one.
     Made([u8; RequestId::LENGTH]),
-    /// That of a proxy.
+    /// A proxy's id.
     Given(Arc<str>),
 }
 
 thread_local! {
-    /// What all ids that this thread makes begin with, and the number from which the rest of the next is made. Both are from
-    /// the system's randomness.
+    /// The start of all ids that this thread makes, and the number that the rest of the next id is made from. Both come
+    /// from the system's randomness.
     static MADE: Cell<([u8; RequestId::LENGTH / 2], u64)> = Cell::new({
         let keys = RandomState::new();
         (digits(keys.hash_one(0_u8)), keys.hash_one(1_u8))
@@ -39,10 +39,10 @@ thread_local! {
 }
 
 impl RequestId {
-    /// Characters of one that is made here.
+    /// The length of an id made here, in characters.
     pub const LENGTH: usize = 32;
 
-    /// One that no other request has: 32 hexadecimal digits. They name a request and keep no secret.
+    /// Makes a unique id of 32 hexadecimal digits. It names a request and is not a secret.
     #[must_use]
     pub fn generate() -> Self {
         let (thread, number) = MADE.get();
@@ -54,7 +54,7 @@ impl RequestId {
         Self(Text::Made(made))
     }
 
-    /// The one that a trusted proxy has sent, where it is well-formed: letters, digits and `-_.:=+/@`, 128 bytes at most.
+    /// Reads the id that a trusted proxy sent, if it is well-formed: letters, digits and `-_.:=+/@`, at most 128 bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(byte);
@@ -62,7 +62,7 @@ impl RequestId {
         std::str::from_utf8(bytes).ok().filter(|_| well_formed).map(|text| Self(Text::Given(text.into())))
     }
 
-    /// The one that these fields of a trusted proxy's request have. None where there are several.
+    /// The id in these fields of a trusted proxy's request. None if there are several.
     #[must_use]
     pub fn of_fields(fields: &HeaderMap) -> Option<Self> {
         let mut lines = fields.get_all(FIELD).iter();
@@ -70,8 +70,7 @@ impl RequestId {
         Self::parse(first.as_bytes())
     }
 
-    /// The one that a trusted proxy's request has of which this is the head, from its request line on. None where there are
-    /// several.
+    /// The id in this head of a trusted proxy's request, from its request line on. None if there are several.
     #[must_use]
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let mut lines = crate::proxies::lines(head, b"x-request-id");
@@ -93,7 +92,7 @@ impl RequestId {
         str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// It as a field's value.
+    /// The id as a header field's value.
     #[must_use]
     pub fn value(&self) -> HeaderValue {
         HeaderValue::from_bytes(self.as_bytes()).unwrap_or(HeaderValue::from_static(""))
@@ -102,7 +101,7 @@ impl RequestId {
 
 /// A number's hexadecimal digits.
 fn digits(number: u64) -> [u8; 16] {
-    /// Those of each byte.
+    /// The two digits of each byte.
     static PAIRS: [[u8; 2]; 256] = {
         let (mut pairs, mut byte) = ([[0; 2]; 256], 0);
         while byte < pairs.len() {
@@ -119,7 +118,7 @@ fn digits(number: u64) -> [u8; 16] {
     digits
 }
 
-/// Another number for each: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014), which can be undone.
+/// A different number for each number: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014), which is invertible.
 const fn scattered(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

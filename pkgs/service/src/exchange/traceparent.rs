@@ -2,20 +2,20 @@
 
 use http::header::{HeaderMap, HeaderName};
 
-/// The field that has it.
+/// The header field's name.
 pub const FIELD: HeaderName = HeaderName::from_static("traceparent");
 
-/// The length of version 00, in bytes: version, trace id, parent id and flags, with a `-` between each two.
+/// The length of version 00, in bytes: version, trace id, parent id and flags, separated by `-`.
 const BYTES: usize = 55;
 
-/// A well-formed `traceparent`. Its characters are hexadecimal digits and `-` alone, so that it can be written into a log
-/// or a comment of SQL as it is.
+/// A well-formed `traceparent`. It contains only hexadecimal digits and `-`, so it can be written unchanged into a log
+/// or an SQL comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent(Box<str>);
 
 impl TraceParent {
-    /// Reads a field's value, of a later version too as far as version 00 goes (section 3.2.2). None where it is malformed,
-    /// for which a trace has to begin anew.
+    /// Reads a field's value. Of a later version, reads what version 00 defines (section 3.2.2). None if it is
+    /// malformed; then a new trace starts.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (known, rest) = value.split_at_checked(BYTES)?;
@@ -36,7 +36,7 @@ impl TraceParent {
         valid.then(|| Self(format!("00-{ids}").into()))
     }
 
-    /// That of a request with these fields. None where there are several.
+    /// The `traceparent` in these fields. None if there are several.
     #[must_use]
     pub fn of_fields(fields: &HeaderMap) -> Option<Self> {
         let mut lines = fields.get_all(FIELD).iter();
@@ -44,12 +44,12 @@ impl TraceParent {
         Self::parse(first.as_bytes())
     }
 
-    /// That of a span of this id in a trace of this id, which are 16 and 32 hexadecimal digits and not all zero: recorded.
+    /// A recorded span with this id in the trace with this id. The ids are 16 and 32 hexadecimal digits, not all zero.
     pub(crate) fn recorded(trace: &str, span: &str) -> Self {
         Self(format!("00-{trace}-{span}-01").into())
     }
 
-    /// It as version 00 writes it.
+    /// The text as version 00 writes it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! What a process says of itself to who asks whether another is to take its place, and whether that differs.
+//! !What a process tells about itself when it is asked whether it has to be replaced, and the comparison.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,40 +8,41 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::settings;
 
-/// Of a unit, what its processes are started with, as whoever wrote it sums it up: where that differs, another process is
-/// to take over though its program and settings are the same.
+/// A checksum, set by the unit, of what the unit starts processes with. If it differs, another process takes over even
+/// if program and settings are the same.
 const UNIT: &str = "LINERATE_UNIT";
 
-/// The same of the files that the service manager loads as credentials. It does so when it starts a unit, so that a process
-/// that takes over finds those of before.
+/// A checksum of the files that the service manager loads as credentials. It loads them only when it starts a unit, so
+/// a process that takes over would find the old ones.
 const CREDENTIALS: &str = "LINERATE_UNIT_CREDENTIALS";
 
-/// By which the service manager is reached. It sets them for main processes alone, and the next is to have the same.
+/// Variables that tell how to reach the service manager. It sets them only for main processes, and the next process
+/// needs the same ones.
 pub(super) const OF_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "FDSTORE"];
 
-/// The longest text that is told; sums are shorter.
+/// The longest text that is sent; checksums are shorter.
 const MAX_BYTES: usize = 256;
 
 /// Texts by their names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct About(BTreeMap<String, String>);
 
-/// What is to come of two that differ, or do not.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
     /// They are the same.
     None,
-    /// In this.
+    /// Another process has to take over, since this differs.
     Of(&'static str),
-    /// In what only a process has that the service manager starts.
+    /// Credentials differ, which only a process started by the service manager receives.
     Credentials,
 }
 
 impl About {
-    /// Of this process, whose settings come to `settings`.
+    /// Describes this process, whose settings have the checksum `settings`.
     ///
     /// # Errors
-    /// When its program cannot be looked at.
+    /// When its program cannot be inspected.
     pub fn of_process(settings: Option<settings::Fingerprint>) -> io::Result<Self> {
         let program = fs::metadata("/proc/self/exe")?;
         let program = [
@@ -62,7 +63,7 @@ impl About {
         Ok(Self(texts))
     }
 
-    /// As a process has told it, each as `NAME=TEXT`.
+    /// Reads what a process has sent, each as `NAME=TEXT`.
     pub fn told(texts: impl Iterator<Item = String>) -> Self {
         Self(
             texts
@@ -71,12 +72,12 @@ impl About {
         )
     }
 
-    /// What is to be told.
+    /// The texts to send.
     pub fn texts(&self) -> Vec<String> {
         self.0.iter().map(|(name, text)| format!("{name}={text}")).collect()
     }
 
-    /// How the service manager is reached.
+    /// The variables that tell how to reach the service manager.
     pub fn manager(&self) -> impl Iterator<Item = (&'static str, Option<&str>)> {
         OF_MANAGER.into_iter().map(|name| (name, self.text(name)))
     }
@@ -85,7 +86,7 @@ impl About {
         self.0.get(name).map(String::as_str)
     }
 
-    /// What is another in the one that is `wanted`.
+    /// What differs in the process that is `wanted`.
     pub fn differs_from(&self, wanted: &Self) -> Difference {
         let differs = |name| self.text(name) != wanted.text(name);
         if differs(CREDENTIALS) {
@@ -109,7 +110,7 @@ mod tests {
         };
         let cases = [
             (&[][..], Difference::None),
-            // How it is reached is no difference.
+            // How to reach the service manager does not count as a difference.
             (&["NOTIFY_SOCKET=/other", "WATCHDOG_USEC=7"], Difference::None),
             (&["program=1 3"], Difference::Of("another program")),
             (&["settings=abd"], Difference::Of("other settings")),

@@ -1,12 +1,12 @@
-//! One process taking over from another: its listening sockets, and then its place, with no connection refused or lost.
+//! !One process takes over from another: first its listening sockets, then its place. No connection is refused or lost.
 //!
-//! The new process asks the one that runs at a Unix socket, and is handed what that listens on (`SCM_RIGHTS`), with the
-//! connections that wait there. It starts up beside it, on the same sockets, and lets nobody in yet. Once nothing is left
-//! that could fail, it [completes](Takeover::complete) the takeover: its own socket is put in the place of the other's, and
-//! the other is told to drain. Until then the old process serves as if nothing had been, and afterwards no socket is closed
-//! that connections arrive at: closing one of several on a port would reset those that wait in it.
+//! !The new process asks the old one at a Unix socket, and receives its listening sockets (`SCM_RIGHTS`) with the
+//! connections that wait in them. It starts on the same sockets, but accepts nothing yet. Once nothing can fail any
+//! more, it [completes](Takeover::complete) the takeover: it puts its own socket at the old one's path, and tells the
+//! old process to drain. Until then the old process serves as before. Afterwards no socket is closed at which
+//! connections arrive, since closing one of several on a port would reset the connections that wait in it.
 //!
-//! What listens by [`Address`](crate::socket::Address) takes part by itself.
+//! !Every socket that listens by [`Address`](crate::socket::Address) takes part without further code.
 
 mod about;
 mod offer;
@@ -31,24 +31,24 @@ pub use registry::{
 pub use reload::{Reload, ReloadError, wanted};
 pub use wire::Error;
 
-/// By what name the way to a process that drains goes over: its other end tells it that nobody serves any more, or that who
-/// did has ended in good order.
+/// The name under which a stream to a draining process is handed over. Its other end learns that the serving process
+/// has died, or has ended properly.
 const BEFORE: &str = "process before";
 
-/// How many of them are told. Of more that drain at once, the oldest find out nothing but that they are told nothing.
+/// The most draining processes that are told. If more drain at once, the oldest only learn that nobody will tell them.
 const MAX_BEFORE: usize = 8;
 
-/// Where a process asks the one before it.
+/// Whether and where a process takes over from the one before it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct HandoverArgs {
-    /// Takes over from the process that runs with the same PATH, a Unix socket that is made there: this one gets its
-    /// listening sockets, and that one drains, so that no connection is refused or lost. Where nobody answers, starts as
-    /// without.
+    /// Takes over from the process that runs with the same PATH, a Unix socket that this process then replaces. This
+    /// process gets the other's listening sockets and the other drains, so no connection is refused or lost. If nobody
+    /// answers, starts as without the flag.
     #[arg(long, value_name = "PATH")]
     pub handover: Option<PathBuf>,
 }
 
-/// A takeover that has begun.
+/// A takeover that has started.
 #[must_use = "it is to be completed once nothing can fail any more"]
 #[derive(Debug, Default)]
 pub struct Takeover {
@@ -57,11 +57,11 @@ pub struct Takeover {
 }
 
 impl Takeover {
-    /// Asks the process of the same `program` that runs for its sockets, where there is one. To be called before anything
-    /// is listened on.
+    /// Asks the running process of the same `program` for its sockets, if there is one. Call this before listening on
+    /// anything.
     ///
     /// # Errors
-    /// When there is one, and it does not hand them over; or when the path is no place for a socket.
+    /// When there is one but it does not hand over its sockets, or when no socket can be at the path.
     pub fn begin(args: &HandoverArgs, program: &'static str) -> Result<Self, Error> {
         let Some(path) = &args.handover else { return Ok(Self::default()) };
         is_place(path)?;
@@ -72,37 +72,37 @@ impl Takeover {
             tracing::info!(path = %path.display(), "a process that runs hands over its sockets");
             manager::wait();
         } else if asked_for {
-            // The service manager starts one itself, or is about to.
+            // The service manager starts a new process, or is about to.
             return Err(Error::Gone);
         }
         registry::enable(items.unwrap_or_default());
         Ok(Self { place: Some((path.clone(), program)), old })
     }
 
-    /// Whether there is a process that still serves.
+    /// Whether another process still serves.
     pub fn is_under_way(&self) -> bool {
         self.old.is_some()
     }
 
-    /// Why no process may take over as things are, where one that is started once the other has ended may: who
-    /// [asked for this one](Reload) sees to that. To be called before this one gives up.
+    /// Tells the process that [asked for this one](Reload) that no process can take over now, for this reason, but that
+    /// a fresh start after the old process has ended can work. Call this before this process gives up.
     pub fn needs_a_start_anew(&self, reason: &str) {
         starter::tell(&format!("{}{reason}", starter::ANEW));
     }
 
-    /// Takes the place of the process that ran until now, which drains from here on, and is there for the next to ask.
-    /// `shutdown` is triggered once that has come. To be called when nothing can fail any more, and before anybody is let
-    /// in: until this returns, nobody else is to have anything from this process that its end would take away.
+    /// Takes the place of the process that served until now. That process drains from here on, and this one answers the
+    /// next that asks. `shutdown` is triggered once the next has taken over. Call this when nothing can fail any more
+    /// and before accepting connections: until it returns, no client may depend on this process, which may still end.
     ///
     /// # Errors
-    /// When the process that ran until now goes on serving.
+    /// When the old process continues to serve.
     pub fn complete(self, shutdown: &Shutdown) -> Result<(), Error> {
         let Some((path, program)) = self.place else { return Ok(()) };
         let failed = |error| Error::Place { path: path.clone(), error };
         if let Some(old) = &self.old {
             wire::look(old)?;
         }
-        // Before the other is told, so that there is nothing left to fail.
+        // Started before the old process is told, so that nothing can fail afterwards.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (relieved, told) = channel();
         let offering = {
@@ -124,25 +124,25 @@ impl Takeover {
             before.insert(0, old.into());
             before.truncate(MAX_BEFORE);
             before.iter().for_each(|one| offer(BEFORE, one));
-            // They drain as long as they may, unless the one that serves is found to have died.
+            // The processes before may drain to their end, unless this one dies.
             shutdown.on_stop(move || {
                 for one in &before {
                     let _ = wire::send(one, wire::GOODBYE, None);
                 }
             });
         }
-        // It waits for just that.
+        // The thread waits for this message alone.
         let _ = relieved.send(place);
         Ok(())
     }
 }
 
-/// Tells whoever has [asked for this process](Reload) that it serves.
+/// Tells the process that [asked for this one](Reload) that this one serves.
 pub(crate) fn tell_starter() {
     starter::tell(starter::SERVING);
 }
 
-/// Waits for the process to come, or until this one is to stop anyway.
+/// Waits until another process takes over, or until this one stops anyway.
 fn offer_place(runtime: &Runtime, place: Place, program: &str, shutdown: &Shutdown) {
     match runtime.block_on(place.offer(program, shutdown)) {
         End::HandedOver(next) => {
@@ -160,7 +160,7 @@ fn offer_place(runtime: &Runtime, place: Place, program: &str, shutdown: &Shutdo
     }
 }
 
-/// Whether a socket can be put there: what else is there would be lost.
+/// Whether a socket can be put at the path. Anything else there would be lost.
 fn is_place(path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::FileTypeExt;
     let failed = |error| Error::Place { path: path.to_owned(), error };

@@ -1,4 +1,4 @@
-//! The old process' side: a place for a new one to ask at.
+//! !The old process's side: the socket at which new processes ask.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -19,42 +19,42 @@ use super::wire::{self, ABOUT, GOODBYE, HELLO, Item, LEFT, MAX_ITEMS, NO, PATIEN
 use crate::shutdown::Shutdown;
 use crate::{manager, settings};
 
-/// How long a new process has from getting the sockets until it serves: databases may have to be migrated.
+/// How long a new process may take from receiving the sockets until it serves. It may have to migrate a database.
 const START: Duration = Duration::from_secs(300);
 
-/// How often it is looked whether the socket is still where it was put. Whoever tidies up directories may have taken it.
+/// How often to check that the socket is still at its path, since something that cleans directories may remove it.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Between tries of what fails for want of memory or descriptors.
+/// Pause before retrying after a lack of memory or descriptors.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// For its owner alone.
+/// Only the owner may connect.
 const MODE: u32 = 0o600;
 
 /// How many processes may wait for an answer.
 const BACKLOG: i32 = 8;
 
-/// A socket that new processes ask at.
+/// A socket at which new processes ask.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
     socket: Socket,
-    /// The file, by device and inode.
+    /// The file's device and inode.
     file: (u64, u64),
 }
 
-/// How offering has ended.
+/// How offering ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// This process serves.
+    /// This other process serves now.
     HandedOver(Peer),
-    /// This one is to stop anyway.
+    /// This process stops anyway.
     Stopped,
-    /// Nobody can ask.
+    /// No process can ask any more.
     Failed(io::Error),
 }
 
-/// Where a socket is made before it is put in its place.
+/// Where a socket is made before it is moved to `path`.
 pub(super) fn beside(path: &Path) -> io::Result<(PathBuf, SockAddr)> {
     let beside = path.with_added_extension("new");
     let address = SockAddr::unix(&beside)?;
@@ -62,7 +62,7 @@ pub(super) fn beside(path: &Path) -> io::Result<(PathBuf, SockAddr)> {
 }
 
 impl Place {
-    /// Takes the place of whoever listened at `path`.
+    /// Takes the place of the process that listened at `path`.
     pub fn take(path: &Path) -> io::Result<Self> {
         let (new, address) = beside(path)?;
         match fs::remove_file(&new) {
@@ -72,7 +72,8 @@ impl Place {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address)?;
-        // Found only once it listens, and by its owner alone: who is refused at a path takes it that nobody is there.
+        // Nobody can find it before it listens, and only the owner then: a process that is refused at the path assumes
+        // that nobody is there.
         fs::set_permissions(&new, Permissions::from_mode(MODE))?;
         socket.listen(BACKLOG)?;
         let file = fs::symlink_metadata(&new)?;
@@ -80,7 +81,7 @@ impl Place {
         Ok(Self { path: path.to_owned(), socket, file: (file.dev(), file.ino()) })
     }
 
-    /// Waits until a new process serves, or until this one is to stop anyway.
+    /// Waits until a new process serves, or until this one stops anyway.
     pub async fn offer(self, program: &str, shutdown: &Shutdown) -> End {
         let mut place = match self.listen() {
             Ok(place) => place,
@@ -106,7 +107,7 @@ impl Place {
                 }
             };
             let handed = tokio::select! {
-                // In this order: who asks after another has died is not refused for its sake.
+                // In this order, so that a process that asks after another has died is not refused because of it.
                 biased;
                 () = shutdown.wait() => return place.leave(),
                 handed = hand_over(asking, program) => handed,
@@ -114,30 +115,30 @@ impl Place {
             };
             match handed {
                 Ok(Some(next)) => return End::HandedOver(next),
-                // It was asked about, and goes on.
+                // It only asked about this process.
                 Ok(None) => continue,
                 Err(error) => tracing::warn!(%error, "no other process has taken over: this one serves on"),
             }
-            // It may have come as far as to put its own socket in this one's place.
+            // It may have failed after putting its own socket in place.
             place.mend();
         }
     }
 
     fn listen(self) -> io::Result<Listening> {
-        // Of packets and not of a stream, but waited for alike.
+        // The socket is of packets, not a stream, but waiting works in the same way.
         let socket = UnixListener::from_std(self.socket.into())?;
         Ok(Listening { path: self.path, socket, file: self.file })
     }
 }
 
-/// A place, within a runtime.
+/// A [`Place`] within a runtime.
 struct Listening {
     path: PathBuf,
     socket: UnixListener,
     file: (u64, u64),
 }
 
-/// What there is none of.
+/// A type without values.
 enum Never {}
 
 impl Listening {
@@ -145,7 +146,7 @@ impl Listening {
         self.socket.accept().await.map(|(asking, _)| Peer(asking))
     }
 
-    /// Tells everybody that one is enough.
+    /// Refuses every other process, since one is being served.
     async fn refuse_others(&self) -> Never {
         loop {
             match self.accept().await {
@@ -161,7 +162,7 @@ impl Listening {
         fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file)
     }
 
-    /// Puts a socket where this one was.
+    /// Puts a socket back at the path.
     fn mend(&mut self) {
         if self.is_there() {
             return;
@@ -174,17 +175,17 @@ impl Listening {
         }
     }
 
-    /// Nobody is to ask any more.
+    /// Stops offering.
     fn leave(self) -> End {
         if self.is_there() {
-            // One that is left behind does no harm.
+            // A leftover file does no harm.
             let _ = fs::remove_file(&self.path);
         }
         End::Stopped
     }
 }
 
-/// Who asks.
+/// The process that asks.
 #[derive(Debug)]
 pub(super) struct Peer(UnixStream);
 
@@ -197,12 +198,12 @@ impl Peer {
         self.0.async_io(Interest::READABLE, || wire::receive(&self.0)).await
     }
 
-    /// Waits until it ends; whether it said so before.
+    /// Waits until it ends. Returns whether it announced that.
     pub async fn ends_in_good_order(&self) -> bool {
         self.receive().await.is_ok_and(|word| word.name == GOODBYE)
     }
 
-    /// Says so many things, each a name with its descriptor, or a text.
+    /// Sends the number of items and each item: a name with its descriptor, or a text.
     async fn answer(&self, items: &[Item]) -> io::Result<()> {
         let said = async {
             self.send(&format!("{YES}{}", items.len()), None).await?;
@@ -220,10 +221,10 @@ impl Peer {
     }
 }
 
-/// Hands everything to who asks, and waits until that serves. None where it was only asked about this process.
+/// Hands everything to the asking process, and waits until it serves. None if it only asked about this process.
 async fn hand_over(asking: Peer, program: &str) -> io::Result<Option<Peer>> {
     if let Some(uid) = wire::stranger(&asking.0)? {
-        // What comes from a stranger is not even read.
+        // Nothing is read from another user's process.
         return Err(asking.refuse(&format!("user {uid} may not")).await);
     }
     let asked = timeout(PATIENCE, asking.receive()).await??.name;
@@ -246,12 +247,12 @@ async fn hand_over(asking: Peer, program: &str) -> io::Result<Option<Peer>> {
         return Err(asking.refuse(&format!("the service manager is out of reach: {error}")).await);
     }
     registry::hand_over(&left);
-    // Whoever asks, and hears nothing, finds out by himself.
+    // If the message does not arrive, the asking process notices by itself.
     let _ = timeout(PATIENCE, asking.send(YOURS, None)).await;
     Ok(Some(asking))
 }
 
-/// Waits until it serves; what it has not taken.
+/// Waits until it serves. Returns the names of what it did not take.
 async fn serving(asking: &Peer) -> io::Result<BTreeSet<String>> {
     let mut left = BTreeSet::new();
     loop {

@@ -1,4 +1,4 @@
-//! What this process was handed, and what it hands over.
+//! !What this process received from the one before, and what it offers to the next.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::wire::Item;
 
-/// Of the whole process, as are its sockets.
+/// One per process, as its sockets are.
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     enabled: false,
     handed: Vec::new(),
@@ -17,24 +17,24 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     left: None,
 });
 
-/// Whether another process has taken over. Set once, and asked where a mutex would be too much.
+/// Whether another process has taken over. Set once; read where a mutex would cost too much.
 static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Is told by which names the other process has not taken what it was handed.
+/// Receives the names of what the other process did not take.
 type Hook = Box<dyn FnOnce(&BTreeSet<String>) + Send>;
 
-/// Says what the next process is to know.
+/// Returns a text for the next process.
 type Tell = Box<dyn Fn() -> String + Send>;
 
 struct Registry {
     enabled: bool,
-    /// What nobody has taken yet.
+    /// Items that nobody has taken yet.
     handed: Vec<Item>,
     offered: Vec<Item>,
-    /// What is to be told, by name.
+    /// Texts for the next process, by name.
     later: Vec<(String, Tell)>,
     hooks: Vec<Hook>,
-    /// By which names this process has not taken what it was handed, once it has taken over.
+    /// The names of what this process did not take; none before it has taken over.
     left: Option<BTreeSet<String>>,
 }
 
@@ -42,44 +42,43 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on what is offered is kept for the next process.
+/// Stores what was handed over. From here on, offers are kept for the next process.
 pub(super) fn enable(handed: Vec<Item>) {
     let mut registry = registry();
     registry.enabled = true;
     registry.handed = handed;
 }
 
-/// Whether there may be another process after this one. Known from [`Takeover::begin`](super::Takeover::begin) on.
+/// Whether another process may follow this one. Valid from [`Takeover::begin`](super::Takeover::begin) on.
 pub fn enabled() -> bool {
     registry().enabled
 }
 
-/// Whether another process has taken over from this one: it drains then, and what comes is for the other.
+/// Whether another process has taken over. This one then drains, and new connections belong to the other.
 pub fn is_handed_over() -> bool {
     HANDED_OVER.load(SeqCst)
 }
 
-/// Takes the descriptors that were handed over by this name, in the order in which they were offered.
+/// Takes the descriptors that were handed over under this name, in the order of their offers.
 pub fn take(name: &str) -> Vec<OwnedFd> {
     take_all(|known| known == name).into_iter().map(|(_, fd)| fd).collect()
 }
 
-/// Takes the descriptors that were handed over by such names, in the order in which they were offered.
+/// Takes the descriptors that were handed over under such names, in the order of their offers.
 pub fn take_all(which: impl Fn(&str) -> bool) -> Vec<(String, OwnedFd)> {
     let mut registry = registry();
     let taken = registry.handed.extract_if(.., |item| item.fd.is_some() && which(&item.name));
     taken.filter_map(|item| Some((item.name, item.fd?))).collect()
 }
 
-/// What the process before has told by this name, such as a key.
+/// The text that the process before sent under this name, such as a key.
 pub fn told(name: &str) -> Option<String> {
     let registry = registry();
     let mut texts = registry.handed.iter().filter(|item| item.fd.is_none());
     texts.find_map(|item| item.name.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
-/// Offers another descriptor of `fd` to the next process, by a name of a kibibyte at most; does nothing where there is none
-/// to come.
+/// Offers a duplicate of `fd` to the next process, under a name of at most 1 KiB. Does nothing if none can follow.
 pub fn offer(name: &str, fd: impl AsFd) {
     let mut registry = registry();
     if !registry.enabled {
@@ -91,7 +90,7 @@ pub fn offer(name: &str, fd: impl AsFd) {
     }
 }
 
-/// Tells the next process something, by a name without `=`; does nothing where there is none to come.
+/// Sends a text to the next process, under a name without `=`. Does nothing if none can follow.
 pub fn tell(name: &str, text: &str) {
     let mut registry = registry();
     if registry.enabled {
@@ -99,7 +98,7 @@ pub fn tell(name: &str, text: &str) {
     }
 }
 
-/// The same of what changes: `text` is asked when the next process does.
+/// The same for a text that changes: `text` is called when the next process asks.
 pub fn tell_later(name: &str, text: impl Fn() -> String + Send + 'static) {
     let mut registry = registry();
     if registry.enabled {
@@ -107,8 +106,8 @@ pub fn tell_later(name: &str, text: impl Fn() -> String + Send + 'static) {
     }
 }
 
-/// Has `hook` called once, when another process takes over and before it serves, with the names by which it has not taken
-/// what it was handed.
+/// Calls `hook` once, when another process takes over and before it serves, with the names of what that process did not
+/// take.
 pub fn on_handed_over(hook: impl FnOnce(&BTreeSet<String>) + Send + 'static) {
     let mut registry = registry();
     if registry.enabled {
@@ -116,28 +115,28 @@ pub fn on_handed_over(hook: impl FnOnce(&BTreeSet<String>) + Send + 'static) {
     }
 }
 
-/// Closes what was handed over and nobody has taken; tells by which names that was.
+/// Closes what was handed over and nobody has taken. Returns its names.
 pub(super) fn close_the_rest() -> BTreeSet<String> {
     let mut registry = registry();
     let rest = std::mem::take(&mut registry.handed);
     rest.into_iter().filter(|item| item.fd.is_some()).map(|item| item.name).collect()
 }
 
-/// This process has taken over, and left what goes by these names.
+/// Records that this process has taken over without the items of these names.
 pub(super) fn has_taken_over(left: BTreeSet<String>) {
     registry().left = Some(left);
 }
 
-/// What a process has come to have by taking over.
+/// The result of a takeover.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The descriptors that it offers in its turn.
+    /// The descriptors that this process offers to the next.
     pub taken: Vec<(String, OwnedFd)>,
-    /// By which names it has left what it was handed.
+    /// The names of what it did not take.
     pub left: BTreeSet<String>,
 }
 
-/// That of this process; none where it has taken over from nobody.
+/// The result of this process's takeover; none if it did not take over.
 pub fn outcome() -> Option<Outcome> {
     let registry = registry();
     let left = registry.left.clone()?;
@@ -145,7 +144,7 @@ pub fn outcome() -> Option<Outcome> {
     Some(Outcome { taken: registry.offered.iter().filter_map(another).collect(), left })
 }
 
-/// Other descriptors of all that is offered.
+/// Duplicates of all descriptors on offer, and the texts.
 pub(super) fn offered() -> std::io::Result<Vec<Item>> {
     let registry = registry();
     let another = |item: &Item| {
@@ -157,7 +156,7 @@ pub(super) fn offered() -> std::io::Result<Vec<Item>> {
     registry.offered.iter().map(another).chain(told).collect()
 }
 
-/// Another process has all of it, but for what is `left` by these names.
+/// Records that another process has everything except what is `left`, by name.
 pub(super) fn hand_over(left: &BTreeSet<String>) {
     HANDED_OVER.store(true, SeqCst);
     let hooks = std::mem::take(&mut registry().hooks);
@@ -165,7 +164,7 @@ pub(super) fn hand_over(left: &BTreeSet<String>) {
     close();
 }
 
-/// Closes what is offered, so that who listens no more is not connected to.
+/// Closes the offers, so that clients do not connect to a socket that nobody serves.
 pub(super) fn close() {
     let mut registry = registry();
     registry.enabled = false;

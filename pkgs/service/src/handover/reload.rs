@@ -1,10 +1,10 @@
-//! `reload`: has a server that runs take over what has changed, as what a service manager runs at a reload (`ExecReload=`).
+//! !`reload`: makes a running server take over what has changed, for a service manager's reload (`ExecReload=`).
 //!
-//! Where its program, settings and unit are still the same, it reads again by SIGHUP what it reads then. Where any differs,
-//! another process is started that takes over, and is waited for until it serves. Where none can take over, the one that
-//! runs is told to stop, if a service manager starts it anew.
+//! !If program, settings and unit are the same, the server gets a SIGHUP and reads again what it reads then. If any
+//! differs, a new process is started to take over, and this command waits until it serves. If none can take over, the
+//! running process is told to stop, provided that a service manager starts it again.
 //!
-//! The new process is nobody's child but the service manager's: what starts it starts it by a process that ends.
+//! !The new process is a child of the service manager alone, since an intermediate process starts it and ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,47 +20,47 @@ use super::about::{About, Difference};
 use super::{HandoverArgs, starter, wire};
 use crate::settings::{self, Fingerprint};
 
-/// The command that serves, and has the same flags.
+/// The command that serves; it has the same flags.
 const SERVE: &str = "serve";
 
-/// Set by the service manager for what it runs at a reload: the unit's main process.
+/// The variable that the service manager sets for a reload: the unit's main process.
 const MAIN_PROCESS: &str = "MAINPID";
 
-/// Set for the process by which the new one is started.
+/// Set for the intermediate process that starts the new one.
 const BETWEEN: &str = "LINERATE_RELOAD_BETWEEN";
 
-/// What is about one process alone.
+/// Variables that are valid only for one process.
 const OF_ONE: [&str; 6] =
     [MAIN_PROCESS, BETWEEN, "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// The longest verdict.
+/// The longest verdict, in bytes.
 const MAX_BYTES: u64 = 1024;
 
-/// Why a server that runs was not reloaded. It serves as before.
+/// Why a running server was not reloaded. It serves as before.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// There is no place to ask.
+    /// `--handover` is not set.
     #[error("reload asks the process that serves at --handover, which is not set")]
     NoPlace,
-    /// Nobody is there who could be reloaded, and nobody starts one.
+    /// No process answers, and no service manager starts one.
     #[error("no process hands over at {0}")]
     Nobody(String),
-    /// What differs needs a start anew, and nobody starts it.
+    /// The difference requires a fresh start, and no service manager does that.
     #[error("{0}: stop the process that serves, and start it anew")]
     Anew(String),
-    /// The process that serves does not say what it should.
+    /// The serving process gives an invalid answer.
     #[error(transparent)]
     Handover(#[from] super::Error),
-    /// The new process has ended, or was not even started.
+    /// The new process has ended, or did not start.
     #[error("the new process has ended before it served, and said why: the one before it serves on")]
     Ended,
-    /// The kernel's.
+    /// An error of the kernel.
     #[error("cannot reload: {0}")]
     Io(#[from] io::Error),
 }
 
 impl ReloadError {
-    /// Whether other arguments would have helped.
+    /// Whether other arguments could have avoided it.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::NoPlace)
     }
@@ -69,24 +69,24 @@ impl ReloadError {
 /// Arguments of `reload`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Reload {
-    /// What the server is started with behind `serve`: the same, or what is new.
+    /// The arguments of `serve`, unchanged or new.
     #[arg(value_name = "FLAGS OF SERVE", trailing_var_arg = true, allow_hyphen_values = true)]
     flags: Vec<OsString>,
 }
 
 impl Reload {
-    /// The command line that serves, as this process, the program's name first: for
+    /// The command line of `serve` with these flags, starting with this program's name: for
     /// [`settings::parse_args`](crate::settings::parse_args).
     pub fn command_line(&self) -> Vec<OsString> {
         let program = env::args_os().next().unwrap_or_default();
         [program, SERVE.into()].into_iter().chain(self.flags.iter().cloned()).collect()
     }
 
-    /// Reloads the server of this `program` that runs and hands over at the place of these `args`, so that it is set as this
-    /// `fingerprint` sums up; says in a line what has become of it.
+    /// Reloads the running server of this `program` that hands over at the path in `args`, so that its settings have
+    /// this `fingerprint`. Prints the result as one line.
     ///
     /// # Errors
-    /// When it serves as before.
+    /// When the server continues as before.
     pub fn run(
         &self,
         program: &str,
@@ -98,21 +98,21 @@ impl Reload {
             return Ok(self.start_between()?);
         }
         let done = reload(program, path, fingerprint)?;
-        // Where nobody listens, it is done all the same.
+        // If nobody reads this line, the reload succeeded all the same.
         let _ = writeln!(io::stdout(), "{done}");
         Ok(())
     }
 
     /// Starts the server, and leaves it to the service manager.
     fn start_between(&self) -> io::Result<()> {
-        // Fails where the service manager has seen to it.
+        // Fails if the service manager has already made this process a session leader.
         let _ = setsid();
         let mut server = Command::new(env::current_exe()?);
         server.args(self.command_line().into_iter().skip(1)).env_remove(BETWEEN).spawn().map(drop)
     }
 }
 
-/// What has become of it, in a line.
+/// Reloads. Returns the result as one line.
 fn reload(program: &str, path: &Path, fingerprint: Fingerprint) -> Result<String, ReloadError> {
     let wanted = About::of_process(Some(fingerprint))?;
     let Some((peer, texts)) = wire::ask(path, wire::ABOUT, program)? else {
@@ -137,7 +137,8 @@ fn reload(program: &str, path: &Path, fingerprint: Fingerprint) -> Result<String
     }
 }
 
-/// Starts a new process beside the one that is so, and waits for its verdict; an empty one where it just ended.
+/// Starts a new process beside the one described by `about`, and waits for its verdict. The verdict is empty if it just
+/// ended.
 fn start(about: &About) -> io::Result<String> {
     let (stream, theirs) = UnixStream::pair()?;
     let mut between = Command::new(env::current_exe()?);
@@ -152,7 +153,7 @@ fn start(about: &About) -> io::Result<String> {
     }
     between.args(env::args_os().skip(1)).env(BETWEEN, "1").env(starter::ASKED_FOR, "1");
     let status = between.stdin(Stdio::from(OwnedFd::from(theirs))).status()?;
-    // Its end of the stream is the new process' alone from here on.
+    // From here on, only the new process has its end of the stream.
     drop(between);
     let mut verdict = String::new();
     if status.success() {
@@ -161,7 +162,7 @@ fn start(about: &About) -> io::Result<String> {
     Ok(verdict)
 }
 
-/// Has the service manager start the unit anew, where there is one: the main process is told to stop.
+/// Stops the main process so that the service manager, if there is one, starts the unit again.
 fn anew(old: Option<Pid>, reason: &str, path: &Path) -> Result<String, ReloadError> {
     let main = env::var(MAIN_PROCESS).ok().and_then(|main| Pid::from_raw(main.parse().ok()?));
     let Some(main) = main else {
@@ -174,7 +175,7 @@ fn anew(old: Option<Pid>, reason: &str, path: &Path) -> Result<String, ReloadErr
     Ok(format!("{reason}: the process that serves stops, and the service manager starts it anew"))
 }
 
-/// Reads the settings of who is to serve; ends this process where they will not do.
+/// Reads the settings for the server to be reloaded. Ends this process if they are invalid.
 pub fn wanted<P: clap::Parser>(service: &str, reload: &Reload) -> (P, Fingerprint) {
     settings::parse_args(service, SERVE, reload.command_line())
 }

@@ -1,4 +1,4 @@
-//! What two processes say to each other, in packets, each of which has a descriptor at most:
+//! !The messages between two processes. Each is a packet with at most one descriptor:
 //!
 //! | new | old |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | | `yours`, once it lets nobody in any more; or `no REASON` |
 //! | `goodbye`, once it stops, or the one that has followed it does: the way goes on to that | |
 //!
-//! Who only wants to know [about](super::about) the process that serves begins by `linerate-about 1 PROGRAM`, and is told
-//! nothing but texts.
+//! !A process that only asks [about](super::about) the serving one starts with `linerate-about 1 PROGRAM`, and receives
+//! only texts.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -29,87 +29,87 @@ use rustix::net::{
 use rustix::process::Pid;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// What the new process begins with. The number is of what follows: where that changes, so does this.
+/// The first word of a new process. The number is the version of everything that follows.
 pub(super) const HELLO: &str = "linerate-handover 1";
-/// What who wants to know about it begins with.
+/// The first word of a process that only asks about the other.
 pub(super) const ABOUT: &str = "linerate-about 1";
-/// Said by the new process once it is to serve.
+/// Sent by the new process when it is about to serve.
 pub(super) const SERVING: &str = "serving";
-/// Said before a name by the new process.
+/// Sent before a name by the new process.
 pub(super) const LEFT: &str = "left ";
-/// Said by the old one once it does not serve any more.
+/// Sent by the old process once it no longer serves.
 pub(super) const YOURS: &str = "yours";
-/// Said by the new one once it ends in good order: the old one, where it still drains, may do so to its end.
+/// Sent by the new process when it ends properly. The old one, if it still drains, may then finish.
 pub(super) const GOODBYE: &str = "goodbye";
-/// Said before a number by the old one.
+/// Sent before a number by the old process.
 pub(super) const YES: &str = "yes ";
-/// Said before a reason by the old one.
+/// Sent before a reason by the old process.
 pub(super) const NO: &str = "no ";
 
-/// The longest packet: a name is an address, and no path of a Unix socket is that long.
+/// The longest packet, in bytes. A name is an address, and no path of a Unix socket is that long.
 pub(super) const MAX_BYTES: usize = 1024;
 
-/// The most descriptors and texts: 256 workers with a socket and a relay on each of many addresses.
+/// The most descriptors and texts: enough for 256 workers, each with a socket and a relay on each of many addresses.
 pub(super) const MAX_ITEMS: usize = 16_384;
 
-/// How long a process waits for the other to answer, or to take what it is told.
+/// Timeout for the other process's answer, and for it to take a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a process is asked that ends, or is replaced, just then.
+/// How often to ask a process that ends or is replaced just then.
 const TRIES: u32 = 8;
 
-/// Between two of them.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why one process cannot take over from another.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The path is no place for a socket.
+    /// No socket can be at the path.
     #[error("cannot hand over at {}: {error}", path.display())]
     Place {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why not. The text says it, so this is no source.
+        /// The reason. The text contains it, so it is not a source.
         error: io::Error,
     },
-    /// Something other than a socket is in its place.
+    /// Something other than a socket is at the path.
     #[error("cannot hand over at {}: the file there is no socket", .0.display())]
     NotSocket(PathBuf),
-    /// Who answers there is another user.
+    /// Another user's process answers.
     #[error("cannot take over at {}: the process there is of another user ({uid})", path.display())]
     Stranger {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Whose it is.
+        /// The user's id.
         uid: u32,
     },
-    /// Who asked for this process wanted it to follow one that has ended meanwhile.
+    /// The process that this one was to follow has ended.
     #[error("cannot take over: the process that served has ended")]
     Gone,
-    /// The process that serves does not want to.
+    /// The serving process refuses.
     #[error("cannot take over: {0}")]
     Refused(String),
-    /// The process that serves does not say what it should, or nothing.
+    /// The serving process sends something invalid, or nothing.
     #[error("cannot take over: the process that serves does not answer as it should: {0}")]
     Peer(io::Error),
 }
 
-/// A descriptor by a name, or a text.
+/// A descriptor with its name, or a text.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// What it is, or `NAME=TEXT`.
+    /// Its name, or `NAME=TEXT`.
     pub name: String,
-    /// None with a text.
+    /// The descriptor; none for a text.
     pub fd: Option<OwnedFd>,
 }
 
-/// Asks whoever serves at `path` for what it has, or [about](ABOUT) it; nothing where nobody does.
+/// Asks the process that serves at `path` for what it has, or [about](ABOUT) it. None if no process serves.
 pub(super) fn ask(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Vec<Item>)>, Error> {
     let mut tries = TRIES;
     loop {
         tries -= 1;
         match ask_once(path, word, program) {
-            // It ended just now, or was replaced: then another is there.
+            // The process ended or was replaced just now; in the latter case another answers.
             Err(Error::Peer(error)) if tries > 0 && has_ended(&error) => std::thread::sleep(PAUSE),
             asked => return asked,
         }
@@ -121,7 +121,7 @@ fn ask_once(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Ve
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(failed)?;
     socket.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
     match socket.connect(&SockAddr::unix(path).map_err(failed)?) {
-        // What a dead process left.
+        // A dead process left the socket's file.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             return Ok(None);
         }
@@ -132,7 +132,7 @@ fn ask_once(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Ve
     }
     let deadline = Instant::now() + PATIENCE;
     match send(&socket, &format!("{word} {program}"), None) {
-        // It may have said why, before it was asked.
+        // It may have sent the reason before it was asked.
         Err(error) if has_ended(&error) => {}
         sent => sent.map_err(Error::Peer)?,
     }
@@ -140,7 +140,7 @@ fn ask_once(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Ve
     Ok(Some((socket, items)))
 }
 
-/// What it answers.
+/// Reads the answer's items.
 fn items(socket: &Socket, deadline: Instant) -> Result<Vec<Item>, Error> {
     let answer = answer(socket, deadline)?;
     let count = answer.strip_prefix(YES).and_then(|count| count.parse().ok());
@@ -152,10 +152,10 @@ fn items(socket: &Socket, deadline: Instant) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
-/// Whether the old process still waits for this one.
+/// Checks that the old process still waits for this one.
 ///
 /// # Errors
-/// When it has given that up. Where it has ended, all is this process' already.
+/// When it has given up. If it has ended, everything already belongs to this process.
 pub(super) fn look(old: &Socket) -> Result<(), Error> {
     old.set_nonblocking(true).map_err(Error::Peer)?;
     let said = receive(old);
@@ -167,14 +167,14 @@ pub(super) fn look(old: &Socket) -> Result<(), Error> {
     }
 }
 
-/// Tells the old process that this one serves, and what it has `left`; waits until the old one does not any more.
+/// Tells the old process that this one serves and what it has `left`. Waits until the old one no longer serves.
 pub(super) fn relieve(old: &Socket, left: &BTreeSet<String>) -> Result<(), Error> {
     let told = left.iter().try_for_each(|name| send(old, &format!("{LEFT}{name}"), None));
     let told = told.and_then(|()| send(old, SERVING, None)).map_err(Error::Peer);
     match told.and_then(|()| answer(old, Instant::now() + PATIENCE)) {
         Ok(word) if word == YOURS => Ok(()),
         Ok(_) => Err(Error::Peer(malformed())),
-        // Dead or hung, it cannot be told; and all it had is here.
+        // A dead or hung process cannot be told, and this one has everything it had.
         Err(Error::Peer(error)) if has_ended(&error) || error.kind() == ErrorKind::WouldBlock => {
             tracing::warn!(%error, "the process that served until now does not answer");
             Ok(())
@@ -183,7 +183,7 @@ pub(super) fn relieve(old: &Socket, left: &BTreeSet<String>) -> Result<(), Error
     }
 }
 
-/// What the old process says next, unless it is no.
+/// Reads what the old process says next, unless it is a refusal.
 fn answer(socket: &Socket, deadline: Instant) -> Result<String, Error> {
     let word = receive_by(socket, deadline).map_err(Error::Peer)?.name;
     if word.starts_with(NO) { Err(refusal(&word)) } else { Ok(word) }
@@ -197,7 +197,7 @@ fn refusal(word: &str) -> Error {
 }
 
 fn receive_by(socket: &Socket, deadline: Instant) -> io::Result<Item> {
-    // None would be no limit.
+    // Zero would mean no timeout.
     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     socket.set_read_timeout(Some(left))?;
     receive(socket)
@@ -211,14 +211,14 @@ fn malformed() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "it speaks another language")
 }
 
-/// The user at the other end, where that is neither this one nor root.
+/// The user at the other end, if it is neither this process's user nor root.
 pub(super) fn stranger(socket: impl AsFd) -> io::Result<Option<u32>> {
     let uid = socket_peercred(socket)?.uid;
     let known = uid.is_root() || uid == rustix::process::geteuid();
     Ok((!known).then_some(uid.as_raw()))
 }
 
-/// The process at the other end, where it has a number here.
+/// The process at the other end, if it has an id in this namespace.
 pub(super) fn process(socket: impl AsFd) -> Option<Pid> {
     socket_peercred(socket).ok().map(|credentials| credentials.pid)
 }
@@ -241,7 +241,7 @@ pub(super) fn send(socket: impl AsFd, word: &str, fd: Option<&OwnedFd>) -> io::R
 /// Receives one packet.
 ///
 /// # Errors
-/// `UnexpectedEof` at the end; `InvalidData` where it is too long, or no text, or has more than one descriptor.
+/// `UnexpectedEof` at the end. `InvalidData` if the packet is too long, is not text, or has several descriptors.
 pub(super) fn receive(socket: impl AsFd) -> io::Result<Item> {
     let mut word = [0; MAX_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -249,7 +249,8 @@ pub(super) fn receive(socket: impl AsFd) -> io::Result<Item> {
     let socket = socket.as_fd();
     let mut once =
         || recvmsg(socket, &mut [IoSliceMut::new(&mut word)], &mut control, RecvFlags::CMSG_CLOEXEC);
-    // Who closes without having read everything is said to have reset before it is told what it said.
+    // If the other end closed without reading everything, the kernel reports a reset before it delivers what that end
+    // sent.
     let received = match once() {
         Err(Errno::CONNRESET) => once()?,
         received => received?,

@@ -1,4 +1,4 @@
-//! Which program runs, and of which generation of the host: `linerate_build_info`.
+//! !`linerate_build_info`: which program runs, and which generation of the host.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,19 +8,19 @@ use prometheus_client::registry::Registry;
 
 use super::Family;
 
-/// The longest name of a generation, in bytes: a commit of SHA-256 has 64.
+/// The longest name of a generation, in bytes. A SHA-256 commit has 64.
 const MAX_GENERATION: u64 = 128;
 
-/// Where a service reads its host's generation.
+/// Where to read the host's generation.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct BuildArgs {
-    /// A file that names the host's generation, such as the commit it was built of; `linerate_build_info` has its first
-    /// line. It is read at every scrape, and may be missing.
+    /// A file that names the host's generation, such as the commit it was built from; `linerate_build_info` shows its
+    /// first line. It is read at every scrape, and may be missing.
     #[arg(long, value_name = "FILE", default_value = "/etc/linerate/generation")]
     pub generation_file: PathBuf,
 }
 
-/// Shows `linerate_build_info` in `registry`: 1, with the names of the service, its version and the host's generation.
+/// Registers `linerate_build_info`: the value 1, with labels for the service, its version and the host's generation.
 pub fn register(registry: &mut Registry, service: &'static str, args: &BuildArgs) {
     let file = args.generation_file.clone();
     Family::new("linerate_build_info", "Which version of a service runs, on which generation of its host")
@@ -35,10 +35,10 @@ pub fn register(registry: &mut Registry, service: &'static str, args: &BuildArgs
         .register(registry);
 }
 
-/// The first line of a file, as far as it is a name; empty where there is none.
+/// The first line of a file, if it is a valid name; otherwise empty.
 fn generation(file: &Path) -> String {
     let mut text = String::new();
-    // What is no text, or cannot be read, names nothing.
+    // A file that is not text, or cannot be read, counts as empty.
     let read = File::open(file).and_then(|file| file.take(MAX_GENERATION).read_to_string(&mut text));
     match (read, text.lines().next()) {
         (Ok(_), Some(line)) => line.trim().chars().filter(|letter| letter.is_ascii_graphic()).collect(),

@@ -11,10 +11,10 @@ use super::Snapshot;
 
 /// What a scrape reads: [`u64`] is a counter, [`f64`] a gauge, [`Snapshot`] a histogram.
 pub trait MetricValue: Send + Sync + 'static {
-    /// As what it is shown.
+    /// The metric's type.
     const TYPE: MetricType;
 
-    /// Writes it.
+    /// Writes the value.
     ///
     /// # Errors
     /// When the encoder's writer fails.
@@ -45,13 +45,13 @@ impl MetricValue for Snapshot {
     }
 }
 
-/// What tells a series from others of its metric: names, and their values.
+/// Names and values that distinguish the series of a metric.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Tells which series there are, and what each reads.
+/// Lists the current series with their values.
 type Changing<R> = Box<dyn Fn() -> Vec<(Labels, R)> + Send + Sync>;
 
-/// One metric, its series told apart by labels, each read by a closure when somebody scrapes.
+/// A metric with any number of series, distinguished by labels. A closure reads each when somebody scrapes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -75,13 +75,13 @@ pub struct Family<R> {
 }
 
 impl<R: MetricValue> Family<R> {
-    /// A metric without series. A counter's `name` has no `_total`: the exposition adds it; times
-    /// are in seconds and their name ends in `_seconds`. `help` is without its final full stop.
+    /// A metric without series. A counter's `name` has no `_total`, which the exposition adds. Times are in seconds,
+    /// and their names end in `_seconds`. `help` has no final full stop.
     pub fn new(name: &'static str, help: &'static str) -> Self {
         Self { name, help, series: Vec::new(), changing: None }
     }
 
-    /// Adds the series of `labels`, whose value is what `read` gives.
+    /// Adds a series with these labels, whose value `read` returns.
     #[must_use]
     pub fn with(
         mut self,
@@ -93,13 +93,13 @@ impl<R: MetricValue> Family<R> {
         self
     }
 
-    /// Has the series too that `read` gives, which may be others at every scrape.
+    /// Adds the series that `read` returns, which may differ at every scrape.
     #[must_use]
     pub fn with_changing(self, read: impl Fn() -> Vec<(Labels, R)> + Send + Sync + 'static) -> Self {
         Self { changing: Some(Box::new(read)), ..self }
     }
 
-    /// Shows it in `registry` from here on.
+    /// Shows the metric in `registry`.
     pub fn register(self, registry: &mut Registry) {
         registry.register_collector(Box::new(self));
     }
@@ -113,7 +113,7 @@ impl<R> fmt::Debug for Family<R> {
 
 impl<R: MetricValue> Collector for Family<R> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // The registry puts the full stop behind the help of its own metrics, not behind a collector's.
+        // The registry adds a full stop to the help of its own metrics, but not to a collector's.
         let help = format!("{}.", self.help);
         let mut metric = encoder.encode_descriptor(self.name, &help, None, R::TYPE)?;
         for (labels, read) in &self.series {

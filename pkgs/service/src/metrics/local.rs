@@ -1,4 +1,4 @@
-//! What one thread counts and any thread reads.
+//! !Counters and histograms that one thread writes and any thread reads.
 
 use std::iter::Sum;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 /// A counter with one writing thread and any number of readers.
 ///
-/// Adding is a relaxed load and store, no locked instruction. Should two threads write, counts are
-/// lost; nothing worse. Alone on two cache lines (x86 fetches them in pairs), so that counters of
-/// different workers never share one.
+/// Adding is a relaxed load and store, not a locked instruction. If two threads write, counts are lost, but nothing
+/// worse happens. Each counter has two cache lines of its own (x86 fetches them in pairs), so counters of different
+/// workers never share one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LocalCounter(AtomicU64);
 
 impl LocalCounter {
-    /// Zero.
+    /// A counter at zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Counts `n` more. For the owning thread alone.
+    /// Adds `n`. Only for the owning thread.
     #[inline]
     pub fn add(&self, n: u64) {
         bump(&self.0, n);
     }
 
-    /// The count so far. For any thread.
+    /// The current count. For any thread.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -36,50 +36,50 @@ fn bump(cell: &AtomicU64, n: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-/// log2 of the first bound in nanoseconds: 1.024 µs, well below what a request takes.
+/// log2 of the first bound in nanoseconds: 1.024 µs, well below the duration of a request.
 const FIRST: u32 = 10;
-/// log2 of the last bound in nanoseconds: 1.07 s, well above what a request should take.
+/// log2 of the last bound in nanoseconds: 1.07 s, well above the duration of a good request.
 const LAST: u32 = 30;
 
-/// How many bounds a [`LocalHistogram`] has.
+/// The number of bounds of a [`LocalHistogram`].
 pub const BOUNDS: usize = (LAST - FIRST + 1) as usize;
 
-/// How long things took, with one writing thread and any number of readers.
+/// A histogram of durations, with one writing thread and any number of readers.
 ///
-/// Its buckets end at the powers of two from 2^10 ns to 2^30 ns, so that finding one is a single
-/// instruction and a quantile is right within a factor of two.
+/// Buckets end at the powers of two from 2^10 ns to 2^30 ns. So finding a bucket is a single instruction, and a
+/// quantile is right within a factor of two.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LocalHistogram {
-    /// By bound, the last for all beyond.
+    /// Counts by bound; the last is for everything above.
     buckets: [AtomicU64; BOUNDS + 1],
-    /// Nanoseconds.
+    /// The sum, in nanoseconds.
     sum: AtomicU64,
 }
 
 impl LocalHistogram {
-    /// Nothing recorded.
+    /// An empty histogram.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Records something that took `nanoseconds`. For the owning thread alone.
+    /// Records a duration in nanoseconds. Only for the owning thread.
     #[inline]
     pub fn record(&self, nanoseconds: u64) {
-        // The least n with nanoseconds <= 2^n.
+        // The smallest n with nanoseconds <= 2^n.
         let log = u64::BITS - nanoseconds.saturating_sub(1).leading_zeros();
         let bucket = log.clamp(FIRST, LAST + 1) - FIRST;
         bump(&self.buckets[bucket as usize], 1);
         bump(&self.sum, nanoseconds);
     }
 
-    /// Records something that took `duration`. For the owning thread alone.
+    /// Records a duration. Only for the owning thread.
     #[inline]
     pub fn record_duration(&self, duration: Duration) {
         self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// What was recorded so far. For any thread; what is recorded meanwhile may be half in it.
+    /// The recorded durations so far. For any thread. A duration that is being recorded may be counted only in part.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             buckets: std::array::from_fn(|i| self.buckets[i].load(Relaxed)),
@@ -88,7 +88,7 @@ impl LocalHistogram {
     }
 }
 
-/// What histograms held at one time; the sum of some is what all of them held.
+/// The content of histograms at one time. Snapshots can be summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     buckets: [u64; BOUNDS + 1],
@@ -96,17 +96,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// How many were recorded.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// How long all of them took, in seconds.
+    /// The sum of durations, in seconds.
     pub fn seconds(&self) -> f64 {
         self.sum as f64 / 1e9
     }
 
-    /// Each bucket's upper bound in seconds, the last infinite, with how many fell in it alone.
+    /// Each bucket's upper bound in seconds, the last infinite, with the number of durations in this bucket alone.
     pub fn buckets(&self) -> [(f64, u64); BOUNDS + 1] {
         std::array::from_fn(|i| {
             let bound = if i < BOUNDS { (1_u64 << (FIRST as usize + i)) as f64 / 1e9 } else { f64::INFINITY };

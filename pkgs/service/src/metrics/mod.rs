@@ -1,7 +1,7 @@
 //! Prometheus metrics.
 //!
-//! A worker counts in its own [`LocalCounter`]s and [`LocalHistogram`]s, which cost a plain load and
-//! store; a [`Family`] sums them over the workers when somebody scrapes.
+//! !Each worker counts in its own [`LocalCounter`]s and [`LocalHistogram`]s, which cost a plain load and store. A
+//! [`Family`] sums them over the workers when somebody scrapes.
 
 mod build;
 mod family;
@@ -14,10 +14,10 @@ pub use local::{BOUNDS, LocalCounter, LocalHistogram, Snapshot};
 pub use process::register as register_process;
 pub use prometheus_client::registry::Registry;
 
-/// The media type of what [`encode`] gives.
+/// The media type of [`encode`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All that is registered, as OpenMetrics text.
+/// All registered metrics, as OpenMetrics text.
 pub fn encode(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry)

@@ -1,4 +1,4 @@
-//! What Prometheus' own clients tell of a process, under the names they use.
+//! !Metrics of the process, with the names that Prometheus's own clients use.
 
 use std::sync::OnceLock;
 use std::{fmt, fs};
@@ -14,9 +14,9 @@ use super::{Family, MetricValue};
 
 type Read = fn() -> Option<f64>;
 
-/// Shows resident memory, CPU time, file descriptors and start time of this process in `registry`.
+/// Registers resident memory, CPU time, file descriptors and start time of this process.
 ///
-/// What `/proc` does not tell, as when it is not mounted, reads as NaN.
+/// A value that `/proc` does not give reads as NaN, for instance if it is not mounted.
 pub fn register(registry: &mut Registry) {
     let gauges: [(_, _, Read); 4] = [
         ("process_resident_memory_bytes", "Memory in RAM", resident_bytes),
@@ -55,7 +55,7 @@ fn resident_bytes() -> Option<f64> {
 }
 
 fn open_fds() -> Option<f64> {
-    // One of them is the directory being read.
+    // One of them is the directory that is being read.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 
@@ -68,7 +68,7 @@ fn start_time() -> Option<f64> {
     static START: OnceLock<Option<f64>> = OnceLock::new();
     *START.get_or_init(|| {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // Field 2, the name in parentheses, may itself hold spaces: field 3 is first behind it.
+        // Field 2, the name in parentheses, may contain spaces, so the fields are counted from behind it.
         let ticks: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(22 - 3)?.parse().ok()?;
         let system = fs::read_to_string("/proc/stat").ok()?;
         let boot: u64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
@@ -86,7 +86,7 @@ mod tests {
     fn a_process_knows_itself() {
         assert!(resident_bytes().expect("statm") > 100_000.0);
         assert!(max_fds().expect("limit") >= open_fds().expect("fds"));
-        // How many exactly nobody knows: other tests open and close files meanwhile.
+        // The exact number is unknown, since other tests open and close files.
         let _file = fs::File::open("/dev/null").expect("/dev/null");
         assert!(open_fds().expect("fds") >= 1.0);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(start_time().expect("start"));

@@ -1,14 +1,14 @@
-//! File descriptors that are kept free: a connection that is let in needs more of them than its own.
+//! !Keeps file descriptors free, since an accepted connection needs more of them than its own.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
-/// From which number on a new descriptor is one of those kept free.
+/// The lowest descriptor number that is kept free.
 ///
-/// The kernel gives out the lowest number there is (open(2)), so that the number of a new descriptor is how many are open
-/// at least, whatever they are: nothing is counted, and nothing is forgotten. By default none is kept free.
+/// The kernel hands out the lowest free number (open(2)). So a new descriptor's number is a lower bound of how many are
+/// open, whatever they are, and nothing has to be counted. By default, none is kept free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HighWater(u64);
 
@@ -19,32 +19,32 @@ impl Default for HighWater {
 }
 
 impl HighWater {
-    /// Keeps `spare` descriptors free of those that this process may have (`RLIMIT_NOFILE`), or half of those there
-    /// are beyond what is open now and `expected` more, where that is fewer.
+    /// Keeps `spare` descriptors free of those that the process may open (`RLIMIT_NOFILE`). If fewer would remain,
+    /// keeps half of what is left after those that are open now and `expected` more.
     pub fn keeping(spare: u64, expected: u64) -> Self {
         let Some(limit) = getrlimit(Resource::Nofile).current else { return Self::default() };
         let open = lowest_free(std::io::stdin()).unwrap_or(limit);
         Self(limit - spare.min(limit.saturating_sub(open.saturating_add(expected)) / 2))
     }
 
-    /// Whether `new`, which was opened just now, is one of those that are to be kept free.
+    /// Whether the just opened `new` is one that should be kept free.
     pub fn is_passed_by(self, new: impl AsFd) -> bool {
         number(new) >= self.0
     }
 
-    /// Whether the next to be opened would be. `any` is one that is open.
+    /// Whether the next descriptor would be one. `any` is any open descriptor.
     pub fn is_reached(self, any: impl AsFd) -> bool {
         self != Self::default() && lowest_free(any).is_none_or(|lowest| lowest >= self.0)
     }
 }
 
-/// The number that the next descriptor has; none where there is none left.
+/// The number of the next descriptor; none if there is none left.
 fn lowest_free(any: impl AsFd) -> Option<u64> {
     fcntl_dupfd_cloexec(any, 0).ok().map(number)
 }
 
 fn number(descriptor: impl AsFd) -> u64 {
-    // Those that are open are not negative.
+    // Open descriptors are not negative.
     u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(u64::MAX)
 }
 
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_mark_is_reached_when_as_many_are_open() {
-        // Other tests of this process open and close files meanwhile: some beyond.
+        // Other tests of this process open and close files, so leave a margin.
         let mark = HighWater(lowest_free(open()).expect("one") + 100);
         let first = open();
         assert!(!mark.is_reached(&first) && !mark.is_passed_by(&first));

@@ -1,16 +1,16 @@
-//! Exit codes, and the one line an error is worth.
+//! !Exit codes, and errors as one line.
 
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Done.
+/// Success.
 pub const OK: u8 = 0;
-/// The work could not be done.
+/// The work failed.
 pub const FAILURE: u8 = 1;
 /// The command line, its environment or its file is wrong.
 pub const USAGE: u8 = 2;
 
-/// Prints `error` and its sources on one line of stderr and gives [`FAILURE`].
+/// Prints `error` and its sources on one line of stderr. Returns [`FAILURE`].
 pub fn fail(error: &dyn Error) -> ExitCode {
     eprintln!("error: {}", chain(error));
     ExitCode::from(FAILURE)
@@ -18,7 +18,7 @@ pub fn fail(error: &dyn Error) -> ExitCode {
 
 /// `error` and its sources, outermost first, joined by `: ` on one line.
 ///
-/// A source whose text its parent already ends with is left out, since many libraries print theirs.
+/// Leaves out a source whose text its parent already ends with, since many libraries print their sources.
 pub fn chain(error: &dyn Error) -> String {
     let mut line = one_line(&error.to_string());
     let mut source = error.source();
@@ -33,7 +33,7 @@ pub fn chain(error: &dyn Error) -> String {
     line
 }
 
-/// `text` with every run of white space, line ends included, as one space.
+/// `text` with each run of white space, including line ends, replaced by one space.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! The process itself: how it starts, how much of it there is, and how it ends.
+//! !The process itself: start, workers, descriptors and end.
 
 pub mod descriptors;
 pub mod exit;

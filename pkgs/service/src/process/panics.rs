@@ -1,8 +1,8 @@
-//! Panics: logged, counted, and the end of one connection or job instead of the process.
+//! !Panics: each is logged and counted, and ends one connection or job instead of the process.
 //!
-//! Releases unwind. A service calls [`install`] first and [`register`] for its metrics; what serves requests wraps each in
-//! [`catch`] or [`Catch`] and closes the connection when there was a panic, since nobody knows what of the answer is
-//! out. The request's line is asked for only then, so that it costs a request nothing.
+//! !Releases unwind. A service first calls [`install`], and [`register`] for its metrics. Code that serves requests
+//! wraps each in [`catch`] or [`Catch`], and closes the connection after a panic, since part of the answer may have
+//! been sent. The request's line is computed only then, so it costs other requests nothing.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -18,16 +18,16 @@ use std::thread;
 use crate::exit::one_line;
 use crate::metrics::{Family, Registry};
 
-/// All of this process since [`install`].
+/// Panics of this process since [`install`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Where the last panic of this thread was, for whoever catches it.
+    /// The place of this thread's last panic, for the code that catches it.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From here on every panic, caught or not, is logged as one line with its message, place and thread, and counted. With
-/// `RUST_BACKTRACE` set its backtrace is in the line. Where nothing is logged it is printed as Rust does.
+/// From here on, every panic, caught or not, is counted and logged as one line with its message, place and thread. With
+/// `RUST_BACKTRACE` set, the line has its backtrace. If nothing is logged, it is printed as Rust does.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -35,7 +35,7 @@ pub fn install() {
         set_hook(Box::new(move |info| {
             COUNT.fetch_add(1, Relaxed);
             let place = info.location().map(ToString::to_string);
-            // The thread may be ending, and its locals gone.
+            // The thread may be ending, with its locals gone.
             let _ = PLACE.try_with(|last| last.try_borrow_mut().map(|mut last| last.clone_from(&place)));
             if tracing::enabled!(tracing::Level::ERROR) {
                 log(info, place.as_deref().unwrap_or("?"));
@@ -65,59 +65,59 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// How many panics there were since [`install`].
+/// The number of panics since [`install`].
 pub fn count() -> u64 {
     COUNT.load(Relaxed)
 }
 
-/// Shows [`count`] in `registry` as `NAME_total`; `name` is `linerate_<service>_panics`.
+/// Registers [`count`] as `NAME_total`; `name` is `linerate_<service>_panics`.
 pub fn register(registry: &mut Registry, name: &'static str) {
     Family::new(name, "Panics, each of which ended a connection or a job")
         .with(&[], count)
         .register(registry);
 }
 
-/// A panic that was caught.
+/// A caught panic.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked at {place}: {message}")]
 pub struct Panic {
-    /// What it said.
+    /// Its message.
     pub message: String,
     /// The source file, line and column, or `?` without [`install`].
     pub place: String,
 }
 
 impl Panic {
-    /// What `catch_unwind` or a thread's `join` gave, on the thread that panicked or another.
+    /// Reads the payload from `catch_unwind` or from a thread's `join`, on the thread that panicked or another.
     pub fn new(payload: Box<dyn Any + Send>) -> Self {
         let place = PLACE.with(|last| last.borrow_mut().take());
         Self { message: one_line(message(&*payload)), place: place.unwrap_or_else(|| "?".into()) }
     }
 
-    /// Logs that it ended `what`, such as `connection`, at `request`: the line of the request, or the job's name.
+    /// Logs that the panic ended `what`, such as `connection`, at `request`: the request's line, or the job's name.
     pub fn log(&self, what: &str, request: &(impl fmt::Display + ?Sized)) {
         let (panic, at) = (&self.message, &self.place);
         tracing::error!(%panic, %at, %request, "a panic ended this {what}");
     }
 }
 
-/// Does `work` and gives its panic where there is one.
+/// Runs `work`. A panic becomes an error.
 ///
-/// What it shares with others is in whatever state it left it; close what belongs to it alone.
+/// Anything that it shares with others stays in whatever state the panic left it. Close what belongs to it alone.
 ///
 /// # Errors
-/// The panic, which is logged and counted already by [`install`], but not with its request: [`Panic::log`].
+/// The panic. [`install`] has already logged and counted it, but without its request: see [`Panic::log`].
 #[inline]
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(Panic::new)
 }
 
-/// A future whose panics are its errors. Not to be polled after one.
+/// A future whose panics become errors. It must not be polled after one.
 #[derive(Debug)]
 pub struct Catch<F>(F);
 
 impl<F> Catch<F> {
-    /// Of `future`; see [`catch`].
+    /// Wraps `future`; see [`catch`].
     pub const fn new(future: F) -> Self {
         Self(future)
     }

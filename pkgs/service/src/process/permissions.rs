@@ -1,21 +1,21 @@
-//! Databases that everybody on this machine can use: an older release made them so, or whoever copied them.
+//! !Makes databases private that everybody on this machine can use, because an older release or a copy made them so.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// A database of SQLite, and what is beside it, with the same mode (sqlite.org/tempfiles.html).
+/// The files of an SQLite database, which have the same mode (sqlite.org/tempfiles.html).
 const FILES: [&str; 3] = ["", "-wal", "-shm"];
 
-/// What others than the owner may.
+/// The permissions of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Takes a database of SQLite from whoever can use it only because everybody can, and says so in one line of the log. One
-/// of another user, or that is not to be written, stays as it is, and the log says that.
+/// Removes permissions to an SQLite database from everybody but its owner, and says so in one line of the log. A
+/// database that belongs to another user, or cannot be changed, stays as it is, and the log says so.
 ///
-/// A group that may do more than everybody was given that, and keeps it. One that may do the same was given nothing: that
-/// is how new files are made.
+/// A group with more permissions than others was granted them on purpose, and keeps them. A group with the same
+/// permissions only has a new file's defaults.
 pub fn restrict(database: &Path) {
     let path = database.display();
     match narrow(database, rustix::process::geteuid().as_raw()) {
@@ -34,7 +34,7 @@ pub fn restrict(database: &Path) {
     }
 }
 
-/// Why everybody can use a database as before.
+/// Why everybody can still use a database.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("everybody on this machine can use it, and it belongs to another user")]
@@ -45,13 +45,13 @@ enum Error {
     Io(#[from] io::Error),
 }
 
-/// Narrows the modes of the files of a database as `user` may. The mode that the first of them had, and the one it has;
-/// none where all were narrow.
+/// Narrows the modes of a database's files, as far as `user` may. Returns the first one's mode before and after; none
+/// if all were narrow.
 ///
-/// By path, since closing one of them here would let go of the locks that SQLite has on it (sqlite.org/howtocorrupt.html,
+/// Works by path: closing one of the files here would release SQLite's locks on it (sqlite.org/howtocorrupt.html,
 /// section 2.2).
 fn narrow(database: &Path, user: u32) -> Result<Option<(u32, u32)>, Error> {
-    // Where a link leads, there the other files are.
+    // The other files are beside the target of a link.
     let database = fs::canonicalize(database)?;
     let (mut changed, mut allowed) = (None, None);
     for end in FILES {
@@ -59,12 +59,12 @@ fn narrow(database: &Path, user: u32) -> Result<Option<(u32, u32)>, Error> {
         path.push(end);
         let metadata = match fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_file() => metadata,
-            // Those beside it come and go.
+            // The other files come and go.
             Err(error) if error.kind() != ErrorKind::NotFound || end.is_empty() => return Err(error.into()),
             _ => continue,
         };
         let from = metadata.mode() & 0o777;
-        // What the database gives nobody, those beside it do not either.
+        // The other files get no permissions that the database itself lacks.
         let to = from & *allowed.get_or_insert(narrowed(from) | !OTHERS);
         if to == from {
             continue;
@@ -86,7 +86,7 @@ fn narrow(database: &Path, user: u32) -> Result<Option<(u32, u32)>, Error> {
     Ok(changed)
 }
 
-/// A mode without what everybody may, and without what the group may only because everybody does.
+/// A mode without others' permissions, and without the group's if it only has the same.
 const fn narrowed(mode: u32) -> u32 {
     let (group, everybody) = ((mode >> 3) & 7, mode & 7);
     let open = everybody != 0 && group & !everybody == 0;

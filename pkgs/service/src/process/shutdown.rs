@@ -1,8 +1,8 @@
-//! SIGTERM drains, a second signal does not wait.
+//! !SIGTERM drains, and a second signal exits at once.
 //!
-//! Where [another process serves](crate::handover) in this one's place, a service manager's SIGTERM is for both, and comes
-//! again when that one has ended: this one drains on. Where that one died, it is started anew only once this one has
-//! ended too, which it then does at once.
+//! !If [another process](crate::handover) has taken over, a service manager's SIGTERM goes to both, and comes again
+//! once the other has ended: this process continues to drain. If the other process died, the unit restarts only once
+//! this one has ended too, so it then ends at once.
 
 use std::fmt;
 use std::io;
@@ -12,26 +12,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Whether the process is to stop; clones share it.
+/// Whether the process is to stop. Clones share it.
 #[derive(Clone, Default)]
 pub struct Shutdown {
     token: CancellationToken,
     failed: Arc<AtomicBool>,
-    /// Of the process that serves in this one's place: [`FOLLOWED`], [`TERMINATED`] and [`DIED`].
+    /// The state of the process that took over: [`FOLLOWED`], [`TERMINATED`] and [`DIED`].
     next: Arc<AtomicU8>,
     at_first: Arc<Mutex<Vec<Hook>>>,
 }
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// There is one.
+/// Another process has taken over.
 const FOLLOWED: u8 = 1;
-/// SIGTERM came since.
+/// SIGTERM came since then.
 const TERMINATED: u8 = 2;
-/// It has died.
+/// That process has died.
 const DIED: u8 = 4;
 
-/// What shells have for an end by SIGTERM.
+/// The exit code of shells for an end by SIGTERM.
 const TERMINATED_CODE: i32 = 143;
 
 impl fmt::Debug for Shutdown {
@@ -41,15 +41,15 @@ impl fmt::Debug for Shutdown {
 }
 
 impl Shutdown {
-    /// One that only [`trigger`](Self::trigger) triggers.
+    /// A shutdown that only [`trigger`](Self::trigger) triggers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that SIGTERM or SIGINT triggers. A second of either exits at once, with 128 + its number
-    /// as shells have it: 143 or 130. SIGHUP keeps its default, which ends the process.
+    /// A shutdown that SIGTERM or SIGINT triggers. A second of either exits at once, with 128 + its number as in
+    /// shells: 143 or 130. SIGHUP keeps its default, which ends the process.
     ///
-    /// Signals are waited for on a thread of their own, so any runtime will do, or none.
+    /// A separate thread waits for signals, so this works with any runtime or none.
     ///
     /// # Errors
     /// When the handlers or the thread cannot be set up.
@@ -57,8 +57,8 @@ impl Shutdown {
         Self::listen(None::<(SignalKind, fn())>)
     }
 
-    /// Like [`on_signals`](Self::on_signals), and SIGHUP calls `on_hangup`, on the signals' thread:
-    /// while it runs, no other signal is heard.
+    /// Like [`on_signals`](Self::on_signals), but SIGHUP calls `on_hangup` on the signals' thread. While it runs, no
+    /// other signal is noticed.
     ///
     /// # Errors
     /// When the handlers or the thread cannot be set up.
@@ -69,7 +69,7 @@ impl Shutdown {
     fn listen(hook: Option<(SignalKind, impl FnMut() + Send + 'static)>) -> io::Result<Self> {
         let shutdown = Self::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        // Handlers are in place before this returns, so no signal from here on is missed.
+        // The handlers are installed before this returns, so no later signal is missed.
         let (mut terminate, mut interrupt, mut hangup) = {
             let _entered = runtime.enter();
             let hangup = hook.map(|(kind, hook)| signal(kind).map(|signal| (signal, hook))).transpose()?;
@@ -100,13 +100,13 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Stop. Further calls change nothing.
+    /// Starts the shutdown. Further calls change nothing.
     pub fn trigger(&self) {
         self.take_hooks().into_iter().for_each(|hook| hook());
         self.token.cancel();
     }
 
-    /// Has `hook` called before anything stops, unless that is since another process serves.
+    /// Calls `hook` before anything stops, unless the reason is that another process serves.
     pub(crate) fn on_stop(&self, hook: impl FnOnce() + Send + 'static) {
         self.at_first.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(hook));
     }
@@ -115,14 +115,14 @@ impl Shutdown {
         std::mem::take(&mut *self.at_first.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stop, since another process serves.
+    /// Starts the shutdown because another process serves.
     pub(crate) fn follow(&self) {
         self.note(FOLLOWED);
         drop(self.take_hooks());
         self.trigger();
     }
 
-    /// That other process has died.
+    /// Records that the other process has died.
     pub(crate) fn is_followed_by_nobody(&self) {
         self.note(DIED);
     }
@@ -131,7 +131,8 @@ impl Shutdown {
         self.next.load(SeqCst) & FOLLOWED != 0
     }
 
-    /// Ends this process where it is in the way of the next: whichever of both is heard of last.
+    /// Records what happened to the other process. Ends this process if it is in the way of the next; the two events
+    /// may come in any order.
     fn note(&self, what: u8) {
         let all = self.next.fetch_or(what, SeqCst) | what;
         if all == FOLLOWED | TERMINATED | DIED {
@@ -140,15 +141,15 @@ impl Shutdown {
         }
     }
 
-    /// Stop, since something that should have gone on has ended. What has ended is to be logged by who calls this.
+    /// Starts the shutdown because something ended that should not have. The caller logs what it was.
     pub fn fail(&self) {
         self.failed.store(true, Relaxed);
-        // No good order: another is to be started soon.
+        // The hooks announce a proper end, which this is not: another process is to start soon.
         drop(self.take_hooks());
         self.trigger();
     }
 
-    /// How it came to this, for the exit code: to be asked when all has ended.
+    /// The reason for the end, for the exit code. Ask once everything has ended.
     ///
     /// # Errors
     /// When anybody called [`fail`](Self::fail).
@@ -159,18 +160,18 @@ impl Shutdown {
         }
     }
 
-    /// Whether to stop.
+    /// Whether the shutdown has started.
     pub fn is_triggered(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// Returns once it is time to stop. Safe to drop at any time; runs on any runtime.
+    /// Returns once the shutdown starts. Can be dropped at any time, and runs on any runtime.
     pub async fn wait(&self) {
         self.token.cancelled().await;
     }
 }
 
-/// Calls the hook at the next hang-up; waits for ever when there is no hook.
+/// Calls the hook at the next SIGHUP. Waits forever if there is no hook.
 async fn hung_up(hangup: &mut Option<(Signal, impl FnMut())>) {
     match hangup {
         Some((signal, hook)) => {

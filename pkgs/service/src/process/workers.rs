@@ -1,11 +1,11 @@
-//! How many workers, and on which CPU each.
+//! !The number of workers, and the CPU of each.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How many there are to be.
+/// The number of workers.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct WorkerArgs {
     /// Threads that serve. Default: one for each CPU this process may use.
@@ -21,17 +21,16 @@ impl WorkerArgs {
     }
 }
 
-/// The number of workers to start: `asked`, or else one for each CPU this process may use.
+/// The number of workers to start: `asked`, or one for each CPU this process may use.
 ///
-/// What it may use is bounded by its affinity mask and by its cgroup's CPU quota, rounded down to
-/// whole CPUs, at least one.
+/// The affinity mask and the cgroup's CPU quota bound that number. A quota is rounded down to whole CPUs, at least one.
 pub fn count(asked: Option<NonZero<usize>>) -> usize {
     asked.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
 }
 
-/// The CPUs this process was allowed when first asked, ascending.
+/// The CPUs that this process was allowed when first asked, in ascending order.
 ///
-/// Read once, since [`pin`] narrows the mask of the threads that later ones are started from.
+/// Read once, since [`pin`] narrows the masks that later threads inherit.
 pub fn allowed() -> &'static [usize] {
     static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
     ALLOWED.get_or_init(|| match sched_getaffinity(None) {
@@ -40,14 +39,14 @@ pub fn allowed() -> &'static [usize] {
     })
 }
 
-/// Whether to [`pin`] so many workers: when there is exactly one for each allowed CPU. Fewer, or
-/// those of a CPU quota, the kernel places better than a fixed choice; more would crowd.
+/// Whether to [`pin`] this many workers: if there is exactly one per allowed CPU. With fewer, or with a CPU quota, the
+/// kernel places them better than a fixed choice; more would share CPUs.
 pub fn pinnable(workers: usize) -> bool {
     workers == allowed().len()
 }
 
-/// Pins the calling thread to the `index`-th of the [`allowed`] CPUs and says whether it did: not
-/// when there is no such CPU or the kernel refuses.
+/// Pins the calling thread to the `index`-th of the [`allowed`] CPUs. Returns false if there is no such CPU or the
+/// kernel refuses.
 pub fn pin(index: usize) -> bool {
     let mut set = CpuSet::new();
     allowed().get(index).is_some_and(|&cpu| {
@@ -56,7 +55,7 @@ pub fn pin(index: usize) -> bool {
     })
 }
 
-/// The name of the `index`-th worker's thread: `links-0`. The kernel shows 15 bytes of it.
+/// The name of the `index`-th worker's thread, such as `links-0`. The kernel shows 15 bytes of it.
 pub fn name(service: &str, index: usize) -> String {
     format!("{service}-{index}")
 }

@@ -4,28 +4,28 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network of addresses in CIDR notation (RFC 4632, section 3.1): `10.0.0.0/8`, `2001:db8::/32`, or an address alone.
+/// A network in CIDR notation (RFC 4632, section 3.1): `10.0.0.0/8`, `2001:db8::/32`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     /// Its lowest address.
     network: IpAddr,
-    /// In bits: up to 32 of IPv4, up to 128 of IPv6.
+    /// The prefix's length in bits: up to 32 for IPv4, up to 128 for IPv6.
     prefix: u8,
 }
 
 /// A text that is no [`Cidr`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
-    /// There is no address, or a prefix longer than one.
+    /// There is no address, or the prefix is longer than the address.
     #[error("expected a network such as 10.0.0.0/8 or 2001:db8::/32, or an address")]
     Malformed,
-    /// The address has bits behind the prefix: one of the two is a slip.
+    /// The address has bits after the prefix, so one of the two is a mistake.
     #[error("the address has bits beyond the prefix: the network is {0}")]
     HostBits(Cidr),
 }
 
 impl Cidr {
-    /// Whether an address is within. One of IPv4 in the form that IPv6 has for it is an address of IPv4.
+    /// Whether the network contains an address. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address.to_canonical()) {
@@ -36,13 +36,13 @@ impl Cidr {
     }
 }
 
-/// The lowest address of the network that has this one.
+/// The lowest address of this address's network.
 fn v4(address: Ipv4Addr, prefix: u8) -> Ipv4Addr {
     let rest = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
     Ipv4Addr::from_bits(address.to_bits() & !rest)
 }
 
-/// The lowest address of the network that has this one.
+/// The lowest address of this address's network.
 fn v6(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
     let rest = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
     Ipv6Addr::from_bits(address.to_bits() & !rest)
@@ -60,7 +60,7 @@ impl FromStr for Cidr {
         let bits = if given.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
             None => bits,
-            // Digits alone: a number may have a sign.
+            // Only digits, since a number could have a sign.
             Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 text.parse().ok().filter(|prefix| *prefix <= bits).ok_or(CidrError::Malformed)?
             }
@@ -74,7 +74,7 @@ impl FromStr for Cidr {
         if network != given {
             return Err(CidrError::HostBits(cidr));
         }
-        // Addresses are compared by their own family, so the network is of it too.
+        // Addresses are compared within their own family, so a mapped network becomes IPv4 too.
         match network {
             IpAddr::V6(address) if prefix >= 96 => match address.to_ipv4_mapped() {
                 Some(address) => Ok(Self { network: address.into(), prefix: prefix - 96 }),

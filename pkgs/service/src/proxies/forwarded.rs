@@ -1,19 +1,20 @@
-//! `Forwarded` (RFC 7239) and `X-Forwarded-For`: by which addresses a request has come.
+//! !`Forwarded` (RFC 7239) and `X-Forwarded-For`: the addresses that a request came through.
 //!
-//! Each proxy adds the address it was asked from at the end. Whatever was there before may be the client's invention, so
-//! both are read from their ends, and no further than it takes: what stands before the part that is trusted is not even
-//! looked at. Nothing is allocated.
+//! !Each proxy appends the address that it got the request from. Everything before may be invented by the client. So
+//! both fields are read from their ends and only as far as needed; what precedes the trusted part is not even looked
+//! at. Nothing is allocated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Elements that are looked at: proxies in a row, and empty ones, which mean nothing (RFC 9110, section 5.6.1).
+/// The most elements that are looked at: proxies in a row, and empty elements, which mean nothing (RFC 9110, section
+/// 5.6.1).
 const MAX_ELEMENTS: usize = 32;
 
-/// The longest element, in bytes. The longest address with its port has 47; a host and a protocol may stand beside it.
+/// The longest element, in bytes. The longest address with a port has 47; a host and a protocol may follow.
 const MAX_ELEMENT_BYTES: usize = 512;
 
-/// Goes from the last element of the last line back for as long as addresses are `trusted`, and answers the first that
-/// is not, or the last that could be read; nothing where not even one could.
+/// Walks back from the last element of the last line as long as addresses are `trusted`. Returns the first one that is
+/// not, or else the last that could be read; none if not even one could.
 pub(super) fn walk<'l>(
     lines: impl DoubleEndedIterator<Item = &'l [u8]>,
     syntax: &Syntax,
@@ -38,21 +39,21 @@ pub(super) fn walk<'l>(
     found
 }
 
-/// How a field tells of addresses.
+/// How a field writes addresses.
 pub(super) struct Syntax {
-    /// Whether a comma may be within quotes.
+    /// Whether quotes may contain a comma.
     quotes: bool,
-    /// The address of an element.
+    /// Reads the address of an element.
     address: fn(&[u8]) -> Option<IpAddr>,
 }
 
-/// As `Forwarded` does.
+/// The syntax of `Forwarded`.
 pub(super) const FORWARDED: Syntax = Syntax { quotes: true, address: forwarded_for };
 
-/// As `X-Forwarded-For` does.
+/// The syntax of `X-Forwarded-For`.
 pub(super) const X_FORWARDED_FOR: Syntax = Syntax { quotes: false, address: x_forwarded_for };
 
-/// The elements of a line, the last first, without the space around them.
+/// The elements of a line, last first, without surrounding space.
 struct Elements<'l> {
     rest: Option<&'l [u8]>,
     quotes: bool,
@@ -63,9 +64,9 @@ impl<'l> Iterator for Elements<'l> {
 
     fn next(&mut self) -> Option<&'l [u8]> {
         let line = self.rest?;
-        // From the end, quotes are as who wrote the last elements has set them, whatever a client has before them. An
-        // escaped one is taken for the end of a string, which parts its element wrongly; but then a backslash is in it,
-        // for which it is refused.
+        // Reading from the end, quotes are as the writer of the last elements set them, whatever a client wrote before.
+        // An escaped quote is taken for the end of a string, which splits its element wrongly; but that element then
+        // has a backslash, and is refused for it.
         let mut quoted = false;
         let comma = line.iter().rposition(|byte| {
             quoted ^= self.quotes && *byte == b'"';
@@ -80,7 +81,7 @@ impl<'l> Iterator for Elements<'l> {
     }
 }
 
-/// The address in an element of `Forwarded`: `for=192.0.2.1;proto=https`, `for="[2001:db8::1]:8080"`. None where it is
+/// The address in an element of `Forwarded`: `for=192.0.2.1;proto=https`, `for="[2001:db8::1]:8080"`. None if it is
 /// hidden (`unknown`, `_name`) or anything is malformed.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     if element.contains(&b'\\') {
@@ -102,7 +103,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     found
 }
 
-/// A node (section 6) by its address: only in quotes may it have a colon.
+/// The address of a node (section 6). It may contain a colon only within quotes.
 fn node(value: &[u8]) -> Option<IpAddr> {
     match value.strip_prefix(b"\"") {
         None => Some(std::str::from_utf8(value).ok()?.parse::<Ipv4Addr>().ok()?.into()),
@@ -110,7 +111,7 @@ fn node(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The address in an element of `X-Forwarded-For`, for which there is no standard: some add a port.
+/// The address in an element of `X-Forwarded-For`. There is no standard, and some proxies add a port.
 fn x_forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?;
     match text.parse::<Ipv6Addr>() {
@@ -131,7 +132,7 @@ fn with_port(text: &str) -> Option<IpAddr> {
             (address.parse::<Ipv4Addr>().ok()?.into(), port)
         }
     };
-    // It may be hidden as well as a number (section 6.3).
+    // The port may be obfuscated instead of a number (section 6.3).
     let is_port = |port: &str| {
         !port.is_empty()
             && port.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(x_forwarded_for(b"\xff"), None);
     }
 
-    /// Elements as they are walked over: from the end, and no further than one that nobody vouches for.
+    /// The test reads elements from the end, and stops at the first untrusted one.
     #[test]
     fn the_walk_ends_at_the_first_that_is_not_trusted_and_before_what_is_malformed() {
         let trusted = |address: IpAddr| matches!(address, IpAddr::V4(address) if address.octets()[0] == 10);
@@ -244,7 +245,7 @@ mod tests {
         for (line, expected) in [
             ("for=203.0.113.1, for=192.0.2.1;by=10.0.0.1, for=10.0.0.1", "192.0.2.1"),
             ("for=192.0.2.1, for=\"10.0.0.1:80\"", "192.0.2.1"),
-            // What a client leaves open, or closes, is no concern of the proxy's element behind it.
+            // Quotes that a client opens or closes do not affect the proxy's element behind them.
             ("for=\"203.0.113.1, for=192.0.2.1", "192.0.2.1"),
             ("for=\"203.0.113.1, for=\"[2001:db8::1]\"", "2001:db8::1"),
             ("\\, for=192.0.2.1", "192.0.2.1"),
@@ -252,7 +253,7 @@ mod tests {
         ] {
             assert_eq!(forwarded(line), address(expected), "{line}");
         }
-        // A string that a proxy has escaped is not read, so that nothing in it can be taken for an element.
+        // A string with escapes is refused, so that nothing in it can be taken for an element.
         assert_eq!(forwarded("for=192.0.2.1;host=\"a\\\", for=203.0.113.1\""), None);
         assert_eq!(forwarded("for=192.0.2.1;host=\"a\\\", for=\\\"203.0.113.1\""), None);
     }

@@ -1,18 +1,18 @@
-//! Proxies in front: who tells whose a connection is, and whose a request.
+//! !Proxies in front: what reports the client's address of a connection or a request.
 //!
-//! Behind a proxy every connection comes from the proxy's address. Where the client is, it tells in one of two ways, and
-//! whoever is believed there decides whose limits are used up, so neither is believed unasked:
+//! !Behind a proxy, every connection comes from the proxy's address. The proxy reports its client's address in one of
+//! two ways. Whoever is believed decides whose limits are used up, so neither is believed by default:
 //!
-//! - `--proxy-protocol`: each connection begins with a PROXY header of version 2, read by `listener::proxy`.
-//! - `--trusted-proxy`: each request has `Forwarded` (RFC 7239) or `X-Forwarded-For`, which are read from the right: the
-//!   first address that is no trusted proxy's is the client's. What is malformed ends that, at the last good address.
-//!   From anybody else both are ignored.
+//! - !- `--proxy-protocol`: each connection starts with a PROXY header of version 2, which `listener::proxy` reads.
+//! - !- `--trusted-proxy`: each request has `Forwarded` (RFC 7239) or `X-Forwarded-For`. They are read from the right:
+//!   the first address that is not a trusted proxy's is the client's. A malformed element ends the reading at the last
+//!   good address. From other clients, both fields are ignored.
 //!
-//! A proxy that appends to one of the two fields passes the other on as its client has it. So where a request has both, and
-//! they come to different addresses, neither is believed, and the request is the proxy's own.
+//! !A proxy that appends to one of the fields passes on the other as the client sent it. So if a request has both and
+//! they give different addresses, neither is believed, and the request counts as the proxy's own.
 //!
-//! One policy for all listeners: [`Proxies::source`] says who tells, [`Proxies::client`] reads it. Without flags the first
-//! is a look at two values, and the second is never called.
+//! !All listeners use one policy: [`Proxies::source`] says what reports the address, and [`Proxies::client`] reads it.
+//! Without flags, the first compares two values, and the second is never called.
 
 mod cidr;
 mod forwarded;
@@ -24,17 +24,17 @@ pub use cidr::{Cidr, CidrError};
 
 use forwarded::{FORWARDED, Syntax, X_FORWARDED_FOR, walk};
 
-/// Which proxies are in front, as command lines say it.
+/// The proxies in front, as given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ProxyArgs {
-    /// Takes the client's address from the PROXY header of version 2 that every connection has to begin with; others are
-    /// closed, and so are those from elsewhere than --trusted-proxy where that is given. There is no HTTP/3 then, for
-    /// which there is no such header.
+    /// Takes the client's address from the PROXY header of version 2 that every connection must start with. Other
+    /// connections are closed; with --trusted-proxy, so are those from elsewhere. This disables HTTP/3, which has no
+    /// such header.
     #[arg(long, help_heading = "Behind a proxy")]
     pub proxy_protocol: bool,
 
-    /// A proxy in front, by its address or network, such as 10.0.0.0/8; may be repeated. Without --proxy-protocol, takes
-    /// the client's address from Forwarded or X-Forwarded-For in its requests. Whoever connects by a Unix socket is
+    /// A proxy in front, by its address or network, such as 10.0.0.0/8; may be repeated. Without --proxy-protocol,
+    /// takes the client's address from Forwarded or X-Forwarded-For in its requests. Clients of a Unix socket are
     /// trusted too.
     #[arg(
         long = "trusted-proxy",
@@ -45,23 +45,23 @@ pub struct ProxyArgs {
     pub trusted_proxies: Vec<Cidr>,
 }
 
-/// Which proxies are in front. Clones share.
+/// The proxies in front. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     protocol: bool,
     trusted: Arc<[Cidr]>,
 }
 
-/// Who tells where the client of a connection is.
+/// What reports a connection's client address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The connection itself: the client is at its other end.
     Connection,
-    /// The PROXY header that it begins with.
+    /// The PROXY header at its start.
     ProxyHeader,
     /// `Forwarded` or `X-Forwarded-For` of each request, by [`Proxies::client`].
     Fields,
-    /// Nobody who is believed: it is to be closed.
+    /// Nothing that is believed: the connection is to be closed.
     Nobody,
 }
 
@@ -72,13 +72,13 @@ impl From<&ProxyArgs> for Proxies {
 }
 
 impl Proxies {
-    /// Whether connections begin with a PROXY header.
+    /// Whether connections start with a PROXY header.
     #[must_use]
     pub fn speak_proxy_protocol(&self) -> bool {
         self.protocol
     }
 
-    /// Whether a connection from `remote`, or from a Unix socket, is one of a trusted proxy.
+    /// Whether a connection from `remote`, or from a Unix socket, comes from a trusted proxy.
     #[must_use]
     pub fn trusts(&self, remote: Option<IpAddr>) -> bool {
         match remote {
@@ -87,7 +87,7 @@ impl Proxies {
         }
     }
 
-    /// Who tells where the client of a connection from `remote`, or from a Unix socket, is.
+    /// What reports the client's address of a connection from `remote`, or from a Unix socket.
     #[inline]
     #[must_use]
     pub fn source(&self, remote: Option<IpAddr>) -> Source {
@@ -101,8 +101,8 @@ impl Proxies {
         }
     }
 
-    /// Where the client of a request is that came by a trusted proxy at `remote`: what the lines of `Forwarded`, or of
-    /// `X-Forwarded-For`, come to, and else `remote` itself. Allocates nothing.
+    /// The client's address of a request from a trusted proxy at `remote`: from the lines of `Forwarded` or of
+    /// `X-Forwarded-For`, or else `remote` itself. Allocates nothing.
     pub fn client<'l>(
         &self,
         remote: Option<IpAddr>,
@@ -117,13 +117,13 @@ impl Proxies {
         }
     }
 
-    /// The same of a request whose head these are the bytes of, from its request line on and without its body.
+    /// The same for a request with this head, from its request line on and without its body.
     #[must_use]
     pub fn client_of_head(&self, remote: Option<IpAddr>, head: &[u8]) -> Option<IpAddr> {
         self.client(remote, lines(head, b"forwarded"), lines(head, b"x-forwarded-for"))
     }
 
-    /// What one of the fields comes to; nothing where there is none.
+    /// The address that one of the fields gives; none if the field is absent.
     fn told<'l>(
         &self,
         remote: Option<IpAddr>,
@@ -136,7 +136,7 @@ impl Proxies {
     }
 }
 
-/// The values of a field's lines in a head that was found in order.
+/// The values of a field's lines in a valid head.
 pub(crate) fn lines<'h>(head: &'h [u8], name: &'static [u8]) -> impl DoubleEndedIterator<Item = &'h [u8]> {
     head.split(|byte| *byte == b'\n').filter_map(move |line| {
         let (start, rest) = line.split_at_checked(name.len())?;
@@ -195,7 +195,7 @@ mod tests {
                 "Forwarded-For: 192.0.2.1\r\nX-X-Forwarded-For: 192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\n",
                 "10.0.0.9",
             ),
-            // One of them may be the client's invention: only where it is of no use is it believed.
+            // The client may have invented one of them, so it is believed only if both agree.
             ("Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n", "192.0.2.1"),
             ("Forwarded: for=203.0.113.1\r\nX-Forwarded-For: 192.0.2.1\r\n", "10.0.0.9"),
             ("X-Forwarded-For: 203.0.113.1\r\nForwarded: for=192.0.2.1\r\n", "10.0.0.9"),

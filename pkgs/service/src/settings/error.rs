@@ -1,4 +1,4 @@
-//! What is wrong with the settings, on one line.
+//! !Errors of settings, as one line each.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::Given;
 use crate::exit::{USAGE, one_line};
 
-/// Why there are no settings.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
@@ -18,25 +18,25 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The file is no TOML.
+    /// The file is not TOML.
     #[error("{}: line {line}: {}", path.display(), one_line(reason))]
     Syntax {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong.
         reason: String,
     },
-    /// A key of the file names no setting, or not one value of one.
+    /// A key of the file names no setting, or has not exactly one value.
     #[error("{}: {key}: {reason}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// The name of the setting, tables and all: `log-level`.
+        /// The setting's name, including tables: `log-level`.
         key: String,
         /// What is wrong with it.
         reason: &'static str,
@@ -44,12 +44,12 @@ pub enum Error {
     /// A value from the file or the environment is not acceptable.
     #[error("{origin}: {}", brief(error))]
     Value {
-        /// Where it is.
+        /// Where the value is.
         origin: Origin,
-        /// What clap says of it.
+        /// clap's error.
         error: clap::Error,
     },
-    /// The command line is not acceptable, or asks for help or the version.
+    /// The command line is not acceptable, or requests help or the version.
     #[error("{}", brief(.0))]
     Usage(#[from] clap::Error),
 }
@@ -59,12 +59,12 @@ pub enum Error {
 pub enum Origin {
     /// In a file.
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Under which key, tables and all: `log-level`.
+        /// The key, including tables: `log-level`.
         key: String,
     },
-    /// In this variable of the environment.
+    /// A variable of the environment.
     Env(String),
 }
 
@@ -78,21 +78,21 @@ impl fmt::Display for Origin {
 }
 
 impl Error {
-    /// `error`, told apart by where the value comes from that it is about.
+    /// Classifies clap's `error` by the origin of the value that it is about.
     pub(super) fn of(error: clap::Error, given: &HashMap<String, Given>) -> Self {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.as_str()),
             _ => None,
         };
-        // clap names an argument as its help does: `--log-level <FILTER>`.
+        // clap names an argument as in its help: `--log-level <FILTER>`.
         let name = text(ContextKind::InvalidArg)
             .and_then(|arg| arg.strip_prefix("--")?.split([' ', '=', '[']).next())
             .and_then(|name| given.get(name));
         let value = text(ContextKind::InvalidValue).map(OsStr::new);
-        // A secret's error has no value, and says itself whether it was given.
+        // A secret's error contains no value, and says itself whether one was given.
         let secret = matches!(error.get(ContextKind::Custom), Some(ContextValue::Bool(true)));
         match name {
-            // A flag's value hides what was given, so its error is about another value.
+            // A flag overrides what was given, so its error is about another value.
             Some(given) if secret || given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
                 Self::Value { origin: given.origin.clone(), error }
             }
@@ -100,13 +100,13 @@ impl Error {
         }
     }
 
-    /// Ends the process: help and version are printed on stdout and end it with 0, anything else is
-    /// one line on stderr and [`USAGE`].
+    /// Ends the process. Help and version go to stdout with exit code 0; anything else is one line on stderr and
+    /// [`USAGE`].
     pub fn exit(&self) -> ! {
         match self {
             Self::Usage(error) if !error.use_stderr() || shows_help(error) => error.exit(),
             error => {
-                // Without the sources: each variant has its source's text, of clap's only the gist.
+                // Without the sources: each variant contains its source's text, in clap's case shortened.
                 eprintln!("error: {}", one_line(&error.to_string()));
                 std::process::exit(USAGE.into())
             }
@@ -114,12 +114,12 @@ impl Error {
     }
 }
 
-/// Whether the error is the help, as a program without arguments shows it.
+/// Whether the error is the help, which a program without arguments shows.
 fn shows_help(error: &clap::Error) -> bool {
     error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-/// What clap says, on one line: without usage and without where to find help.
+/// clap's message on one line, without usage and without the pointer to help.
 fn brief(error: &clap::Error) -> String {
     let mut text = error.to_string();
     for (_, value) in error.context() {
@@ -128,7 +128,7 @@ fn brief(error: &clap::Error) -> String {
             ContextValue::Strings(values) => values,
             _ => continue,
         };
-        // A secret in the wrong place: behind a command that takes none, or as a part of another flag.
+        // A secret in the wrong place: after a command that takes none, or as a part of another flag.
         for value in values.iter().filter(|value| may_be_secret(value)) {
             text = text.replace(value.as_str(), "…");
         }
@@ -138,7 +138,7 @@ fn brief(error: &clap::Error) -> String {
     one_line(&text.strip_prefix("error: ").unwrap_or(text).replace("\n\n  tip: ", "; tip: "))
 }
 
-/// Whether a text that is no setting looks like a URL with a password in it, or like a piece of one.
+/// Whether an unknown text looks like a URL with a password, or like a piece of one.
 fn may_be_secret(value: &str) -> bool {
     value.contains('@') || value.contains("://") || value.to_ascii_lowercase().contains("password")
 }

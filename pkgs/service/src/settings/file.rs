@@ -9,10 +9,10 @@ use toml::{Table, Value};
 use super::error::{Error, Origin};
 use super::{CONFIG, Given, is_setting, takes_many};
 
-/// No file of settings is longer, in bytes; what is was named by mistake.
+/// The longest file of settings, in bytes. A longer one was named by mistake.
 const MAX: u64 = 1 << 20;
 
-/// The settings in the file at `path`, by long name; all of them are settings of `command`.
+/// The settings in the file at `path`, by long name. All must be settings of `command`.
 pub(super) fn read(path: &Path, command: &Command) -> Result<HashMap<String, Given>, Error> {
     let text = text(path).map_err(|source| Error::Read { path: path.into(), source })?;
     let table: Table = text.parse().map_err(|error: toml::de::Error| Error::Syntax {
@@ -32,7 +32,7 @@ fn text(path: &Path) -> std::io::Result<String> {
     if read as u64 > MAX { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Adds the settings of `table`, whose names begin with `prefix`.
+/// Adds the settings of `table`, whose names start with `prefix`.
 fn collect(
     given: &mut HashMap<String, Given>,
     path: &Path,
@@ -71,7 +71,7 @@ fn collect(
     Ok(())
 }
 
-/// A value as it would be written behind a flag.
+/// A value as it would be written for a flag.
 fn scalar(value: Value) -> Option<std::ffi::OsString> {
     match value {
         Value::String(text) => Some(text.into()),

@@ -1,4 +1,4 @@
-//! What all settings of a process come to, in a number: whether another one is set alike.
+//! !A checksum of all settings of a process, to compare it with another process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,15 +8,16 @@ use std::sync::OnceLock;
 
 use clap::ArgMatches;
 
-/// That of this process, once it has parsed its settings.
+/// This process's checksum, once it has parsed its settings.
 static OF_THIS: OnceLock<Fingerprint> = OnceLock::new();
 
-/// Sums up every setting, wherever it is from. Of use between processes of one program: another may sum up otherwise.
+/// A checksum of every setting, from whatever source. Only comparable between processes of one program, since others
+/// may compute it differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of what the arguments, the environment and the file have come to, where there are any.
+    /// The checksum of parsed arguments, environment and file, if there are any.
     pub(super) fn of(settings: Option<&ArgMatches>) -> Self {
         let raw = |settings: &ArgMatches, id: &str| {
             let values = settings.try_get_raw(id).ok().flatten().into_iter().flatten();
@@ -30,7 +31,7 @@ impl Fingerprint {
         Self(hasher.finish())
     }
 
-    /// This process is set so.
+    /// Records the checksum as this process's own.
     pub(super) fn is_of_this_process(self) {
         // A process parses its own settings once.
         let _ = OF_THIS.set(self);
@@ -43,7 +44,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// That of this process; none where it has none.
+/// This process's checksum; none without settings.
 pub fn fingerprint() -> Option<Fingerprint> {
     OF_THIS.get().copied()
 }

@@ -1,7 +1,7 @@
-//! Settings: one definition of each, four places to give it.
+//! !Settings: each is defined once, and can be given in four places.
 //!
-//! A setting is a field with a long name of a `clap` struct: its doc comment is its help, its type
-//! what it accepts, and its name yields the rest. Of `--cache-bytes`, the later of these counts:
+//! !A setting is a field of a `clap` struct with a long name. Its doc comment is its help, its type says what it
+//! accepts, and its name gives the other names. For `--cache-bytes`, a later row overrides the earlier ones:
 //!
 //! | place | form |
 //! |---|---|
@@ -11,10 +11,10 @@
 //! | environment | `LINERATE_LINKS_CACHE_BYTES=1`; empty is unset, several values have commas between |
 //! | flag | `--cache-bytes 1` |
 //!
-//! Other subcommands that have `--config` too take what they share with it from the same file.
+//! !Other subcommands with `--config` take the settings that they share from the same file.
 //!
-//! File and environment become the defaults of clap's own arguments, so that its value parsers judge
-//! them as they judge flags. A flag without value is set by `true` and left by `false`.
+//! !File and environment become the defaults of clap's own arguments, so clap's value parsers check them as they check
+//! flags. For a flag without a value, `true` sets it and `false` does not.
 
 mod error;
 mod file;
@@ -36,7 +36,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 use error::Origin;
 
-/// Where more settings are.
+/// The file with more settings.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConfigArgs {
     /// A TOML file with settings, named as the flags without their dashes in front.
@@ -44,27 +44,27 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
-/// The setting that names the file of settings, where there is one.
+/// The setting that names the file of settings.
 const CONFIG: &str = "config";
 
-/// The flag by which the settings are read, and nothing else is done.
+/// The flag that only checks the settings.
 const CHECK: &str = "check";
 
-/// Where systemd puts the credentials of a unit (systemd.exec(5)): secrets of which neither the environment nor the
-/// file of settings tells.
+/// Where systemd puts a unit's credentials (systemd.exec(5)): secrets that are neither in the environment nor in the
+/// file of settings.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
-/// The command line of `P` and the settings of its `subcommand`, from the arguments, the environment,
-/// the credentials and the file of this process. Help, version and errors end the process, errors with code 2 and
-/// one line on stderr. With `--check` it ends here too, with 0 where the settings are such as the subcommand takes.
+/// Parses the command line of `P` and the settings of its `subcommand`, from this process's arguments, environment,
+/// credentials and file. Help, version and errors end the process; errors with code 2 and one line on stderr. With
+/// `--check` the process ends here too, with 0 if the settings are valid.
 pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
     let (parsed, fingerprint) = parse_args(service, subcommand, std::env::args_os());
     fingerprint.is_of_this_process();
     parsed
 }
 
-/// Like [`parse`], with other arguments (the program's name first) than this process has: for a command that is about
-/// another process. What its settings come to is told besides.
+/// Like [`parse`], with other arguments (starting with the program's name) than this process's, for a command that is
+/// about another process. Also returns the settings' checksum.
 pub fn parse_args<P: Parser>(
     service: &str,
     subcommand: &str,
@@ -77,7 +77,7 @@ pub fn parse_args<P: Parser>(
     }
 }
 
-/// Like [`parse`], for a process that goes on whatever comes of it, such as one that reads its settings again.
+/// Like [`parse`], for a process that continues whatever the result is, such as one that reads its settings again.
 ///
 /// # Errors
 /// As [`try_parse_from`].
@@ -85,8 +85,8 @@ pub fn try_parse<P: Parser>(service: &str, subcommand: &str) -> Result<P, Error>
     try_parse_args(service, subcommand, std::env::args_os())
 }
 
-/// Like [`try_parse`], with other arguments (the program's name first) than this process has: for a command that works on
-/// what another is set to.
+/// Like [`try_parse`], with other arguments (starting with the program's name) than this process's, for a command that
+/// works with another process's settings.
 ///
 /// # Errors
 /// As [`try_parse_from`].
@@ -98,11 +98,11 @@ pub fn try_parse_args<P: Parser>(
     try_parse_from(service, subcommand, args, of_process())
 }
 
-/// Like [`parse`], from the `args` (the program's name first) and environment given.
+/// Like [`parse`], with these `args` (starting with the program's name) and this environment.
 ///
 /// # Errors
-/// When a file cannot be read or holds what is no setting, or a value is not acceptable. Help and
-/// version are [`Error::Usage`] too, as clap has them.
+/// When a file cannot be read or names an unknown setting, or a value is not acceptable. Help and version are
+/// [`Error::Usage`] too, as in clap.
 pub fn try_parse_from<P: Parser>(
     service: &str,
     subcommand: &str,
@@ -112,21 +112,21 @@ pub fn try_parse_from<P: Parser>(
     read(service, subcommand, args, env).map(|read| read.parsed)
 }
 
-/// The environment of this process, and its credentials.
+/// This process's environment, including its credentials.
 fn of_process() -> impl Fn(&str) -> Option<OsString> {
     let credentials = std::env::var_os(CREDENTIALS).map(PathBuf::from);
     move |name| std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
 }
 
-/// What was read.
+/// The result of reading.
 struct Read<P> {
     parsed: P,
-    /// Whether that is all that is asked.
+    /// Whether the settings are only to be checked.
     check: bool,
     fingerprint: Fingerprint,
 }
 
-/// What [`try_parse_from`] says, and what else there is to say of it.
+/// Parses as [`try_parse_from`] does, and returns more about the result.
 fn read<P: Parser>(
     service: &str,
     subcommand: &str,
@@ -140,8 +140,8 @@ fn read<P: Parser>(
         variable(service, arg).or_else(own).and_then(|name| Some((env(&name)?, name)))
     };
 
-    // A first look at the arguments, as far as they make sense: is it this subcommand, and which is
-    // its file? Help ends here, so that it shows the defaults of the program.
+    // First parse the arguments leniently: is it this subcommand, and which is its file? Help ends here, so that it
+    // shows the program's defaults.
     let look = command.clone().ignore_errors(true).try_get_matches_from(&args)?;
     let mut given = HashMap::new();
     if let (Some(settings), Some(look)) =
@@ -162,7 +162,7 @@ fn read<P: Parser>(
         }
         command = command.mut_subcommand(subcommand, |settings| overlay(settings, &given));
     } else if let Some(settings) = command.find_subcommand(subcommand) {
-        // Another subcommand takes what it shares with this one from the same file, by the same names.
+        // Another subcommand takes the settings that it shares with this one from the same file, by the same names.
         let (path, look) = chosen(&look);
         if let Some(chosen) = below(&command, &path) {
             if let Some(file) = config(chosen, look, env) {
@@ -181,8 +181,8 @@ fn read<P: Parser>(
     Ok(Read { parsed, check, fingerprint })
 }
 
-/// The command line of `P`, with the help of each setting of its `subcommand` naming its variable:
-/// what [`parse`] parses, and what manual pages and completions are made from.
+/// The command line of `P`, in which the help of each setting of `subcommand` names its variable. [`parse`] uses it,
+/// and so do manual pages and completions.
 pub fn command<P: Parser>(service: &str, subcommand: &str) -> Command {
     P::command().mut_subcommand(subcommand, |settings| {
         let check = Arg::new(CHECK).long(CHECK).action(ArgAction::SetTrue);
@@ -191,12 +191,12 @@ pub fn command<P: Parser>(service: &str, subcommand: &str) -> Command {
     })
 }
 
-/// `command` and all below it, where those variables are unset that are empty: to clap they are values.
+/// Removes the variables that are empty from `command` and its subcommands, since clap takes them for values.
 fn without_empty(command: Command, env: &impl Fn(&str) -> Option<OsString>) -> Command {
     let unset = |arg: Arg| {
         let name = arg.get_env().and_then(OsStr::to_str).map(str::to_owned);
         match name.filter(|name| env(name).is_some_and(|value| value.is_empty())) {
-            // As clap has it in the help of those that are unset.
+            // The same text as clap's help for an unset variable.
             Some(name) => with_note(arg.env(None::<&'static str>), &format!("[env: {name}=]")),
             None => arg,
         }
@@ -204,7 +204,7 @@ fn without_empty(command: Command, env: &impl Fn(&str) -> Option<OsString>) -> C
     command.mut_args(unset).mut_subcommands(|below| without_empty(below, env))
 }
 
-/// The subcommand that was chosen, by its name and those of the ones above it, and its arguments.
+/// The chosen subcommand's name, after those of its parents, and its arguments.
 fn chosen(look: &ArgMatches) -> (Vec<String>, &ArgMatches) {
     let (mut path, mut at) = (Vec::new(), look);
     while let Some((name, below)) = at.subcommand() {
@@ -225,7 +225,7 @@ fn mut_below(command: Command, path: &[String], change: &dyn Fn(Command) -> Comm
     }
 }
 
-/// The credential called as a variable is, without the line feed that editors end a file with.
+/// The credential with a variable's name, without the line feed that editors put at the end of a file.
 fn credential(directory: &Path, name: &str) -> Option<OsString> {
     let mut value = std::fs::read(directory.join(name)).ok()?;
     if value.ends_with(b"\n") {
@@ -234,14 +234,13 @@ fn credential(directory: &Path, name: &str) -> Option<OsString> {
     Some(OsString::from_vec(value))
 }
 
-/// What the file or the environment has for a setting.
+/// A setting's value from the file or the environment.
 struct Given {
     values: Vec<OsString>,
     origin: Origin,
 }
 
-/// The variable of a setting: `LINERATE_LINKS_CACHE_BYTES`. None for what is no setting, and for
-/// what has a variable of its own.
+/// A setting's variable: `LINERATE_LINKS_CACHE_BYTES`. None if the argument is not a setting, or has its own variable.
 fn variable(service: &str, arg: &Arg) -> Option<String> {
     let name = arg.get_long().filter(|_| is_setting(arg) && arg.get_env().is_none())?;
     Some(format!("LINERATE_{service}_{name}").replace('-', "_").to_uppercase())
@@ -265,7 +264,7 @@ fn documented(service: &str, arg: Arg) -> Arg {
     }
 }
 
-/// `arg` with a note behind its help.
+/// `arg` with a note at the end of its help.
 fn with_note(arg: Arg, note: &str) -> Arg {
     let noted = |help: Option<&StyledStr>| {
         let mut help = help.cloned().unwrap_or_default();
@@ -279,7 +278,7 @@ fn with_note(arg: Arg, note: &str) -> Arg {
     }
 }
 
-/// The path of the file: by flag, else by environment, else by default.
+/// The path of the file: from the flag, else the environment, else the default.
 fn config(
     settings: &Command,
     look: &ArgMatches,
@@ -294,7 +293,7 @@ fn config(
     }
 }
 
-/// The values of a variable: parted by commas where the setting takes several.
+/// The values in a variable, separated by commas if the setting takes several.
 fn split(arg: &Arg, value: OsString) -> Vec<OsString> {
     match value.to_str() {
         Some(text) if takes_many(arg) => {
@@ -304,7 +303,7 @@ fn split(arg: &Arg, value: OsString) -> Vec<OsString> {
     }
 }
 
-/// `settings`, with what was given as the defaults.
+/// `settings`, with the given values as defaults.
 fn overlay(settings: Command, given: &HashMap<String, Given>) -> Command {
     settings.mut_args(|arg| match arg.get_long().and_then(|name| given.get(name)) {
         Some(given) => {

@@ -1,4 +1,4 @@
-//! Settings that hold a secret.
+//! !Settings that contain a secret.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
@@ -9,9 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, Command};
 
-/// Reads a setting that holds a secret, such as the URL of a database: whatever is wrong with its value, the value is
-/// in no message. What `T` says is wrong must not have it either, and the argument's `hide_env_values` keeps it out of
-/// the help.
+/// Parses a setting that contains a secret, such as a database's URL. Whatever is wrong with the value, no message
+/// contains it. `T`'s errors must not contain it either, and the argument's `hide_env_values` keeps it out of the help.
 ///
 /// ```
 /// # use service::settings;
@@ -26,7 +25,7 @@ pub fn secret<T>() -> Secret<T> {
     Secret(PhantomData)
 }
 
-/// What [`secret`] makes.
+/// The parser that [`secret`] returns.
 #[derive(Debug)]
 pub struct Secret<T>(PhantomData<fn() -> T>);
 
@@ -62,7 +61,7 @@ where
             let variable = arg.and_then(Arg::get_env).map(OsStr::to_string_lossy);
             let message = match (source, variable) {
                 (ValueSource::EnvVariable, Some(variable)) => format!("{variable}: {reason}"),
-                // From the file or a credential: who shows the error says from which.
+                // From the file or a credential: the code that shows the error adds which.
                 (ValueSource::DefaultValue, _) => reason,
                 _ => format!("invalid value for '{name}': {reason}"),
             };

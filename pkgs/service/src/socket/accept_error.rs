@@ -1,12 +1,12 @@
-//! What it means that a connection could not be accepted.
+//! !The meaning of errors of accept(2).
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Whether an accept failed for the sake of that one connection, so that the next may be accepted at once. Linux passes on
-/// what had become of the new socket meanwhile, and what a firewall has to say of it (accept(2)); all else is about the
-/// process or the machine, such as a want of file descriptors, and will not be over by then.
+/// Whether accept failed because of that one connection, so that the next can be accepted at once. Linux reports errors
+/// that the new socket already has, and a firewall's refusal (accept(2)). All other errors concern the process or the
+/// machine, such as a lack of file descriptors, and will last longer.
 #[must_use]
 pub fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
@@ -52,7 +52,7 @@ mod tests {
             (Errno::NFILE, false),
             (Errno::NOBUFS, false),
             (Errno::NOMEM, false),
-            // What the next accept would say too, at once.
+            // The next accept would fail in the same way at once.
             (Errno::BADF, false),
             (Errno::INVAL, false),
             (Errno::NOTSOCK, false),

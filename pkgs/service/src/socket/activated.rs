@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use super::{Error, Listener};
 
-/// Takes the socket that was passed as `name`; each can be taken once.
+/// Takes the socket that was passed as `name`. Each can be taken once.
 pub(super) fn take(name: &str) -> Result<Listener, Error> {
     let mut passed = passed().lock().unwrap_or_else(PoisonError::into_inner);
     let index = passed.iter().position(|(passed, _)| passed == name);
@@ -18,19 +18,19 @@ pub(super) fn take(name: &str) -> Result<Listener, Error> {
     listener(fd).ok_or_else(|| Error::NotListening(name.into()))
 }
 
-/// Takes all that was passed as `name`.
+/// Takes all sockets that were passed as `name`.
 pub(super) fn take_all(name: &str) -> Vec<OwnedFd> {
     let mut passed = passed().lock().unwrap_or_else(PoisonError::into_inner);
     passed.extract_if(.., |(passed, _)| passed == name).map(|(_, fd)| fd).collect()
 }
 
-/// Closes all that was passed by a name of this kind and nobody has taken; tells which names those were, each once.
+/// Closes the sockets with names of this kind that nobody has taken. Returns their names, each once.
 pub(super) fn close_all(kind: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut passed = passed().lock().unwrap_or_else(PoisonError::into_inner);
     passed.extract_if(.., |(name, _)| kind(name)).map(|(name, _)| name).collect()
 }
 
-/// `fd` as what it is, when it is a stream socket in the state of listening.
+/// `fd` as a listener, if it is a listening stream socket.
 pub(super) fn listener(fd: OwnedFd) -> Option<Listener> {
     let listens = socket_acceptconn(&fd).ok()? && socket_type(&fd).ok()? == SocketType::STREAM;
     let listener = match socket_domain(&fd).ok()? {
@@ -43,11 +43,11 @@ pub(super) fn listener(fd: OwnedFd) -> Option<Listener> {
     Some(listener)
 }
 
-/// All that was passed to this process and not yet taken, by name.
+/// The sockets that were passed to this process and not yet taken, by name.
 fn passed() -> &'static Mutex<Vec<(String, OwnedFd)>> {
     static PASSED: OnceLock<Mutex<Vec<(String, OwnedFd)>>> = OnceLock::new();
     PASSED.get_or_init(|| {
-        // What is malformed counts as nothing passed: whoever needs a name is told it is missing.
+        // Malformed input counts as nothing passed. Code that needs a name reports that it is missing.
         let fds = sd_notify::listen_fds_with_names().into_iter().flatten();
         Mutex::new(fds.map(|(fd, name)| (name, own(fd))).collect())
     })

@@ -1,11 +1,11 @@
-//! What `--listen` is given.
+//! !The values of `--listen`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// `192.0.2.1:80`, `[2001:db8::1]:80`, `localhost:80` (127.0.0.1), or `:80` and `[::]:80` for
@@ -20,13 +20,13 @@ pub enum Address {
 /// A text that is no [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It names no host that is an IP address.
+    /// It has no host that is an IP address.
     #[error("expected IP:PORT, localhost:PORT, :PORT, unix:PATH or systemd:NAME")]
     Form,
-    /// There is a host but no port, or no number that is one.
+    /// It has a host but no valid port.
     #[error("the port must be a number from 0 to 65535")]
     Port,
-    /// Nothing behind `unix:` or `systemd:`.
+    /// Nothing follows `unix:` or `systemd:`.
     #[error("nothing follows {0}")]
     Empty(&'static str),
 }
@@ -57,7 +57,7 @@ impl FromStr for Address {
                 None => host.parse::<Ipv4Addr>().map_err(|_| AddressError::Form)?.into(),
             },
         };
-        // u16's own parser would take a sign.
+        // u16's own parser would accept a sign.
         let port = Some(port).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
         let port = port.and_then(|port| port.parse().ok()).ok_or(AddressError::Port)?;
         Ok(Self::Tcp(SocketAddr::new(ip, port)))
@@ -65,7 +65,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The line that tells whoever started a service where it is: what answers there, and by which scheme.
+    /// The line that tells an operator where a service is: what answers there, and with which scheme.
     pub fn line(&self, name: &str, scheme: &str) -> String {
         match self {
             Self::Tcp(address) => format!("{name:<9} {scheme}://{address}/\n"),

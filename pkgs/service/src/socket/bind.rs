@@ -1,4 +1,4 @@
-//! Listening.
+//! !Opens listening sockets.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,22 +13,22 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::{Address, Error, Listener, activated, handed, kept};
 
-/// How many connections may wait to be accepted. Standard libraries and runtimes ask for 128 or
-/// 1024, so raising `net.core.somaxconn` alone does nothing; the kernel takes the lesser of the two.
+/// How many connections may wait to be accepted. Standard libraries and runtimes request 128 or 1024, so raising
+/// `net.core.somaxconn` alone has no effect: the kernel takes the smaller one.
 const BACKLOG: i32 = 16384;
 
 /// Owner and group may connect.
 const UNIX_MODE: u32 = 0o660;
 
-/// How a TCP socket listens.
+/// Options of a listening TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
     /// How many connections may wait to be accepted, capped by `net.core.somaxconn`.
     pub backlog: i32,
-    /// `SO_REUSEPORT`: others of this user may listen on the same address, and the kernel spreads
-    /// connections over them. For one socket a worker.
+    /// `SO_REUSEPORT`: other sockets of this user may listen on the same address, and the kernel distributes
+    /// connections. Used for one socket per worker.
     pub reuse_port: bool,
-    /// `TCP_NODELAY`: accepted connections inherit it on Linux, which saves a call for each.
+    /// `TCP_NODELAY`: on Linux accepted connections inherit it, which saves a system call for each.
     pub nodelay: bool,
 }
 
@@ -40,11 +40,11 @@ impl Default for TcpOptions {
 }
 
 impl Address {
-    /// Listens here; `options` are for TCP, and do not apply to what systemd passes. What another process
-    /// [hands over](crate::handover) is taken.
+    /// Listens on this address. `options` apply to TCP, but not to sockets from systemd. Uses a socket that another
+    /// process [hands over](crate::handover).
     ///
     /// # Errors
-    /// When that is impossible; the error says where and why.
+    /// When that fails; the error says where and why.
     pub fn listen(&self, options: &TcpOptions) -> Result<Listener, Error> {
         match self {
             Self::Tcp(address) => bind_tcp(*address, options).map(Listener::Tcp),
@@ -60,15 +60,16 @@ impl Address {
         }
     }
 
-    /// Listens here with a socket for each of so many workers, at least one, all on the port that the first one got. On
-    /// TCP the kernel spreads connections over them (`SO_REUSEPORT`), and another process that listens there already is
-    /// an error, whatever it has allowed. What is no TCP address can be bound once: there, all are the same socket.
+    /// Opens a listening socket for each of this many workers, at least one, all on the first one's port. On TCP the
+    /// kernel distributes connections (`SO_REUSEPORT`). If another process already listens there, that is an error,
+    /// even if it allows sharing. Other kinds of addresses can be bound only once, so there all workers share one
+    /// socket.
     ///
-    /// Where systemd [keeps](super::keeps) sockets, or another process [hands them over](crate::handover), those of the
-    /// process before are among them: more than there are workers, where it had more.
+    /// If systemd [keeps](super::keeps) sockets, or another process [hands them over](crate::handover), these include
+    /// the previous process's sockets. There may be more of them than workers, if that process had more.
     ///
     /// # Errors
-    /// When that is impossible; the error says where and why.
+    /// When that fails; the error says where and why.
     pub fn listen_each(&self, workers: usize, options: &TcpOptions) -> Result<Vec<Listener>, Error> {
         if let Self::Tcp(address) = self {
             let all = tcp_each(*address, workers, options)?;
@@ -89,7 +90,7 @@ fn tcp_each(address: SocketAddr, workers: usize, options: &TcpOptions) -> Result
     let mut all = handed::tcp(&name).map_err(failed)?;
     all.extend(kept::tcp(&name).map_err(failed)?);
     for socket in &all {
-        // What may have changed with the settings.
+        // The backlog may have changed with the settings.
         listen(socket, options.backlog).map_err(|error| failed(error.into()))?;
     }
     if all.is_empty() {
@@ -105,11 +106,11 @@ fn tcp_each(address: SocketAddr, workers: usize, options: &TcpOptions) -> Result
     Ok(all)
 }
 
-/// Listens on `address`, non-blocking, with `SO_REUSEADDR`.
+/// Opens a non-blocking listening socket on `address`, with `SO_REUSEADDR`.
 ///
-/// `[::]` takes both families whatever `net.ipv6.bindv6only` says, and IPv4 alone where the kernel
-/// has no IPv6. An address that this machine does not have is listened on all the same (`IP_FREEBIND`), and served once
-/// it is there, as when the network comes later than the service; that is logged as a warning.
+/// `[::]` accepts both families whatever `net.ipv6.bindv6only` says, or only IPv4 if the kernel has no IPv6. An address
+/// that this machine does not have is bound anyway (`IP_FREEBIND`), with a warning in the log. It serves once the
+/// address is there, for instance when the network comes up after the service.
 ///
 /// # Errors
 /// [`Error::Bind`].
@@ -117,9 +118,9 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
     tcp(address, options, false)
 }
 
-/// Receives on `address` by a socket for each of so many workers, non-blocking; `prepare` is called for each before it is
-/// bound. As with [`Address::listen_each`], another process that receives there already is an error, and sockets that
-/// systemd has kept or another process hands over are among them; as with [`bind_tcp`], the address need not be there yet.
+/// Opens a non-blocking UDP socket on `address` for each of this many workers. `prepare` is called for each before it
+/// is bound. As in [`Address::listen_each`], another process that already receives there is an error, and kept or
+/// handed-over sockets are included. As in [`bind_tcp`], the address need not exist yet.
 ///
 /// # Errors
 /// [`Error::Bind`].
@@ -175,8 +176,8 @@ fn tcp(address: SocketAddr, options: &TcpOptions, first: bool) -> Result<TcpList
         .map_err(|error| Error::Bind { address: address.to_string(), error })
 }
 
-/// A socket bound to `address`. Where it is `shared`, other sockets of this user may be bound there too, and where it is
-/// the `first` of them none may be bound there yet.
+/// A socket bound to `address`. If it is `shared`, other sockets of this user may be bound there too. If it is also the
+/// `first`, none may be bound there yet.
 fn bind(
     address: SocketAddr,
     kind: Type,
@@ -202,8 +203,8 @@ fn bind(
         }
         bound => bound?,
     }
-    // The kernel compares what is bound already with what is to be: a socket that has said so only now was bound to what
-    // nobody else had, and others can join it from here on.
+    // The kernel compares existing sockets with the new one. This socket sets the option only after it was bound alone,
+    // so others can join it from here on.
     socket.set_reuse_port(shared)?;
     Ok(socket)
 }
@@ -212,7 +213,7 @@ fn errno(error: &io::Error) -> Option<Errno> {
     error.raw_os_error().map(Errno::from_raw_os_error)
 }
 
-/// Listens on `path`, where the process before this one does not hand over what does.
+/// Listens on `path`, unless the previous process hands over its socket there.
 fn unix_or_handed(path: &Path) -> Result<Listener, Error> {
     let failed = |error| Error::Bind { address: format!("unix:{}", path.display()), error };
     let socket = match handed::unix(path).map_err(failed)? {
@@ -223,8 +224,8 @@ fn unix_or_handed(path: &Path) -> Result<Listener, Error> {
     Ok(socket)
 }
 
-/// Listens on `path`, non-blocking, open to owner and group. A socket that a process left behind is
-/// replaced, one that is answered is not.
+/// Listens on `path`, non-blocking, open to owner and group. Replaces a socket that a dead process left behind, but not
+/// one that answers.
 ///
 /// # Errors
 /// [`Error::Taken`], [`Error::NotSocket`] or [`Error::Bind`].
@@ -244,7 +245,7 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // Before listening, so that nobody connects under a laxer mode.
+    // Set before listening, so that nobody connects under a laxer mode.
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -268,7 +269,7 @@ mod tests {
         for nodelay in [true, false] {
             let listener = tcp(ANY, TcpOptions { nodelay, ..TcpOptions::default() }).expect("listens");
             let _client = TcpStream::connect(listener.local_addr().expect("address")).expect("connects");
-            // Connected means waiting to be accepted, so this does not block though it may not.
+            // A finished connect means that the connection waits to be accepted, so this does not block.
             let (accepted, _) = listener.accept().expect("a connection");
             assert_eq!(accepted.nodelay().expect("option"), nodelay);
         }
@@ -294,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Tries until it works: a program that another test starts has all sockets of this process open until it runs.
+    /// Retries until it works, since a program that another test starts briefly inherits all sockets of this process.
     fn soon<T, E: std::fmt::Debug>(mut what: impl FnMut() -> Result<T, E>) -> T {
         let begun = std::time::Instant::now();
         loop {
@@ -331,7 +332,7 @@ mod tests {
         assert!(first.iter().all(|socket| socket.local_addr().is_ok_and(|other| other == address)));
         let error = bind_udp_each(address, 2, |_| {}).expect_err("it is taken");
         assert!(error.to_string().contains("already in use"), "{error}");
-        // Each has its share of what arrives.
+        // Each gets its share of what arrives.
         let mut received = [0; 3];
         while received.contains(&0) {
             UdpSocket::bind(ANY).expect("a socket").send_to(b"x", address).expect("sends");
@@ -356,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Of a network for documentation (RFC 5737, RFC 3849), so nobody has it.
+    /// The address is from a network for documentation (RFC 5737, RFC 3849), so no machine has it.
     #[test]
     fn an_address_that_is_not_there_yet_is_listened_on() {
         for address in ["192.0.2.1:0", "[2001:db8::1]:0"] {

@@ -1,6 +1,6 @@
-//! Sockets that the process before this one hands over, and that this one does to the next: [`handover`].
+//! !Sockets that the previous process hands over, and that this one hands to the next: [`handover`].
 //!
-//! Each is known by what it is and the address it was asked for. A port that the kernel chose is nobody's to come back to.
+//! !Each is identified by its kind and the requested address. Ports that the kernel chose are not handed over.
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};
@@ -13,7 +13,7 @@ use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use super::{Listener, activated};
 use crate::handover;
 
-/// The sockets on `address` that the process before this one listened on, non-blocking.
+/// The previous process's listening TCP sockets on `address`, non-blocking.
 pub(super) fn tcp(address: &str) -> io::Result<Vec<TcpListener>> {
     let listeners = listeners(&name("tcp", address))?;
     Ok(listeners
@@ -22,39 +22,39 @@ pub(super) fn tcp(address: &str) -> io::Result<Vec<TcpListener>> {
         .collect())
 }
 
-/// The sockets on `address` that the process before this one received on, non-blocking.
+/// The previous process's UDP sockets on `address`, non-blocking.
 pub(super) fn udp(address: &str) -> io::Result<Vec<UdpSocket>> {
     let of_kind = |fd: &OwnedFd| socket_type(fd) == Ok(SocketType::DGRAM);
     let taken = handover::take(&name("udp", address)).into_iter().filter(of_kind).map(UdpSocket::from);
     taken.map(|socket| socket.set_nonblocking(true).map(|()| socket)).collect()
 }
 
-/// The socket at `path` that the process before this one listened on, non-blocking. The file stays as it is.
+/// The previous process's listening socket at `path`, non-blocking. Its file stays as it is.
 pub(super) fn unix(path: &Path) -> io::Result<Option<Listener>> {
     Ok(listeners(&name("unix", &path.display().to_string()))?.into_iter().next())
 }
 
-/// The socket that systemd had passed to the process before this one by a name, or to one before that.
+/// The socket that systemd passed under this name to the previous process, or to one before it.
 pub(super) fn activated(name_of: &str) -> Option<Listener> {
     listeners(&name("systemd", name_of)).ok()?.into_iter().next()
 }
 
-/// Offers what listens on `address` to the process that comes next.
+/// Offers the listening sockets on `address` to the next process.
 pub(super) fn offer_tcp(address: &str, sockets: &[TcpListener]) {
     offer("tcp", address, sockets);
 }
 
-/// Offers what receives on `address`.
+/// Offers the UDP sockets on `address`.
 pub(super) fn offer_udp(address: &str, sockets: &[UdpSocket]) {
     offer("udp", address, sockets);
 }
 
-/// Offers what listens at `path`.
+/// Offers the listening socket at `path`.
 pub(super) fn offer_unix(path: &Path, socket: &Listener) {
     offer_listener(&name("unix", &path.display().to_string()), socket);
 }
 
-/// Offers what systemd has passed by a name.
+/// Offers the socket that systemd passed under a name.
 pub(super) fn offer_activated(name_of: &str, socket: &Listener) {
     offer_listener(&name("systemd", name_of), socket);
 }

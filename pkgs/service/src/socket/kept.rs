@@ -1,10 +1,10 @@
 //! Sockets that systemd keeps while the service restarts: `FileDescriptorStoreMax=` in systemd.service(5),
 //! sd_pid_notify_with_fds(3).
 //!
-//! The kernel resets who waits in a listening socket when the last descriptor of it is closed, and refuses who comes after.
-//! systemd holds another one of each, and passes it to the process that comes next: who connects in between waits for that.
-//! Sockets of [`Address::Tcp`](super::Address::Tcp) are kept, and those of UDP on the same addresses. Unix sockets are not:
-//! a socket unit keeps those.
+//! !When the last descriptor of a listening socket is closed, the kernel resets the connections that wait in it and
+//! refuses new ones. systemd therefore holds another descriptor of each socket and passes it to the next process;
+//! connections in between wait for that process. Kept are sockets of [`Address::Tcp`](super::Address::Tcp) and UDP
+//! sockets on the same addresses. Unix sockets are not kept; a socket unit can do that.
 
 use std::env;
 use std::io;
@@ -20,22 +20,22 @@ use super::{Error, activated};
 use crate::handover::Outcome;
 use crate::{handover, manager};
 
-/// How long systemd may take to let go of a socket.
+/// How long systemd may take to close a socket.
 const LETTING_GO: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether it has.
+/// How often to check whether it has.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Of this form are the names of what is kept; socket units have others.
+/// The start of the names of kept sockets, which no socket unit uses.
 const PREFIX: &str = "kept ";
 
-/// Whether systemd keeps sockets for this service; it says so since its version 254.
+/// Whether systemd keeps sockets for this service. systemd announces that since version 254.
 pub fn keeps() -> bool {
     let max = env::var("FDSTORE").ok().and_then(|max| max.parse::<u32>().ok());
     max.is_some_and(|max| max > 0) && env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// The sockets on `address` that the process before this one listened on, non-blocking, each once.
+/// The previous process's listening TCP sockets on `address`, non-blocking, each once.
 pub(super) fn tcp(address: &str) -> io::Result<Vec<TcpListener>> {
     take("tcp", address, SocketType::STREAM, |fd| {
         let listener = TcpListener::from(fd);
@@ -43,7 +43,7 @@ pub(super) fn tcp(address: &str) -> io::Result<Vec<TcpListener>> {
     })
 }
 
-/// The sockets on `address` that the process before this one received on, non-blocking, each once.
+/// The previous process's UDP sockets on `address`, non-blocking, each once.
 pub(super) fn udp(address: &str) -> io::Result<Vec<UdpSocket>> {
     take("udp", address, SocketType::DGRAM, |fd| {
         let socket = UdpSocket::from(fd);
@@ -51,19 +51,19 @@ pub(super) fn udp(address: &str) -> io::Result<Vec<UdpSocket>> {
     })
 }
 
-/// Has systemd keep what listens on `address`. What it has already it does not keep twice. A port that the kernel chose is
-/// nobody's to come back to.
+/// Has systemd keep the listening sockets on `address`. It does not keep a socket twice. Ports that the kernel chose
+/// are not kept.
 pub(super) fn keep_tcp(address: &str, sockets: &[TcpListener]) {
     keep("tcp", address, sockets.iter().map(AsFd::as_fd));
 }
 
-/// Has systemd keep what receives on `address`.
+/// Has systemd keep the UDP sockets on `address`.
 pub(super) fn keep_udp(address: &str, sockets: &[UdpSocket]) {
     keep("udp", address, sockets.iter().map(AsFd::as_fd));
 }
 
-/// Binds by `bind`, and where that fails since what was kept of another address on this port is in the way, again without it:
-/// the settings have changed from one address of a port to all of them, or back.
+/// Calls `bind`. If it fails because a kept socket of another address on this port is in the way, closes that socket
+/// and calls it again. This happens when the settings change from one address of a port to all of them, or back.
 pub(super) fn in_place_of_others<T>(port: u16, bind: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
     let taken = match bind() {
         Err(error) if error.is_taken() => error,
@@ -75,20 +75,20 @@ pub(super) fn in_place_of_others<T>(port: u16, bind: impl Fn() -> Result<T, Erro
     let began = Instant::now();
     loop {
         match bind() {
-            // systemd has yet to hear of it.
+            // systemd has not processed the message yet.
             Err(error) if error.is_taken() && began.elapsed() < LETTING_GO => std::thread::sleep(AGAIN),
             bound => return bound,
         }
     }
 }
 
-/// Closes what was kept and nobody took: on these addresses the service listens no more. To be called once it listens on
-/// all it has.
+/// Closes kept sockets that nobody took, since the service no longer listens on their addresses. Call this once the
+/// service listens on all its addresses.
 pub fn forget_the_rest() {
     forget(|_| true);
 }
 
-/// Has systemd keep the sockets of a process that took over, and none that it has left to nobody.
+/// Has systemd keep the sockets of a process that took over, and drop those that it did not take.
 pub fn keep_what_was_handed_over() {
     let Some(Outcome { taken, left }) = handover::outcome() else { return };
     if !keeps() {
@@ -106,7 +106,7 @@ pub fn keep_what_was_handed_over() {
     }
 }
 
-/// Closes what nobody took of what was kept by such names, here and at systemd's; tells how many names those were.
+/// Closes kept sockets with such names that nobody took, here and in systemd. Returns the number of names.
 fn forget(which: impl Fn(&str) -> bool) -> usize {
     let names = activated::close_all(|name| name.starts_with(PREFIX) && which(name));
     for name in &names {
@@ -132,13 +132,13 @@ fn is(fd: &OwnedFd, wanted: SocketType) -> bool {
 }
 
 fn keep<'f>(kind: &str, address: &str, fds: impl Iterator<Item = BorrowedFd<'f>>) {
-    // One that takes over is not heard yet, and keeps all of it once it is.
+    // systemd does not accept a message of a process that is taking over. It keeps all sockets once it has taken over.
     if !keeps() || address.ends_with(":0") || !manager::hears() {
         return;
     }
     let name = name(kind, address);
     for fd in fds {
-        // systemd would drop what polls as hung up; nothing that listens does, and it need not look.
+        // systemd would drop descriptors that poll as hung up. Listening sockets never do, so it need not poll them.
         let states = [NotifyState::FdStore, NotifyState::FdName(&name), NotifyState::Custom("FDPOLL=0")];
         tell(&states, &[fd]);
     }
@@ -150,7 +150,7 @@ fn tell(states: &[NotifyState<'_>], fds: &[BorrowedFd<'_>]) {
     }
 }
 
-/// As systemd allows names: no colon, 255 bytes, which no address has.
+/// A name that systemd allows: without a colon, and at most 255 bytes, which every address fits.
 fn name(kind: &str, address: &str) -> String {
     format!("{PREFIX}{kind} {}", address.replace(':', "_"))
 }

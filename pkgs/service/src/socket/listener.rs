@@ -1,4 +1,4 @@
-//! What listens.
+//! !A listening socket of any kind.
 
 use std::io;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Where it listens, with the port the kernel chose if it was asked to.
+    /// The address, with the port that the kernel chose if it was to choose.
     pub fn address(&self) -> Option<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok().map(Address::Tcp),

@@ -19,39 +19,39 @@ pub use network::network;
 use std::io;
 use std::path::PathBuf;
 
-/// Why an address cannot be listened on; each says which.
+/// Why listening on an address failed. Each variant names the address.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel refused.
     #[error("cannot listen on {address}: {}", reason(error))]
     Bind {
-        /// What was asked for.
+        /// The requested address.
         address: String,
-        /// Why not. The text says it in full, so this is no source.
+        /// The reason. The text contains it, so it is not a source.
         error: io::Error,
     },
-    /// Another process answers on the Unix socket.
+    /// Another process answers at the Unix socket.
     #[error("cannot listen on unix:{}: another process answers there", .0.display())]
     Taken(PathBuf),
-    /// Something other than a socket is in the Unix socket's place.
+    /// Something other than a socket is at the Unix socket's path.
     #[error("cannot listen on unix:{}: the file there is no socket", .0.display())]
     NotSocket(PathBuf),
     /// systemd passed no such socket.
     #[error("no socket named {0:?} was passed by systemd (LISTEN_FDS, LISTEN_FDNAMES)")]
     NotPassed(String),
-    /// What systemd passed is nothing to accept connections from.
+    /// systemd passed something that does not accept connections.
     #[error("what systemd passed as {0:?} is no listening stream socket")]
     NotListening(String),
 }
 
 impl Error {
-    /// Whether somebody else listens there.
+    /// Whether another process listens there.
     pub fn is_taken(&self) -> bool {
         matches!(self, Self::Bind { error, .. } if error.kind() == io::ErrorKind::AddrInUse)
     }
 }
 
-/// The kernel's reason in words, without its number, and what can be done.
+/// The kernel's reason in words, without its number, and a remedy.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string().to_lowercase();
     let words = text.split_once(" (os error").map_or(&*text, |(words, _)| words);

@@ -1,8 +1,8 @@
-//! Who is behind an address.
+//! !The part of an address that identifies a client.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The part of an address that one user holds: an IPv6 site has a /64 to choose from (RFC 6177).
+/// The part of an address that one user holds. An IPv6 site can choose from a /64 (RFC 6177).
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address {
