@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112, section 7.1).
 
-/// All that chunk extensions and trailer fields of one body may take, in bytes. Nobody here reads them, so a
-/// client has no reason to send many (CVE-2023-39326 is of a server that read them without end).
+/// The most bytes of chunk extensions and trailer fields in one body. Nobody here reads them, so clients have no reason
+/// to send many (CVE-2023-39326 is of a server that read them without end).
 const MAX_ASIDE_BYTES: usize = 16 * 1024;
 
 /// A decoder of one body, fed piece by piece.
@@ -13,17 +13,17 @@ pub struct Chunked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In a chunk's size, of which so many digits were read.
+    /// In a chunk's size, after this many digits.
     Size { size: u64, digits: u8 },
     /// In the extensions of a chunk of this size.
     Extension { size: u64 },
-    /// Before the LF behind the size.
+    /// Before the LF after the size.
     SizeEnd { size: u64 },
-    /// In a chunk with so many bytes left.
+    /// In a chunk, with this many bytes left.
     Data { left: u64 },
-    /// Before the CR behind a chunk.
+    /// Before the CR after a chunk.
     DataCr,
-    /// Before the LF behind a chunk.
+    /// Before the LF after a chunk.
     DataLf,
     /// At the start of a line of trailers.
     Trailer,
@@ -31,30 +31,30 @@ enum State {
     TrailerLine,
     /// Before the LF of a line of trailers.
     TrailerLf,
-    /// Before the LF that ends it all.
+    /// Before the final LF.
     EndLf,
-    /// Behind the body.
+    /// After the body.
     End,
 }
 
-/// What a decoder found.
+/// The result of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A piece of the body.
     Data {
-        /// Bytes before it, of no interest.
+        /// Bytes before it that are not body.
         skip: usize,
-        /// Its bytes.
+        /// The length of the piece.
         length: usize,
     },
-    /// Nothing; more is needed.
+    /// Nothing yet; more input is needed.
     More {
-        /// Bytes of no interest, which are all there are.
+        /// All bytes, none of which is body.
         skip: usize,
     },
-    /// The body's end.
+    /// The end of the body.
     End {
-        /// Bytes before what follows the body.
+        /// Bytes before the next request.
         skip: usize,
     },
 }
@@ -66,20 +66,20 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// Before the first chunk.
+    /// A decoder before the first chunk.
     pub const fn new() -> Self {
         Self { state: State::Size { size: 0, digits: 0 }, aside: 0 }
     }
 
-    /// Whether more of a chunk has to come.
+    /// Whether a chunk is incomplete.
     pub const fn is_in_chunk(&self) -> bool {
         matches!(self.state, State::Data { .. })
     }
 
-    /// Reads on in `bytes`, as far as to the end of the next piece of the body.
+    /// Decodes `bytes` up to the end of the next piece of the body.
     ///
     /// # Errors
-    /// What is wrong with the coding.
+    /// When the coding is malformed; the error says how.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Found, &'static str> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -92,7 +92,7 @@ impl Chunked {
                 }
                 (State::End, _) => break,
                 (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
-                    // 15 digits are 2^60; no sum of such sizes overflows.
+                    // 15 digits are at most 2^60, so no sum of two sizes overflows.
                     if digits == 15 {
                         return Err("a chunk is too large");
                     }
@@ -141,7 +141,7 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    /// The body, and what follows it, when `bytes` come in pieces of `step`.
+    /// The body and the length that follows it, when `bytes` come in pieces of `step`.
     fn decode(bytes: &[u8], step: usize) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
         let (mut chunked, mut body, mut used) = (Chunked::new(), Vec::new(), 0);
         for end in (step..bytes.len() + step).step_by(step) {

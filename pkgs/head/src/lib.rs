@@ -1,5 +1,5 @@
-//! The head of an HTTP/1.1 request, read as strictly as RFC 9112 allows: what two servers could read differently is
-//! refused, since that is how requests are smuggled.
+//! !Parses the head of an HTTP/1.1 request as strictly as RFC 9112 allows. Whatever two servers could parse differently
+//! is refused, since such requests can be smuggled.
 //!
 //! ```text
 //! bytes ─▶ lines: method, target, fields ─▶ message: framing, keep-alive, 100-continue ─▶ body: Length, or chunked

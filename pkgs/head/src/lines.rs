@@ -1,4 +1,4 @@
-//! The lines of a head, found and checked.
+//! !Finds and checks the lines of a head.
 
 use std::mem::MaybeUninit;
 
@@ -6,10 +6,10 @@ use httparse::{Header, Status};
 
 use crate::Error;
 
-/// What [`room`] gives.
+/// The type of [`room`].
 pub type Room<'b, const FIELDS: usize> = [MaybeUninit<Header<'b>>; FIELDS];
 
-/// Room for a head of at most `FIELDS` fields, on the stack.
+/// Space on the stack for a head of at most `FIELDS` fields.
 #[inline]
 pub fn room<'b, const FIELDS: usize>() -> Room<'b, FIELDS> {
     [const { MaybeUninit::uninit() }; FIELDS]
@@ -18,21 +18,21 @@ pub fn room<'b, const FIELDS: usize>() -> Room<'b, FIELDS> {
 /// The lines of a head.
 #[derive(Debug)]
 pub struct Lines<'r, 'b> {
-    /// The method, of any name.
+    /// The method, which may have any name.
     pub method: &'b str,
-    /// The request target, in whatever form; without a fragment.
+    /// The request target in any form, without a fragment.
     pub target: &'b str,
-    /// Whether it came by HTTP/1.0.
+    /// Whether the request is HTTP/1.0.
     pub old: bool,
-    /// The fields, in order. Values are without space around them, and have no CR, LF or NUL.
+    /// The fields, in order. Values have no surrounding space, and no CR, LF or NUL.
     pub fields: &'r [Header<'b>],
-    /// How many bytes the head takes.
+    /// The length of the head, in bytes.
     pub length: usize,
 }
 
 impl<'r, 'b> Lines<'r, 'b> {
-    /// Reads the head that `bytes` start with, of at most `most` bytes and as many fields as there is room for;
-    /// none where more is to come.
+    /// Reads the head at the start of `bytes`, with at most `most` bytes and as many fields as `room` holds. None if
+    /// the head is incomplete.
     ///
     /// # Errors
     /// [`Error`].
@@ -49,14 +49,14 @@ impl<'r, 'b> Lines<'r, 'b> {
             Ok(Status::Partial) if bytes.len() < most => return Err(BARE_LF),
             failed => return Err(refused(failed, bytes, most)),
         };
-        // Section 2.2: a bare LF may be taken for a line's end; here it is not.
+        // Section 2.2 allows a server to accept a bare LF as a line's end. This one does not.
         if !lines_end_in_crlf(&bytes[..length], parsed.headers) {
             return Err(BARE_LF);
         }
         let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
             return Err(Error::Malformed("the request line is malformed"));
         };
-        // RFC 9110, section 7.1: a client keeps the fragment to itself.
+        // RFC 9110, section 7.1: clients do not send the fragment.
         if memchr::memchr(b'#', target.as_bytes()).is_some() {
             return Err(Error::Malformed("the request target has a fragment"));
         }
@@ -66,12 +66,12 @@ impl<'r, 'b> Lines<'r, 'b> {
 
 const BARE_LF: Error = Error::Malformed("a line ends without CR");
 
-/// Whether all lines of a whole head end in CRLF, of which these are all of the fields. Each begins behind the end of another
-/// line, and there alone httparse takes an LF: so it is looked there, and not at every byte.
+/// Whether all lines of a complete head with these fields end in CRLF. Each line starts after the end of another, and
+/// only there does httparse accept an LF. So only these places are checked, not every byte.
 #[inline]
 fn lines_end_in_crlf(raw: &[u8], fields: &[Header<'_>]) -> bool {
     let before = |field: &Header<'_>| field.name.as_ptr().addr() - raw.as_ptr().addr();
-    // Empty lines may come first.
+    // Empty lines may precede the request line.
     let all = matches!(raw, [b'A'..=b'Z' | b'a'..=b'z', ..])
         && raw.ends_with(b"\r\n\r\n")
         && fields.iter().all(|field| raw[..before(field)].ends_with(b"\r\n"));
@@ -79,8 +79,8 @@ fn lines_end_in_crlf(raw: &[u8], fields: &[Header<'_>]) -> bool {
     all || !has_bare_lf(raw)
 }
 
-/// Whether some LF has no CR before it. Looks at every byte, several at a time, which takes less than half as long
-/// as going from one LF to the next.
+/// Whether any LF has no CR before it. Checks every byte, several at a time, which takes less than half as long as
+/// going from one LF to the next.
 #[inline]
 fn has_bare_lf(raw: &[u8]) -> bool {
     let pairs = raw.iter().zip(raw.iter().skip(1));
@@ -88,7 +88,7 @@ fn has_bare_lf(raw: &[u8]) -> bool {
     bare != 0 || raw.first() == Some(&b'\n')
 }
 
-/// What is wrong with bytes that httparse does not take, or not as a head that is short enough.
+/// The error for bytes that httparse refuses, or that are no complete head within the limits.
 #[cold]
 fn refused(failed: httparse::Result<usize>, bytes: &[u8], most: usize) -> Error {
     use httparse::Error as Kind;
@@ -104,7 +104,7 @@ fn refused(failed: httparse::Result<usize>, bytes: &[u8], most: usize) -> Error 
     }
 }
 
-/// Whether the request line has a version where it should, even if not one that is spoken here.
+/// Whether the request line has a version in its place, even an unsupported one.
 fn names_a_version(bytes: &[u8]) -> bool {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
     line.and_then(|line| line.splitn(3, |byte| *byte == b' ').nth(2)).is_some_and(|v| v.starts_with(b"HTTP/"))

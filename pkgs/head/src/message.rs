@@ -1,24 +1,24 @@
-//! What the fields of a head say about the message: how long its body is, and what becomes of the connection.
+//! !The message framing that a head's fields describe: the length of the body, and whether the connection stays open.
 
 use crate::Error;
 
-/// How long a request's body is.
+/// The length of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// So many bytes, often none.
+    /// This many bytes, often zero.
     Length(u64),
-    /// As the chunked coding tells.
+    /// The chunked coding.
     Chunked,
 }
 
-/// What the fields say about the message itself.
+/// The fields' meaning for the message itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
-    /// How long the body is.
+    /// The length of the body.
     pub framing: Framing,
     /// Whether the client leaves the connection open.
     pub keep_alive: bool,
-    /// Whether the client waits for 100 before it sends the body.
+    /// Whether the client waits for status 100 before it sends the body.
     pub expects_continue: bool,
     old: bool,
     closes: bool,
@@ -28,7 +28,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Of a head of which no field is known yet; `old` is whether it came by HTTP/1.0.
+    /// A head without fields so far. `old` says whether it is HTTP/1.0.
     #[inline]
     pub fn new(old: bool) -> Self {
         Self {
@@ -43,14 +43,14 @@ impl Message {
         }
     }
 
-    /// Notes a field, and returns whether it was about the message.
+    /// Takes a field. Returns whether it concerns the message.
     ///
     /// # Errors
-    /// [`Error`], where the field can be read in two ways, or asks for what is not known here.
+    /// [`Error`], if the field is ambiguous, or requests something unsupported.
     #[inline]
     pub fn takes(&mut self, name: &str, value: &[u8]) -> Result<bool, Error> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
-        // By length first: most fields of most requests are none of these.
+        // Compares the length first, since most fields of most requests are none of these.
         match name.len() {
             4 if is("host") => self.host(value)?,
             6 if is("expect") => self.expect(value)?,
@@ -62,13 +62,13 @@ impl Message {
         Ok(true)
     }
 
-    /// Judges all of them together.
+    /// Checks all fields together.
     ///
     /// # Errors
     /// [`Error::Malformed`].
     #[inline]
     pub fn settle(mut self) -> Result<Self, Error> {
-        // Section 3.2: exactly one Host. HTTP/1.0 may go without.
+        // Section 3.2 requires exactly one Host. HTTP/1.0 may omit it.
         match self.hosts {
             1 => {}
             0 if self.old => {}
@@ -76,7 +76,7 @@ impl Message {
             _ => return Err(Error::Malformed("there are two of Host")),
         }
         if self.chunked {
-            // Section 6.1: either may be an attempt at smuggling.
+            // Section 6.1: either may be an attempt at request smuggling.
             if self.old {
                 return Err(Error::Malformed("HTTP/1.0 has no Transfer-Encoding"));
             }
@@ -88,7 +88,7 @@ impl Message {
             self.framing = Framing::Length(length);
         }
         self.keep_alive &= !self.closes;
-        // RFC 9110, section 10.1.1: of HTTP/1.0 it is ignored, and where there is nothing to wait with.
+        // RFC 9110, section 10.1.1: ignored in HTTP/1.0, and without a body to wait with.
         self.expects_continue &= !self.old && self.framing != Framing::Length(0);
         Ok(self)
     }
@@ -108,13 +108,13 @@ impl Message {
     }
 
     fn connection(&mut self, value: &[u8]) {
-        // What nearly all say.
+        // By far the most common value.
         if value.eq_ignore_ascii_case(b"keep-alive") {
             self.keep_alive = true;
             return;
         }
         for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            // Whatever else it says (section 9.6).
+            // It closes, whatever else the field says (section 9.6).
             self.closes |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
@@ -124,7 +124,7 @@ impl Message {
         let digits = Some(value).filter(|value| value.iter().all(u8::is_ascii_digit));
         let length = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let length = length.ok_or(Error::Malformed("Content-Length is no number"))?;
-        // Section 6.3: two may be equal, and yet there is no reason to send two.
+        // Section 6.3 allows equal repetitions, but no client has a reason to send two.
         match self.length.replace(length) {
             None => Ok(()),
             Some(_) => Err(Error::Malformed("there are two of Content-Length")),
@@ -140,7 +140,7 @@ impl Message {
     }
 }
 
-/// Whether a byte may be in `host [ ":" port ]` (RFC 3986, section 3.2.2), userinfo not being part of it.
+/// Whether a byte may be in `host [ ":" port ]` (RFC 3986, section 3.2.2). Userinfo is not part of it.
 const OF_AUTHORITY: [bool; 256] = {
     let mut table = [false; 256];
     let others = b"-._~!$&'()*+,;=:[]%";
