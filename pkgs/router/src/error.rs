@@ -1,4 +1,4 @@
-//! What is wrong with routes.
+//! !Errors of routes.
 
 use crate::limits;
 
@@ -6,14 +6,14 @@ use crate::limits;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The route's text is no pattern.
+    /// The route's text is not a valid pattern.
     #[error("route {route:?}: {reason}, at byte {at}")]
     Syntax {
         /// The route.
         route: String,
-        /// Where in it, in bytes.
+        /// The position in it, in bytes.
         at: usize,
-        /// What is wrong there.
+        /// What is wrong.
         reason: SyntaxError,
     },
 
@@ -24,18 +24,18 @@ pub enum BuildError {
         new: String,
         /// The earlier one.
         old: String,
-        /// The method that both have.
+        /// The method of both.
         method: String,
     },
 
-    /// Some path could cost more tries than [`MAX_TRIES`](crate::MAX_TRIES), because places with both a
-    /// static segment and parameters follow each other too often.
+    /// Some path could cost more attempts than [`MAX_TRIES`](crate::MAX_TRIES), because too many places in a row have
+    /// both a static segment and parameters.
     #[error(
         "a path could cost {tries} tries, {} are allowed: too many places where static segments and parameters compete",
         limits::MAX_TRIES
     )]
     TooAmbiguous {
-        /// The bound for this tree.
+        /// The most attempts in this tree.
         tries: u32,
     },
 
@@ -48,7 +48,7 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyntaxError {
-    /// A route begins with `/`.
+    /// A route must start with `/`.
     #[error("a route begins with /")]
     NoSlash,
     /// `{` without `}` in its segment.
@@ -60,7 +60,7 @@ pub enum SyntaxError {
     /// A name that is not letters, digits and `_`.
     #[error("a parameter's name has letters, digits and _, and begins with no digit")]
     Name,
-    /// A name that the route has already.
+    /// A name that the route already has.
     #[error("a second parameter of this name")]
     SameName,
     /// Two parameters in a segment.
@@ -69,7 +69,7 @@ pub enum SyntaxError {
     /// `{*rest}` that is not a whole last segment.
     #[error("a catch-all is the whole of the last segment")]
     CatchAll,
-    /// `?` or `#`, which are never in a path.
+    /// `?` or `#`, which never occur in a path.
     #[error("? and # are never part of a path")]
     NotPath,
     /// `%` without two hexadecimal digits.

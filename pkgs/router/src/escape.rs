@@ -1,14 +1,14 @@
-//! Percent-encoding, as RFC 3986 has it.
+//! !Percent-encoding according to RFC 3986.
 
 use std::borrow::Cow;
 
-/// A parameter whose escapes are no UTF-8.
+/// The error of a parameter whose escapes are not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the escapes of a parameter are not UTF-8")]
 pub struct NotUtf8;
 
-/// The text that `raw` encodes; borrowed where there is nothing to decode. A `%` without two
-/// hexadecimal digits stands for itself.
+/// The text that `raw` encodes. It is borrowed if there is nothing to decode. A `%` without two hexadecimal digits
+/// stands for itself.
 pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, NotUtf8> {
     let Some(first) = raw.bytes().position(|byte| byte == b'%') else { return Ok(Cow::Borrowed(raw)) };
     let bytes = raw.as_bytes();
@@ -30,27 +30,27 @@ pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, NotUtf8> {
     String::from_utf8(text).map(Cow::Owned).map_err(|_| NotUtf8)
 }
 
-/// The byte that the escape at `at` stands for, if there is one.
+/// The byte of the escape at `at`, if there is one.
 pub(crate) fn escaped(bytes: &[u8], at: usize) -> Option<u8> {
     let [b'%', high, low] = bytes.get(at..at + 3)? else { return None };
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
     Some(digit(*high)? << 4 | digit(*low)?)
 }
 
-/// Appends the escape of `byte`, in capitals (RFC 3986, 6.2.2.1).
+/// Appends the escape of `byte` with upper-case digits (RFC 3986, 6.2.2.1).
 pub(crate) fn push_escape(text: &mut Vec<u8>, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// Whether an escape of `byte` and the byte itself are the same: unreserved characters
-/// (RFC 3986, 2.3), and braces, which may come only escaped but do come as they are.
+/// Whether an escape of `byte` and the byte itself are equivalent: unreserved characters (RFC 3986, 2.3), and braces,
+/// which should be escaped but often are not.
 pub(crate) fn same_escaped(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'{' | b'}')
 }
 
-/// `path` with escapes of unreserved characters decoded and the digits of others in capitals
-/// (RFC 3986, 6.2.2), or `None` when it is so already. `%2F` therefore never becomes a separator.
+/// `path` with escapes of unreserved characters decoded, and upper-case digits in other escapes (RFC 3986, 6.2.2).
+/// `None` if it is already so. `%2F` therefore never becomes a separator.
 pub(crate) fn normalize(path: &[u8]) -> Option<Vec<u8>> {
     let is_normal = |at: usize| match escaped(path, at) {
         Some(byte) => !same_escaped(byte) && !path[at + 1..at + 3].iter().any(u8::is_ascii_lowercase),
@@ -75,7 +75,7 @@ pub(crate) fn normalize(path: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Where byte `offset` of `normalize(path)` comes from in `path`.
+/// The offset in `path` of byte `offset` in `normalize(path)`.
 pub(crate) fn denormalized(path: &[u8], offset: usize) -> usize {
     let (mut at, mut normal) = (0, 0);
     while normal < offset {

@@ -1,4 +1,4 @@
-//! A compile-once table of routes: a method and a path find a route's value and its parameters.
+//! !A table of routes, compiled once. A method and a path find a route's value and its parameters.
 //!
 //! ```text
 //!  Builder: method, pattern, value ─▶ pattern: parsed, conflicts refused ─▶ build ─▶ Router: one frozen tree
@@ -6,28 +6,27 @@
 //!                                                                              └▶ no such path, or no such method
 //! ```
 //!
-//! [`Builder`] takes routes, each a method, a pattern and a value of the service's own; [`Builder::build`] freezes them
-//! into a [`Router`], which one match asks for all there is to know of a request: [`Router::find`]. What a service
-//! does with the value (call a handler, count, check a scope) is the service's affair; there is no transport, no body
-//! and no future in here.
+//! ![`Builder`] takes routes, each with a method, a pattern and a value of the service's choice. [`Builder::build`]
+//! freezes them into a [`Router`], and [`Router::find`] returns everything about a request in one match. The service
+//! decides what to do with the value: call a handler, count, check a scope. This crate has no transport, no bodies and
+//! no futures.
 //!
-//! The API routes everything that it serves by it (`api::http::routes`), links every visit (`links::front`) and the pages
-//! of its admin listener (`links::admin::pages`), and `service::admin` those of the others' admin listeners.
+//! !api routes everything with it (`api::http::routes`). links routes every visit (`links::front`) and the pages of its
+//! admin listener (`links::admin::pages`). `service::admin` routes those of the other services.
 //!
 //! # Which route matches
 //!
-//! A path is the segments between its `/`, and so is a pattern. A path's segments are looked at from left
-//! to right; where several patterns go on, a static segment is tried first, then parameters (`{id}`), then a
-//! catch-all (`{*rest}`); of two parameters the one with more literal bytes around it (`{name}.json`), and of those
-//! the one with the longer prefix. When what was tried leads to no route for the whole path, the next is tried.
-//! Parameters match no empty text, and a parameter never matches a `/`, nor does `%2F` count as one.
+//! !Paths and patterns consist of segments between `/`. A path's segments are matched from left to right. If several
+//! patterns match so far, a static segment is tried first, then parameters (`{id}`), then a catch-all (`{*rest}`). Of
+//! two parameters, the one with more literal bytes around it (`{name}.json`) is tried first, and of equal ones the one
+//! with the longer prefix. If an attempt leads to no route for the whole path, the next is tried. A parameter never
+//! matches an empty text or a `/`, and `%2F` does not count as a `/`.
 //!
-//! Literals are compared as RFC 3986, section 6.2.2 normalises them: `/%7Euser` is `/~user`, `%2f` is
-//! `%2F`. Parameters are ranges of the path as it came, and decoded when they are asked for. `.` and `..`
-//! are segments like others.
+//! !Literals are compared in the normal form of RFC 3986, section 6.2.2: `/%7Euser` is `/~user`, `%2f` is `%2F`.
+//! Parameters are ranges of the path as received, and are decoded on request. `.` and `..` are ordinary segments.
 //!
-//! The path decides before the method does: a path that matches one pattern is never given to another for the sake of
-//! its method. HEAD is GET's (RFC 9110, section 9.3.2) unless the pattern has a route for it.
+//! !The path decides before the method: a path that matches one pattern is never passed to another pattern because of
+//! its method. GET's route also serves HEAD (RFC 9110, section 9.3.2), unless the pattern has a route for HEAD.
 #![deny(unsafe_code)]
 
 #[cfg(doctest)]

@@ -1,17 +1,17 @@
-//! Bounds, which errors name too.
+//! !Limits, which errors also name.
 
 /// The longest route, in bytes.
 pub(crate) const MAX_BYTES: usize = 4096;
 
-/// The most segments of a route: matching calls itself once a segment at most.
+/// The most segments of a route. Matching recurses at most once per segment.
 pub(crate) const MAX_SEGMENTS: usize = 128;
 
-/// The most parameters of a route. Captures are kept in place, so that matching never allocates.
+/// The most parameters of a route. Captures are stored in place, so matching never allocates.
 pub const MAX_PARAMS: usize = 16;
 
-/// The longest path that is matched, in bytes; a longer one matches nothing. The http crate's `Uri`
-/// holds no longer one either.
+/// The longest path that is matched, in bytes. A longer one matches nothing; the http crate's `Uri` does not hold one
+/// either.
 pub const MAX_PATH: usize = u16::MAX as usize;
 
-/// The most nodes that any path may visit; a tree that could take more is refused when it is built.
+/// The most nodes that any path may visit. `build` refuses a tree that could take more.
 pub const MAX_TRIES: u32 = 4096;

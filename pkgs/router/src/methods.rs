@@ -1,29 +1,29 @@
-//! Which route a path has for which method.
+//! !The routes of a path, by method.
 
 use http::Method;
 
 /// No route.
 const NONE: u32 = u32::MAX;
 
-/// Methods that are told apart by a number: those of RFC 9110, section 9, and PATCH (RFC 5789).
+/// The number of methods that have a number: those of RFC 9110, section 9, and PATCH (RFC 5789).
 const KNOWN: usize = 9;
 
 const GET: usize = 0;
 const HEAD: usize = 1;
 
-/// The routes of one path, by their numbers.
+/// The routes of one path, as numbers.
 #[derive(Debug)]
 pub(crate) struct Methods {
-    /// By [`index`]; HEAD's is GET's where it has none.
+    /// By [`index`]. HEAD has GET's route if it has none.
     known: [u32; KNOWN],
-    /// Of methods without a number.
+    /// Routes of methods without a number.
     others: Box<[(Method, u32)]>,
     /// The number of the path's `Allow`.
     allow: u32,
 }
 
 impl Methods {
-    /// Of these routes, each of another method.
+    /// From these routes, each with a different method.
     pub(crate) fn new(routes: Vec<(Method, u32)>, allow: u32) -> Self {
         let mut known = [NONE; KNOWN];
         let mut others = Vec::new();
@@ -53,7 +53,7 @@ impl Methods {
     }
 }
 
-/// The methods of these routes as `Allow` lists them (RFC 9110, section 10.2.1), in their order: HEAD behind GET where
+/// The methods of these routes in their order, as the text of `Allow` (RFC 9110, section 10.2.1). HEAD follows GET if
 /// it has no route.
 pub(crate) fn allow(routes: &[(Method, u32)]) -> String {
     let own_head = routes.iter().any(|(method, _)| *method == Method::HEAD);

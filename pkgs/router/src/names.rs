@@ -21,12 +21,12 @@ struct Route {
 }
 
 impl Names {
-    /// Appends a route; its number is how many there were.
+    /// Appends a route. Its number is the count of earlier ones.
     pub(crate) fn push(&mut self, route: &str, segments: &[Segment<'_>]) -> Result<(), BuildError> {
         let start = u32::try_from(self.texts.len() + route.len()).map_err(|_| BuildError::TooManyRoutes)?;
         let (start, first) = (start - route.len() as u32, self.params.len() as u32);
         for name in segments.iter().filter_map(Segment::name) {
-            // The name is a part of the route's text.
+            // The name lies within the route's text.
             let offset = start + (name.as_ptr() as usize - route.as_ptr() as usize) as u32;
             self.params.push((offset, offset + name.len() as u32));
         }

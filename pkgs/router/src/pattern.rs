@@ -1,10 +1,10 @@
-//! The text of a route, read.
+//! !Parses the text of a route.
 
 use crate::error::SyntaxError;
 use crate::escape;
 use crate::limits::{MAX_BYTES, MAX_PARAMS, MAX_SEGMENTS};
 
-/// A segment of a route. Literals are percent-encoded and normal, as paths come.
+/// A segment of a route. Literals are percent-encoded in normal form, as in paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment<'a> {
     /// `text`
@@ -25,7 +25,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// The segments of a route, or where it goes wrong.
+/// The segments of a route, or the position of an error.
 pub(crate) fn parse(route: &str) -> Result<Vec<Segment<'_>>, (usize, SyntaxError)> {
     if route.len() > MAX_BYTES {
         return Err((MAX_BYTES, SyntaxError::TooLong));
@@ -56,11 +56,11 @@ pub(crate) fn parse(route: &str) -> Result<Vec<Segment<'_>>, (usize, SyntaxError
     Ok(segments)
 }
 
-/// One segment, or where in it the fault is.
+/// One segment, or the position of an error in it.
 fn segment(text: &str) -> Result<Segment<'_>, (usize, SyntaxError)> {
     let bytes = text.as_bytes();
     let mut literal = Vec::with_capacity(bytes.len());
-    // What stood before the parameter, and the parameter.
+    // The literal before the parameter, and the parameter.
     let mut param: Option<(Vec<u8>, &str)> = None;
     let mut at = 0;
     while at < bytes.len() {
@@ -103,8 +103,8 @@ fn segment(text: &str) -> Result<Segment<'_>, (usize, SyntaxError)> {
     Ok(Segment::Param { prefix, name: inside, suffix: literal })
 }
 
-/// Appends a byte of a literal as it stands in a normal path. Sub-delimiters, `:` and `@` mean
-/// another thing when they are escaped (RFC 3986, 2.2), so they stay as they were written.
+/// Appends a byte of a literal in a path's normal form. Sub-delimiters, `:` and `@` have another meaning when escaped
+/// (RFC 3986, 2.2), so they stay as written.
 fn push(literal: &mut Vec<u8>, byte: u8, plain: bool) {
     let kept = escape::same_escaped(byte)
         || plain && matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@');

@@ -1,4 +1,4 @@
-//! Routes with their values: while they are put together, frozen, and found.
+//! !Routes with their values: collecting, freezing and finding them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,11 +14,11 @@ use crate::names::Names;
 use crate::pattern;
 use crate::tree::{Begun, Captures, Draft, Tree};
 
-/// Routes that are added to, until [`build`](Self::build).
+/// Collects routes until [`build`](Self::build).
 pub struct Builder<T> {
     draft: Draft,
     names: Names,
-    /// The methods of each path, and their routes.
+    /// The methods of each path, with their routes.
     paths: Vec<Vec<(Method, u32)>>,
     values: Vec<T>,
 }
@@ -29,10 +29,10 @@ impl<T> Builder<T> {
         Self { draft: Draft::default(), names: Names::default(), paths: Vec::new(), values: Vec::new() }
     }
 
-    /// Adds a route. A GET is HEAD's too, unless HEAD has a route of its own.
+    /// Adds a route. A GET route also serves HEAD, unless HEAD has its own route.
     ///
     /// # Errors
-    /// When the pattern is none, or matches the same paths as an earlier one of this method.
+    /// When the pattern is invalid, or matches the same paths as an earlier one of this method.
     pub fn insert(&mut self, method: Method, pattern: &str, value: T) -> Result<(), BuildError> {
         let segments = pattern::parse(pattern).map_err(|(at, reason)| BuildError::Syntax {
             route: pattern.to_owned(),
@@ -55,17 +55,17 @@ impl<T> Builder<T> {
         Ok(())
     }
 
-    /// The finished table.
+    /// Builds the table.
     ///
     /// # Errors
-    /// When some path could cost too many tries.
+    /// When some path could cost too many attempts.
     pub fn build(self) -> Result<Router<T>, BuildError> {
         let mut numbers = HashMap::new();
         let mut allows = Vec::new();
         let paths = self.paths.into_iter().map(|routes| {
             let text = methods::allow(&routes);
             let allow = *numbers.entry(text).or_insert_with_key(|text| {
-                // Methods are tokens, which a field may hold.
+                // Methods are tokens, which are valid in a field.
                 allows.push(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("")));
                 allows.len() as u32 - 1
             });
@@ -93,33 +93,33 @@ impl<T> fmt::Debug for Builder<T> {
     }
 }
 
-/// Routes with a value each, frozen.
+/// A frozen table of routes with a value each.
 #[derive(Debug)]
 pub struct Router<T> {
     tree: Tree,
     names: Names,
-    /// By the values of the tree.
+    /// By the tree's values.
     paths: Box<[Methods]>,
-    /// What [`Methods`] refer to.
+    /// The values of `Allow` that [`Methods`] refer to.
     allows: Box<[HeaderValue]>,
-    /// By the numbers of routes.
+    /// By route number.
     values: Box<[T]>,
 }
 
-/// What there is for a method and a path.
+/// The result for a method and a path.
 #[derive(Debug)]
 pub enum Lookup<'r, 'p, T> {
     /// A route.
     Match(Match<'r, 'p, T>),
-    /// Routes for the path, but none for the method: 405. What `Allow` has to say (RFC 9110, section 10.2.1): methods
-    /// in the order in which their routes were added, with a comma between two.
+    /// The path has routes, but none for the method: 405. The value of `Allow` (RFC 9110, section 10.2.1): methods in
+    /// the order of their routes, separated by commas.
     MethodNotAllowed(&'r HeaderValue),
     /// No route for the path: 404.
     NotFound,
 }
 
 impl<'r, 'p, T> Lookup<'r, 'p, T> {
-    /// The route, if there is one.
+    /// The match, if there is one.
     pub fn matched(self) -> Option<Match<'r, 'p, T>> {
         match self {
             Self::Match(found) => Some(found),
@@ -129,13 +129,13 @@ impl<'r, 'p, T> Lookup<'r, 'p, T> {
 }
 
 impl<T> Router<T> {
-    /// What there is for a method and a path, which is a URI's without its query. Allocates only for a path with
-    /// escapes that RFC 3986, section 6.2.2 would write otherwise.
+    /// Finds the route for a method and a path, which is a URI's path without its query. Allocates only for a path with
+    /// escapes that RFC 3986, section 6.2.2 normalises.
     #[inline]
     pub fn find<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Lookup<'r, 'p, T> {
         let mut captures = Captures::new();
         let number = match self.tree.begin(path) {
-            // Captures that nothing was written into need not be copied.
+            // Empty captures need not be copied.
             Begun::Found(number) => return self.choose(number, method, path, Captures::new()),
             begun => self.tree.finish(begun, path, &mut captures),
         };
@@ -166,9 +166,8 @@ impl<T> Router<T> {
         })
     }
 
-    /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). It does
-    /// not grow with the number of routes, only with the places where static segments and parameters
-    /// compete.
+    /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). It does not grow with
+    /// the number of routes, only with the number of places where static segments and parameters compete.
     pub fn tries(&self) -> u32 {
         self.tree.tries()
     }
@@ -177,7 +176,7 @@ impl<T> Router<T> {
 /// A route that matched.
 #[derive(Debug)]
 pub struct Match<'r, 'p, T> {
-    /// What the route was added with.
+    /// The route's value.
     pub value: &'r T,
     names: &'r Names,
     route: u32,
@@ -186,36 +185,36 @@ pub struct Match<'r, 'p, T> {
 }
 
 impl<'r, 'p, T> Match<'r, 'p, T> {
-    /// The route's pattern as it was written.
+    /// The route's pattern, as written.
     pub fn pattern(&self) -> &'r str {
         self.names.route(self.route)
     }
 
-    /// A parameter as it stands in the path.
+    /// A parameter, as it stands in the path.
     #[inline]
     pub fn param(&self, name: &str) -> Option<&'p str> {
         let index = self.names.params(self.route).position(|known| known == name)?;
         self.captures.get(self.path, index)
     }
 
-    /// A parameter without its escapes.
+    /// A parameter, decoded.
     pub fn decoded(&self, name: &str) -> Option<Result<Cow<'p, str>, NotUtf8>> {
         self.param(name).map(|raw| self.decode(raw))
     }
 
-    /// The first parameter without its escapes: of a route that has one, without a look for its name.
+    /// The first parameter, decoded. For routes with a single one, this avoids the search by name.
     #[inline]
     pub fn first_decoded(&self) -> Option<Result<Cow<'p, str>, NotUtf8>> {
         self.captures.get(self.path, 0).map(|raw| self.decode(raw))
     }
 
-    /// Where the walk has seen no escape, there is none to look for.
+    /// If matching has seen no escape, there is none.
     #[inline]
     fn decode(&self, raw: &'p str) -> Result<Cow<'p, str>, NotUtf8> {
         if self.captures.has_escapes() { escape::decode(raw) } else { Ok(Cow::Borrowed(raw)) }
     }
 
-    /// All parameters with their names, as they stand in the path, in the order of the pattern.
+    /// All parameters with their names, as they stand in the path, in the pattern's order.
     pub fn params(&self) -> impl Iterator<Item = (&'r str, &'p str)> + '_ {
         let names = self.names.params(self.route);
         names.enumerate().filter_map(|(index, name)| Some((name, self.captures.get(self.path, index)?)))

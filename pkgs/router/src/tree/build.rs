@@ -1,4 +1,4 @@
-//! A tree while it grows, and its freezing.
+//! !A tree that grows, and how it is frozen.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,14 +9,13 @@ use crate::error::BuildError;
 use crate::limits::MAX_TRIES;
 use crate::pattern::Segment;
 
-/// The longest run of probes that a table may need, for each bit of its size; another seed is tried
-/// otherwise, then a larger table.
+/// The longest run of probes in a table, per bit of its size. Otherwise another seed is tried, and then a larger table.
 const PROBES_PER_BIT: usize = 4;
 
-/// Seeds that are tried before a table is made larger.
+/// How many seeds are tried before the table is made larger.
 const SEEDS: u16 = 16;
 
-/// A tree that routes are added to.
+/// A tree that routes can be added to.
 #[derive(Debug)]
 pub(crate) struct Draft {
     nodes: Vec<DraftNode>,
@@ -24,13 +23,13 @@ pub(crate) struct Draft {
 
 #[derive(Debug)]
 struct DraftNode {
-    /// Static children by their segment.
+    /// Static children, by segment.
     children: HashMap<Box<[u8]>, u32>,
     params: Vec<(Param, u32)>,
     value: Option<u32>,
 }
 
-/// A parameter without its name: what decides whether two routes are the same.
+/// A parameter without its name. It decides whether two routes are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Param {
     takes: Takes,
@@ -39,8 +38,8 @@ struct Param {
 }
 
 impl Param {
-    /// What is tried first comes first: a segment before a catch-all, then more literal bytes, then the longer
-    /// prefix, then the text.
+    /// The order of attempts: a segment before a catch-all, then more literal bytes, then the longer prefix, then the
+    /// text.
     fn order(&self) -> impl Ord + '_ {
         let literal = self.prefix.len() + self.suffix.len();
         (self.takes, Reverse(literal), Reverse(self.prefix.len()), &self.prefix, &self.suffix)
@@ -60,8 +59,7 @@ impl DraftNode {
 }
 
 impl Draft {
-    /// Where the value of the route with these segments goes. Routes that differ only in the names of
-    /// their parameters share it.
+    /// The place of the value for the route with these segments. Routes that differ only in parameter names share it.
     pub(crate) fn value(&mut self, segments: &[Segment<'_>]) -> &mut Option<u32> {
         let mut at = 0;
         for segment in segments {
@@ -105,12 +103,12 @@ impl Draft {
         self.nodes.len() - 1
     }
 
-    /// The tree, with runs of segments that nothing branches off from made one.
+    /// Freezes the tree, and merges runs of segments without branches.
     pub(crate) fn freeze(mut self) -> Result<Tree, BuildError> {
         let mut frozen = Frozen::default();
         let root = frozen.place(Span::default())?;
-        // Draft and frozen nodes that are placed and not filled in yet, parents before children, with their path
-        // where it has no parameters.
+        // Pairs of a draft and a frozen node that still have to be filled in, parents first, with the path if it has no
+        // parameters.
         let mut waiting = std::collections::VecDeque::from([(0, root, Some(Vec::new()))]);
         let mut exact = Vec::new();
         while let Some((draft, node, path)) = waiting.pop_front() {
@@ -118,7 +116,7 @@ impl Draft {
             let mut children: Vec<_> = draft.children.drain().collect();
             children.sort_unstable();
             let first = frozen.nodes.len() as u32;
-            // The hash of a child is that of its own first segment.
+            // A child is hashed by its own first segment.
             let mut keys = Vec::with_capacity(children.len());
             for (text, child) in children {
                 let (literal, last) = self.run(&text, child as usize);
@@ -172,7 +170,7 @@ impl Draft {
         })
     }
 
-    /// The segments from a child on as long as there is one way only, and the node they lead to.
+    /// The segments from a child on as long as there is only one way, and the node at their end.
     fn run(&mut self, text: &[u8], child: usize) -> (Vec<u8>, usize) {
         let (mut literal, mut at) = (text.to_vec(), child);
         loop {
@@ -188,7 +186,7 @@ impl Draft {
     }
 }
 
-/// The arrays of a tree, as far as they are filled.
+/// The arrays of a tree that is being frozen.
 #[derive(Default)]
 struct Frozen {
     nodes: Vec<Node>,
@@ -198,7 +196,7 @@ struct Frozen {
 }
 
 impl Frozen {
-    /// A node to be filled in.
+    /// Adds a node to be filled in.
     fn place(&mut self, literal: Span) -> Result<u32, BuildError> {
         let node = u32::try_from(self.nodes.len()).ok().filter(|&node| node != NONE);
         let node = node.ok_or(BuildError::TooManyRoutes)?;
@@ -222,12 +220,12 @@ impl Frozen {
         Ok(Span { start, length: text.len() as u32 })
     }
 
-    /// A table of the nodes from `first` on under their keys: where it is, its seed and its bits.
+    /// A table of the nodes from `first` on, by these keys. Returns its position, seed and bits.
     fn table(&mut self, keys: &[Box<[u8]>], first: u32) -> Result<(u32, u16, u8), BuildError> {
         let start = u32::try_from(self.tables.len()).map_err(|_| BuildError::TooManyRoutes)?;
         let mut bits = (keys.len() * 2).next_power_of_two().trailing_zeros() as u8;
         let mut probes = PROBES_PER_BIT * usize::from(bits);
-        // Twice as many probes each time, so this ends even if no seed spreads the keys.
+        // Each round allows twice as many probes, so this ends even if no seed distributes the keys.
         loop {
             for seed in 0..SEEDS {
                 if let Some(table) = fill(keys, first, seed, bits, probes) {
@@ -240,7 +238,7 @@ impl Frozen {
         }
     }
 
-    /// The most nodes that any path visits: at each, the dearest static child and all parameters.
+    /// The most nodes that any path visits: at each node, the dearest static child plus all parameters.
     fn tries(&self) -> u32 {
         let mut tries: Vec<u32> = vec![0; self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate().rev() {
@@ -263,7 +261,7 @@ impl Frozen {
     }
 }
 
-/// A table in which no lookup takes more than so many probes, if this seed gives one.
+/// A table in which no look-up takes more than `probes`, if this seed gives one.
 fn fill(keys: &[Box<[u8]>], first: u32, seed: u16, bits: u8, probes: usize) -> Option<Vec<Bucket>> {
     let mut table = vec![Bucket { tag: 0, node: NONE }; 1 << bits];
     let mask = table.len() - 1;

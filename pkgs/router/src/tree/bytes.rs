@@ -1,6 +1,6 @@
-//! The two loops that matching consists of, over words instead of bytes.
+//! !The two inner loops of matching, over words instead of bytes.
 
-/// Whether `path` begins with `literal`, which ends there at a `/` or at the end.
+/// Whether `path` starts with `literal`, followed by a `/` or the end.
 #[inline(always)]
 pub(super) fn begins_with(path: &[u8], literal: &[u8]) -> bool {
     let length = literal.len();
@@ -12,8 +12,8 @@ pub(super) fn begins_with(path: &[u8], literal: &[u8]) -> bool {
     equal(&path[..length], literal)
 }
 
-/// `a == b` for slices of one length: words that overlap at the end instead of a call of memcmp, which
-/// costs more than most segments are long.
+/// `a == b` for slices of equal length. Compares words that may overlap at the end. A call of memcmp would cost more
+/// than comparing most segments.
 #[inline(always)]
 pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
     let length = a.len();
@@ -50,13 +50,13 @@ fn word32(bytes: &[u8], at: usize) -> u32 {
 /// A segment of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Where it ends: at a `/` or at the end of the path.
+    /// Its end: a `/` or the end of the path.
     pub(super) end: usize,
-    /// Whether it has a `%`, as far as was seen; perhaps one that follows it.
+    /// Whether it may contain a `%`. May be wrong if a `%` follows the segment.
     pub(super) escapes: bool,
 }
 
-/// The segment of `path` that begins at `from`.
+/// The segment of `path` that starts at `from`.
 #[inline(always)]
 pub(super) fn segment(path: &[u8], from: usize) -> Extent {
     let mut at = from;
@@ -82,14 +82,13 @@ const fn repeated(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// A set bit in each byte that is zero, and perhaps in such above the lowest of them (Hacker's Delight,
-/// 6-1).
+/// Sets a bit in each byte that is zero. Bits above the lowest such byte may be wrong (Hacker's Delight, 6-1).
 #[inline(always)]
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 
-/// Which of four bytes, the lowest first, are this one; perhaps some that follow one that is, too.
+/// The positions of this byte among four, lowest first. Positions after a correct one may be wrong.
 #[inline(always)]
 pub(super) fn positions(bytes: u32, byte: u8) -> impl Iterator<Item = u32> {
     let word = bytes ^ u32::from_ne_bytes([byte; 4]);
@@ -101,8 +100,8 @@ pub(super) fn positions(bytes: u32, byte: u8) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A hash of a path's length and of its last bytes, which tell most paths apart; more would take longer than
-/// looking for them in the tree. What counts are the upper bits.
+/// A hash of a path's length and its last bytes, which distinguish most paths. Hashing more would take longer than
+/// searching the tree. Only the upper bits count.
 #[inline(always)]
 pub(super) fn digest(path: &[u8], seed: u64) -> u64 {
     const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F];
@@ -121,7 +120,7 @@ pub(super) fn digest(path: &[u8], seed: u64) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(FACTORS[0])
 }
 
-/// A hash of a segment. Whoever builds the tree picks the seed, so that no lookup takes many probes.
+/// A hash of a segment. The tree's builder picks the seed so that no look-up takes many probes.
 #[inline(always)]
 pub(super) fn hash(segment: &[u8], seed: u64) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;

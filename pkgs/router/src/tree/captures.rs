@@ -1,4 +1,4 @@
-//! What parameters matched, without memory of its own.
+//! !The matches of parameters, stored without allocation.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -6,44 +6,44 @@ use std::mem::MaybeUninit;
 
 use crate::limits::MAX_PARAMS;
 
-/// What the parameters of a route matched: byte ranges of the path, in the order of the route.
+/// The matches of a route's parameters: byte ranges of the path, in the route's order.
 #[derive(Clone, Copy)]
 pub(crate) struct Captures {
-    /// The first `count` are written. Clearing all of them would take longer than most matches.
+    /// The first `count` are initialised. Clearing all of them would take longer than most matches.
     ranges: [MaybeUninit<(u16, u16)>; MAX_PARAMS],
     count: u8,
-    /// Whether one of them may have a `%`.
+    /// Whether one of them may contain a `%`.
     pub(super) escapes: bool,
 }
 
 impl Captures {
-    /// None yet.
+    /// Without matches.
     pub(crate) const fn new() -> Self {
         Self { ranges: [const { MaybeUninit::uninit() }; MAX_PARAMS], count: 0, escapes: false }
     }
 
-    /// How many there are.
+    /// The number of matches.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether one of them may have a `%`.
+    /// Whether one of them may contain a `%`.
     #[inline]
     pub(crate) fn has_escapes(&self) -> bool {
         self.escapes
     }
 
-    /// What the parameter at `index` is in `path`, as it stands there. `None` past the last.
+    /// The text of the parameter at `index`, as it stands in `path`. `None` after the last.
     #[inline]
     pub(crate) fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
         let range = self.ranges[..self.len()].get(index)?;
-        // SAFETY: the first `count` ranges are written.
+        // SAFETY: the first `count` ranges are initialised.
         let (start, end) = unsafe { range.assume_init() };
         path.get(usize::from(start)..usize::from(end))
     }
 
-    /// Appends a range; both ends are within a path that is no longer than [`MAX_PATH`](crate::MAX_PATH),
-    /// and a route has no more than [`MAX_PARAMS`] of them.
+    /// Appends a range. Both ends are within a path no longer than [`MAX_PATH`](crate::MAX_PATH), and a route has at
+    /// most [`MAX_PARAMS`] ranges.
     #[inline(always)]
     pub(super) fn push(&mut self, start: usize, end: usize) {
         if let Some(range) = self.ranges.get_mut(usize::from(self.count)) {
@@ -52,16 +52,16 @@ impl Captures {
         }
     }
 
-    /// Forgets all but the first `count`.
+    /// Removes all but the first `count`.
     #[inline(always)]
     pub(super) fn truncate(&mut self, count: usize) {
         self.count = self.count.min(count as u8);
     }
 
-    /// Moves every end of a range.
+    /// Changes both ends of every range.
     pub(super) fn map(&mut self, moved: impl Fn(usize) -> usize) {
         for range in &mut self.ranges[..usize::from(self.count)] {
-            // SAFETY: the first `count` ranges are written.
+            // SAFETY: the first `count` ranges are initialised.
             let (start, end) = unsafe { range.assume_init() };
             range.write((moved(usize::from(start)) as u16, moved(usize::from(end)) as u16));
         }
@@ -71,7 +71,7 @@ impl Captures {
 impl fmt::Debug for Captures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let written = self.ranges[..self.len()].iter();
-        // SAFETY: the first `count` ranges are written.
+        // SAFETY: the first `count` ranges are initialised.
         f.debug_list().entries(written.map(|range| unsafe { range.assume_init() })).finish()
     }
 }

@@ -1,43 +1,43 @@
-//! Routes without parameters, found by one look at the whole path.
+//! !Finds routes without parameters by a single look-up of the whole path.
 //!
-//! Such a route comes before any other that matches its path, since at each segment the static one is tried
-//! first; so what is found here need not be looked for in the tree.
+//! !Such a route precedes every other route for its path, since the static segment is tried first everywhere. So a path
+//! that is found here need not be searched in the tree.
 
 use super::bytes;
 
-/// A tree with more static routes has no such table: up to here, it fits a second-level cache.
+/// A tree with more static routes has no such table. Up to this size, it fits a second-level cache.
 const MAX_ROUTES: usize = 4096;
 
-/// Places that a lookup tries at most.
+/// The most places that a look-up tries.
 const PROBES: usize = 2;
 
-/// Seeds that are tried before the table is made larger.
+/// How many seeds are tried before the table is made larger.
 const SEEDS: u64 = 16;
 
-/// How many bits more than twice the routes need the table may take.
+/// How many bits the table may have beyond those for twice the routes.
 const SPARE_BITS: u32 = 2;
 
-/// Static routes by their whole path.
+/// Static routes, by whole path.
 #[derive(Debug)]
 pub(super) struct Exact {
     places: Box<[Place]>,
     text: Box<[u8]>,
     seed: u64,
-    /// Shifting a hash right by this leaves the index of its first place.
+    /// A hash shifted right by this is the index of its first place.
     shift: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     start: u32,
-    /// The path's length in bytes; zero in a place that is free.
+    /// The path's length in bytes; zero in a free place.
     length: u32,
     value: u32,
 }
 
 impl Exact {
-    /// A table of these paths and their values. None where there are no paths, too many, or where no seed gives each
-    /// path a place.
+    /// A table of these paths and their values. None if there are no paths or too many, or if no seed gives each path a
+    /// place.
     pub(super) fn new(routes: &[(Vec<u8>, u32)]) -> Option<Self> {
         if routes.is_empty() || routes.len() > MAX_ROUTES {
             return None;
@@ -50,7 +50,7 @@ impl Exact {
         Some(Self { places: places.into(), text, seed, shift: u64::BITS - bits })
     }
 
-    /// The value of the route that is `path`.
+    /// The value of the route that equals `path`.
     #[inline(always)]
     pub(super) fn find(&self, path: &[u8]) -> Option<u32> {
         let first = (bytes::digest(path, self.seed) >> self.shift) as usize;
@@ -62,7 +62,7 @@ impl Exact {
     }
 }
 
-/// The places filled by this seed; none where a path finds all that a lookup would try taken.
+/// The places that this seed fills. None if all places that a path's look-up would try are taken.
 fn fill(routes: &[(Vec<u8>, u32)], seed: u64, bits: u32) -> Option<Vec<Place>> {
     let mut places = vec![Place::default(); (1 << bits) + PROBES - 1];
     let mut start = 0;

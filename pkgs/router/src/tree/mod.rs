@@ -1,4 +1,4 @@
-//! Routes as a tree of segments in flat arrays, and the walk through it.
+//! !Routes as a tree of segments in flat arrays, and matching in it.
 
 mod build;
 mod bytes;
@@ -16,47 +16,47 @@ use exact::Exact;
 /// No node, or no value.
 const NONE: u32 = u32::MAX;
 
-/// As many static children are told apart by their first bytes, which fill a word; of more, one is looked up
+/// Up to this many static children are compared by their first bytes, which fill a word. With more, the child is found
 /// by its hash.
 const COMPARED: usize = size_of::<u32>();
 
-/// Which routes match a path. They are known by a number, [`Draft::value`]'s.
+/// Matches paths to routes, which are numbers from [`Draft::value`].
 #[derive(Debug)]
 pub(crate) struct Tree {
-    /// The root is the first; children come after their parents, static siblings side by side.
+    /// The root comes first, children follow their parents, and static siblings are adjacent.
     nodes: Box<[Node]>,
-    /// Parameters of all nodes; those of one node side by side, in the order in which they are tried.
+    /// Parameters of all nodes. Those of one node are adjacent, in the order of attempts.
     alternatives: Box<[Alternative]>,
     /// Hash tables of all nodes with many static children.
     tables: Box<[Bucket]>,
-    /// All text.
+    /// All literal text.
     literals: Box<[u8]>,
     exact: Option<Exact>,
     tries: u32,
 }
 
-/// A place between segments.
+/// A position between segments.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// The segments that lead here from the parent, when static.
+    /// The static segments from the parent to here.
     literal: Span,
-    /// Static children: where the first of them is, or their table.
+    /// Static children: the position of the first, or of their table.
     children: u32,
-    /// How many there are of them.
+    /// Their number.
     count: u32,
     /// Parameters.
     alternatives: u32,
     alternative_count: u32,
-    /// What matches when the path ends here.
+    /// The route of a path that ends here.
     value: u32,
-    /// [`head`] of each of the children, when they are compared.
+    /// The [`head`] of each child, if they are compared.
     heads: u32,
-    /// Seed of the table, and the binary logarithm of its size.
+    /// The seed of the table, and the binary logarithm of its size.
     seed: u16,
     bits: u8,
 }
 
-/// A parameter, and the node behind it.
+/// A parameter, and the node after it.
 #[derive(Clone, Copy, Debug)]
 struct Alternative {
     takes: Takes,
@@ -65,23 +65,23 @@ struct Alternative {
     node: u32,
 }
 
-/// What a parameter takes of the path.
+/// The part of the path that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Takes {
     /// A segment.
     Segment,
-    /// All that follows.
+    /// Everything that follows.
     Rest,
 }
 
-/// How matching began.
+/// The result of the first part of matching.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Begun {
-    /// With the number of the route that matches.
+    /// The number of the route that matches.
     Found(u32),
-    /// Nothing matches the path as it is written.
+    /// Nothing matches the path as written.
     Nothing,
-    /// With a node that has parameters, and where the path goes on.
+    /// A node with parameters, and where the path continues.
     Params(u32, usize),
 }
 
@@ -100,7 +100,7 @@ struct Span {
 }
 
 impl Tree {
-    /// Matches as far as there is one way only and nothing to capture: for most static routes that is all.
+    /// Matches as long as there is only one way and nothing to capture. For most static routes this is all.
     #[inline(always)]
     pub(crate) fn begin(&self, path: &str) -> Begun {
         let path = path.as_bytes();
@@ -126,7 +126,7 @@ impl Tree {
         }
     }
 
-    /// Matches the rest: the number of what matches `path`, and in `captures`, empty before, its parameters.
+    /// Matches the rest. Returns the route's number, and fills `captures`, which must be empty, with its parameters.
     #[inline]
     pub(crate) fn finish(&self, begun: Begun, path: &str, captures: &mut Captures) -> Option<u32> {
         let value = match begun {
@@ -145,8 +145,8 @@ impl Tree {
         self.tries
     }
 
-    /// Literals are normal, so a path that is not may match another route than it seems to: only a path
-    /// with `%` in a parameter, or in a path that matches nothing, is ever copied.
+    /// Literals are in normal form, so a path that is not may match another route than it seems to. Only a path with a
+    /// `%` in a parameter, or one that matches nothing and has a `%`, is copied.
     #[cold]
     fn find_normal(&self, value: u32, path: &[u8], captures: &mut Captures) -> Option<u32> {
         let found = |value: u32| (value != NONE).then_some(value);
@@ -157,13 +157,13 @@ impl Tree {
         *captures = Captures::new();
         let value = found(self.walk(0, &normal, 1, captures))?;
         captures.map(|offset| escape::denormalized(path, offset));
-        // The path as it was written has some, whatever is left of them in the normal one.
+        // The path as written has some, whatever is left of them in the normal form.
         captures.escapes = true;
         Some(value)
     }
 
-    /// The value of the first route in the order of precedence that matches what follows `from`, the
-    /// beginning of a segment. Where there is another way to come back to, it calls itself.
+    /// The value of the first route in order of precedence that matches the path after `from`, the start of a segment.
+    /// Recurses if there is an alternative to return to.
     #[inline(always)]
     fn walk(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
         let (mut at, mut from) = (at, from);
@@ -221,12 +221,12 @@ impl Tree {
         }
     }
 
-    /// [`walk`](Self::walk), called.
+    /// [`walk`](Self::walk), as a separate call.
     fn branch(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
         self.walk(at, path, from, captures)
     }
 
-    /// The static child whose segments are the next of the path.
+    /// The static child whose segments come next in the path.
     #[inline(always)]
     fn child(&self, node: &Node, path: &[u8], from: usize) -> Option<u32> {
         let rest = &path[from..];
@@ -295,8 +295,8 @@ impl Tree {
     }
 }
 
-/// The first byte of what begins with a segment; of an empty one it is the `/` that ends it, at the end of
-/// the path too.
+/// The first byte of a text that starts with a segment. For an empty segment it is the `/` after it, also at the end of
+/// the path.
 #[inline(always)]
 fn head(text: &[u8]) -> u8 {
     text.first().copied().unwrap_or(b'/')
