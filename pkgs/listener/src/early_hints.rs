@@ -1,13 +1,13 @@
-//! What clients learn before their request is answered (RFC 8297).
+//! !Early hints: fields that clients receive before their answer (RFC 8297).
 
 use std::fmt::Debug;
 
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 
-/// Says what a client will need besides what it asks for, so that it may ask for that meanwhile. It is asked for requests by
-/// HTTP/2 and HTTP/3 alone: by HTTP/1.1 there are clients that take an interim response for the answer.
+/// Gives hints about what a client will need besides its request, so that it can request that early. Called only for
+/// HTTP/2 and HTTP/3, since some HTTP/1.1 clients take an interim response for the answer.
 pub trait EarlyHints: Debug + Send + Sync {
-    /// The fields of an interim response to a request, most often `Link`; none for none.
+    /// The fields of the interim response to a request, usually `Link`. None for no interim response.
     fn hints(&self, method: &Method, uri: &Uri, fields: &HeaderMap) -> Option<HeaderMap>;
 }
 

@@ -1,4 +1,4 @@
-//! Why a listener cannot be had, or has ended.
+//! !Why a listener cannot start, or has ended.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use service::socket;
 
 use crate::tls;
 
-/// Why a listener cannot be had.
+/// Why a listener cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An address cannot be listened on.
@@ -21,7 +21,7 @@ pub enum Error {
     /// A thread or its runtime cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
-    /// A worker that should have gone on has ended. Why is logged.
+    /// A worker ended unexpectedly. The reason is in the log.
     #[error("a worker ended by itself")]
     Ended,
 }

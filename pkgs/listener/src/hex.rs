@@ -1,11 +1,11 @@
-//! Keys as text, for the process that comes next.
+//! !Keys as text, for the next process.
 
-/// Two digits a byte.
+/// Two digits per byte.
 pub fn encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Just so many bytes; none where it is anything else.
+/// Exactly this many bytes. None for anything else.
 pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     for (at, byte) in bytes.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! The network front of a service: HTTP/1.1, HTTP/2, HTTP/3 and TLS, on one thread, one runtime and one listening
-//! socket a core.
+//! !The network front of a service: HTTP/1.1, HTTP/2, HTTP/3 and TLS, with one thread, one runtime and one listening
+//! socket per core.
 //!
 //! ```text
 //!        server: accept ─▶ limits ─▶ net: PROXY ─▶ tls ─┬─▶ http1 ─┐   http_service
@@ -35,19 +35,19 @@
 //! # }
 //! ```
 //!
-//! - [`Config`]: endpoints, limits, certificates; what there is to set, with its default.
-//! - [`Listener`]: binds, then serves until told to stop, then drains.
-//! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
-//! - [`FastPath`]: what answers plain requests beside it, before anything is made of them.
-//! - [`Body`]: a request's body, whatever it came by, within the limits.
-//! - [`Config::access_log`]: a line for each request; answers that are errors have its id, a
-//!   [`Problem`](service::problem::Problem) in their extensions as well.
-//! - [`Peer`]: who asks; in every request's extensions.
-//! - [`tls`]: certificates that are replaced while in use; [`ktls`]: connections that the kernel encrypts.
-//! - [`metrics`]: what is counted, once a connection.
+//! - !- [`Config`]: all settings with their defaults: endpoints, limits, certificates.
+//! - !- [`Listener`]: binds, serves until told to stop, then drains.
+//! - !- [`HttpService`]: what is served: any `tower` service of requests, such as a router.
+//! - !- [`FastPath`]: answers plain requests beside the service, without a request object.
+//! - !- [`Body`]: a request's body over any protocol, within the limits.
+//! - !- [`Config::access_log`]: a line for each request. Answers that are errors have its id, also in a
+//!   [`Problem`](service::problem::Problem) in their extensions.
+//! - !- [`Peer`]: the client, in every request's extensions.
+//! - !- [`tls`]: certificates that can be replaced while in use; [`ktls`]: connections that the kernel encrypts.
+//! - !- [`metrics`]: counters, updated once per connection.
 #![deny(unsafe_code)]
 
-// How it behaves, and who is asked along.
+// Configuration and hooks.
 mod config;
 mod early_hints;
 mod error;
@@ -64,20 +64,20 @@ mod quic;
 mod server;
 pub mod tls;
 
-// What a request meets on its way.
+// What a request passes through.
 pub mod body;
 mod http_service;
 mod peer;
 mod response;
 
-// What workers keep.
+// The state of workers.
 mod hex;
 mod lifecycle;
 mod limits;
 pub mod metrics;
 mod worker_context;
 
-/// What is fuzzed, and of no use to anybody else.
+/// Entry points for fuzz targets, not for other use.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::field_compression::{Section, huffman};

@@ -1,4 +1,4 @@
-//! Counting connections, overall and by address.
+//! !Limits on the number of connections, overall and by address.
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -9,27 +9,27 @@ use service::address_limits::{AddressLimits, AddressPermit, AddressRate};
 
 use crate::config::Limits;
 
-/// How many connections there may be at once.
+/// The limit of connections at once.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     most: usize,
     open: AtomicUsize,
 }
 
-/// The right to one connection of a [`ConnectionLimit`]; given back when dropped.
+/// Permission for one connection of a [`ConnectionLimit`]. Dropping it returns it.
 #[derive(Debug)]
 pub struct ConnectionPermit(Arc<ConnectionLimit>);
 
 impl ConnectionLimit {
-    /// For so many, of which none is open yet.
+    /// A limit of `most`, with none open.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, open: AtomicUsize::new(0) })
     }
 
-    /// Admits one more, and one too many where `make_room` says that it ends another. None else where there are as many as
-    /// there may be.
+    /// Admits one more connection. At the limit, admits one too many if `make_room` returns that it ends another;
+    /// otherwise none.
     pub fn admit_or(self: &Arc<Self>, make_room: impl FnOnce() -> bool) -> Option<ConnectionPermit> {
-        // What was one too many is given back by dropping it.
+        // Dropping the surplus permit returns it.
         let permit = ConnectionPermit(Arc::clone(self));
         (self.open.fetch_add(1, Relaxed) < self.most || make_room()).then_some(permit)
     }
@@ -41,11 +41,11 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// How many connections are open, of all workers and protocols.
+/// Limits the open connections of all workers and protocols.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     limit: Arc<ConnectionLimit>,
-    /// By address, where that is limited.
+    /// The limits by address, if there are any.
     addresses: Option<Arc<AddressLimits>>,
 }
 
@@ -58,7 +58,7 @@ pub enum Refused {
     Address,
 }
 
-/// The right to one connection; given back when dropped.
+/// Permission for one connection. Dropping it returns it.
 #[derive(Debug)]
 pub struct Permit {
     connections: Arc<ConnectionLimiter>,
@@ -67,7 +67,7 @@ pub struct Permit {
 }
 
 impl ConnectionLimiter {
-    /// None open yet. Addresses have the limits that are shared with others, where there are such.
+    /// With no connection open. Uses `shared` limits per address, if there are any.
     pub fn new(limits: &Limits, shared: Option<Arc<AddressLimits>>) -> Arc<Self> {
         let own = || AddressLimits::new(None, NonZero::new(limits.connections_per_address));
         Arc::new(Self { limit: ConnectionLimit::new(limits.connections), addresses: shared.or_else(own) })
@@ -86,8 +86,8 @@ impl ConnectionLimiter {
         self.admit_or(address, || false)
     }
 
-    /// The same, where `make_room` is asked to end another if there are as many as there may be: it says whether it
-    /// does, and that one counts until it has ended.
+    /// The same, but at the limit `make_room` is called to end another connection. It returns whether it does; the
+    /// other one counts until it has ended.
     ///
     /// # Errors
     /// When there are too many.
@@ -106,10 +106,10 @@ impl ConnectionLimiter {
 }
 
 impl Permit {
-    /// Counts the connection as one from `address`, which was not known before.
+    /// Counts the connection for `address`, which was not known before.
     ///
     /// # Errors
-    /// When there are too many from there.
+    /// When there are too many from that address.
     pub fn charge(&mut self, address: IpAddr) -> Result<(), Refused> {
         if let (None, Some(addresses)) = (&self.address, &self.connections.addresses) {
             self.address = Some(addresses.enter(address).ok_or(Refused::Address)?);
@@ -117,25 +117,25 @@ impl Permit {
         Ok(())
     }
 
-    /// How often its address may ask.
+    /// The rate limit of its address.
     pub fn address_rate(&self) -> Option<AddressRate> {
         self.address.as_ref().and_then(AddressPermit::rate).cloned()
     }
 
-    /// Gives away what it counts as of its address', to whom the connection is given.
+    /// Gives its per-address permit to the new owner of the connection.
     pub fn take_address(&mut self) -> Option<AddressPermit> {
         self.address.take()
     }
 }
 
-/// How many bytes of request bodies are under way, of all workers and protocols.
+/// The budget for request bodies that are being received, over all workers and protocols.
 #[derive(Debug)]
 pub struct BodyBudget {
     limit: u64,
     reserved: AtomicU64,
 }
 
-/// The right to receive a body; given back when dropped.
+/// A reservation for receiving a body. Dropping it returns it.
 #[derive(Debug)]
 pub struct BodyReservation {
     bodies: Arc<BodyBudget>,
@@ -143,23 +143,23 @@ pub struct BodyReservation {
 }
 
 impl BodyBudget {
-    /// None under way yet.
+    /// With nothing reserved.
     pub fn new(limits: &Limits) -> Arc<Self> {
         let limit = limits.body_bytes_total.max(limits.body_bytes);
         Arc::new(Self { limit, reserved: AtomicU64::new(0) })
     }
 
-    /// Room for a body of so many bytes, where there is some.
+    /// Reserves room for a body of this many bytes, if there is enough.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<BodyReservation> {
         let reserved = BodyReservation { bodies: Arc::clone(self), bytes };
-        // What was too much is given back by dropping it.
+        // Dropping an excessive reservation returns it.
         let before = self.reserved.fetch_add(bytes, Relaxed);
         before.checked_add(bytes).is_some_and(|sum| sum <= self.limit).then_some(reserved)
     }
 }
 
 impl BodyReservation {
-    /// How long the body may be.
+    /// The most bytes of the body.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -171,14 +171,15 @@ impl Drop for BodyReservation {
     }
 }
 
-/// How many bytes of answers wait for clients to take them, of all workers: what connections of HTTP/1.1 hold themselves.
+/// The budget for answers that wait for clients to take them, over all workers: the memory that HTTP/1.1 connections
+/// hold themselves.
 #[derive(Debug)]
 pub struct ResponseBudget {
     limit: u64,
     held: AtomicU64,
 }
 
-/// What one connection holds; given back when dropped.
+/// The part of one connection. Dropping it returns it.
 #[derive(Debug)]
 pub struct ResponseReservation {
     answers: Arc<ResponseBudget>,
@@ -186,19 +187,19 @@ pub struct ResponseReservation {
 }
 
 impl ResponseBudget {
-    /// None held yet.
+    /// With nothing held.
     pub fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self { limit: limits.answer_bytes_total, held: AtomicU64::new(0) })
     }
 
-    /// Room for what is yet to be asked for.
+    /// A reservation of zero bytes, to be resized.
     pub fn held(self: &Arc<Self>) -> ResponseReservation {
         ResponseReservation { answers: Arc::clone(self), bytes: 0 }
     }
 }
 
 impl ResponseReservation {
-    /// Holds so many bytes instead of what it held. Says whether there is room for more, where it is more.
+    /// Holds this many bytes instead. If that is more than before, returns whether there is room.
     pub fn resize(&mut self, bytes: u64) -> bool {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes <= before {
@@ -216,8 +217,7 @@ impl Drop for ResponseReservation {
     }
 }
 
-/// The least a client takes of a response, or sends of what else is waited for, in the time it has for that: what takes
-/// less of it is as good as stalled.
+/// The least that a client has to take of a response, or send of a body, within its timeout. Less counts as stalled.
 pub const MIN_PROGRESS_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]

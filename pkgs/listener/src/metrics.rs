@@ -1,4 +1,4 @@
-//! What the workers count, once a connection. Of requests, one read in [`TIME_EVERY`] is timed.
+//! !The workers' counters, updated once per connection. Of requests, one read in [`TIME_EVERY`] is timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,14 +9,14 @@ use service::metrics::{Family, LocalCounter, LocalHistogram, Registry, Snapshot}
 use crate::limits::Refused;
 use crate::peer::Protocol;
 
-/// One read in so many is timed for [`Metrics::read_times`]; two looks at the clock take some 50 ns.
+/// One in this many reads is timed for [`Metrics::read_times`], since reading the clock twice takes some 50 ns.
 const TIME_EVERY: u64 = 16;
 
-/// What all workers count; clones share.
+/// The counters of all workers. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<[WorkerMetrics]>);
 
-/// What one worker counts. Alone on its cache lines; a connection costs a few uncontended additions.
+/// The counters of one worker, on its own cache lines. A connection costs a few uncontended additions.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerMetrics {
@@ -29,17 +29,17 @@ pub struct WorkerMetrics {
     pub shed_address: Count,
     /// Requests refused because too many bodies were under way.
     pub shed_bodies: Count,
-    /// Connections closed because too much waited for clients to take it.
+    /// Connections closed because too many bytes waited for clients to take them.
     pub shed_answers: Count,
-    /// Failures to accept, such as for want of file descriptors.
+    /// Failed accepts, such as for lack of file descriptors.
     pub accept_errors: Count,
     /// Connections closed because the client was too slow, or idle for too long.
     pub timed_out: Count,
-    /// Connections closed without a request because of a PROXY header that was malformed or not trusted.
+    /// Connections closed without a request because their PROXY header was malformed or not trusted.
     pub proxy_refused: Count,
-    /// Datagrams of QUIC that reached this worker and were handed to the one that owns their connection.
+    /// QUIC datagrams that reached this worker and were passed to the worker that owns their connection.
     pub quic_forwarded: Count,
-    /// Datagrams of QUIC that were dropped because their owner had too many waiting.
+    /// QUIC datagrams that were dropped because too many waited for their owner.
     pub quic_dropped: Count,
     /// Reads of connections with a fast path.
     reads: LocalCounter,
@@ -52,12 +52,12 @@ struct ProtocolMetrics {
     open: Count,
 }
 
-/// A count that any thread may change.
+/// A counter that any thread may change.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -66,13 +66,13 @@ impl Count {
         self.0.fetch_sub(1, Relaxed);
     }
 
-    /// How many.
+    /// The count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// A connection that is counted as open; no longer when dropped.
+/// A connection that counts as open until this is dropped.
 #[derive(Debug)]
 pub struct Open<'m>(&'m ProtocolMetrics);
 
@@ -91,31 +91,31 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts a read. The time, where this is one of those to be timed.
+    /// Counts a read. Returns the time if this read is to be timed.
     #[inline]
     pub fn read(&self) -> Option<Instant> {
         self.reads.add(1);
         self.reads.get().is_multiple_of(TIME_EVERY).then(Instant::now)
     }
 
-    /// What was read at `started` is answered.
+    /// Records that what was read at `started` is answered.
     pub fn answered(&self, started: Instant) {
         self.read_times.record_duration(started.elapsed());
     }
 }
 
 impl Metrics {
-    /// Zero, for so many workers.
+    /// Counters at zero, for this many workers.
     pub fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| WorkerMetrics::default()).collect())
     }
 
-    /// What one worker counts.
+    /// The counters of one worker.
     pub fn worker(&self, index: usize) -> &WorkerMetrics {
         &self.0[index]
     }
 
-    /// Counts a connection as accepted, and as open until what this returns is dropped.
+    /// Counts a connection as accepted, and as open until the returned guard is dropped.
     pub fn open(&self, worker: usize, protocol: Protocol) -> Open<'_> {
         let metrics = &self.0[worker].protocols[protocol as usize];
         metrics.accepted.increment();
@@ -123,13 +123,13 @@ impl Metrics {
         Open(metrics)
     }
 
-    /// How long it took from a read to the end of the answers that the [fast path](crate::FastPath) gives to it, of one
-    /// read in 16.
+    /// Times from a read to the end of the answers that the [fast path](crate::FastPath) gives to it, of one read in
+    /// 16.
     pub fn read_times(&self) -> Snapshot {
         self.0.iter().map(|worker| worker.read_times.snapshot()).sum()
     }
 
-    /// The sum of one count over the workers.
+    /// The sum of a counter over all workers.
     pub fn sum(&self, count: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
         self.0.iter().map(|worker| count(worker).get()).sum()
     }
@@ -144,13 +144,13 @@ impl Metrics {
         self.sum(|worker| &worker.protocols[protocol as usize].open)
     }
 
-    /// Shows them in `registry` from here on, as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
+    /// Registers the counters in `registry` as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
     pub fn register(&self, registry: &mut Registry, prefix: &str) {
         register(&[Arc::new(self.clone())], registry, prefix);
     }
 }
 
-/// What is counted of connections, whichever loop serves them.
+/// The counters of connections, for every loop that serves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Connections accepted.
@@ -159,29 +159,29 @@ pub enum Counted {
     Open(Protocol),
     /// Connections closed at once because there were too many.
     ShedOverall,
-    /// The same of those of one address.
+    /// The same for too many of one address.
     ShedAddress,
     /// Connections closed because of a PROXY header that was malformed or not trusted.
     ShedProxy,
     /// Requests refused because too many bodies were under way.
     ShedBodies,
-    /// Connections closed because too much waited for clients to take it.
+    /// Connections closed because too many bytes waited for clients to take them.
     ShedAnswers,
     /// Handshakes that failed or took too long.
     HandshakeFailures,
-    /// Failures to accept.
+    /// Failed accepts.
     AcceptErrors,
-    /// Connections closed for being slow or idle too long.
+    /// Connections closed because they were too slow or idle for too long.
     TimedOut,
-    /// Datagrams handed to the worker that owns their connection.
+    /// Datagrams passed to the worker that owns their connection.
     QuicForwarded,
-    /// Datagrams dropped because that has too many waiting.
+    /// Datagrams dropped because too many waited for that worker.
     QuicDropped,
 }
 
-/// Counts connections: a listener, or a loop of a service's own beside it.
+/// Counts connections: a listener, or a service's own loop beside it.
 pub trait Counts: Send + Sync {
-    /// How many by now.
+    /// The current count.
     fn count(&self, what: Counted) -> u64;
 }
 
@@ -204,7 +204,7 @@ impl Counts for Metrics {
     }
 }
 
-/// Shows in `registry` what all of these count together, as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
+/// Registers the sums of all these counters as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
 pub fn register(all: &[Arc<dyn Counts>], registry: &mut Registry, prefix: &str) {
     let registry = registry.sub_registry_with_prefix(prefix);
     let sum = |what: Counted| {

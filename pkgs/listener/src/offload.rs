@@ -1,4 +1,4 @@
-//! Connections that somebody else goes on with, once the kernel encrypts them.
+//! !Connections that other code serves once the kernel encrypts them.
 
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
@@ -7,24 +7,24 @@ use service::address_limits::AddressPermit;
 
 use crate::peer::Peer;
 
-/// Takes connections off the listener where the kernel speaks TLS ([`ktls`](crate::ktls)), for a service that sends
-/// what the kernel has and it need not see itself, such as files.
+/// Takes over connections on which the kernel does TLS ([`ktls`](crate::ktls)), for services that send the kernel's
+/// data without touching it, such as files.
 pub trait Offload: Debug + Send + Sync {
     /// Serves this connection from now on.
     fn take(&self, connection: Offloaded);
 }
 
-/// A connection of HTTP/1.1 over TLS that carries plain bytes on this side: the kernel has its keys.
+/// An HTTP/1.1 connection over TLS that carries plain bytes on this side, since the kernel has its keys.
 #[derive(Debug)]
 pub struct Offloaded {
     /// Non-blocking.
     pub socket: OwnedFd,
-    /// Who is at the other end.
+    /// The client.
     pub peer: Peer,
-    /// What it counts as of its address'; none where that is not limited.
+    /// Its permit of the limit per address; none without a limit.
     pub address: Option<AddressPermit>,
-    /// What was received already: at most what a record holds, 16 KiB.
+    /// Bytes that were already received, at most a record's 16 KiB.
     pub received: Vec<u8>,
-    /// The line by which answers tell of HTTP/3, with its line end; empty where there is none.
+    /// The line of answers that announces HTTP/3, with its line end. Empty without HTTP/3.
     pub alt_svc: Box<[u8]>,
 }

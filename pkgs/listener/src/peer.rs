@@ -1,4 +1,4 @@
-//! Who is at the other end.
+//! !The client of a connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use service::address_limits::AddressRate;
 use service::proxies::Proxies;
 use service::request_id::RequestId;
 
-/// Who is at the other end of a request's connection; in every request's extensions. Clones share.
+/// The other end of a request's connection, in every request's extensions. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Peer(Arc<PeerInfo>);
 
-/// What a [`Peer`] tells.
+/// The data of a [`Peer`].
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
-    /// The other end's address, or the one that a PROXY header told; absent on Unix sockets. Where the client of a
-    /// request is, says [`Peer::client`].
+    /// The other end's address, or the one in a PROXY header; none on Unix sockets. The client's address of a request
+    /// is [`Peer::client`].
     pub remote: Option<SocketAddr>,
-    /// The address the client connected to ([`Config::local_addresses`](crate::Config::local_addresses)); absent on Unix
-    /// sockets.
+    /// The address that the client connected to ([`Config::local_addresses`](crate::Config::local_addresses)); none on
+    /// Unix sockets.
     pub local: Option<SocketAddr>,
-    /// The user at the other end of a Unix socket, by the kernel's word (SO_PEERCRED); absent on all others.
+    /// The user at the other end of a Unix socket, according to the kernel (SO_PEERCRED); none on other sockets.
     pub uid: Option<u32>,
-    /// What is spoken.
+    /// The connection's protocol.
     pub protocol: Protocol,
-    /// What the handshake agreed on; absent in the clear.
+    /// The handshake's result; none without TLS.
     pub tls: Option<TlsInfo>,
-    /// How often its address may ask, where [`Config::addresses`](crate::Config::addresses) limits that.
+    /// The rate limit of its address, if [`Config::addresses`](crate::Config::addresses) has one.
     pub address_rate: Option<AddressRate>,
-    /// Where the other end is a trusted proxy by whose word the client of each request is known: all of those.
+    /// The trusted proxies, if the other end is one that reports each request's client in fields.
     pub proxies: Option<Proxies>,
 }
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.1 or 1.0.
@@ -48,10 +48,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in the order of their numbers.
+    /// All protocols, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Http1, Self::Http2, Self::Http3];
 
-    /// As metrics label it.
+    /// Its label in metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Http1 => "http1",
@@ -61,24 +61,24 @@ impl Protocol {
     }
 }
 
-/// What a TLS handshake agreed on.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug)]
 pub struct TlsInfo {
     /// The version.
     pub version: Option<rustls::ProtocolVersion>,
     /// The cipher suite.
     pub cipher: Option<rustls::CipherSuite>,
-    /// The host the client named.
+    /// The host that the client named.
     pub server_name: Option<Box<str>>,
 }
 
 impl Peer {
-    /// One to share between the requests of a connection.
+    /// Makes a peer that the requests of a connection share.
     pub fn new(info: PeerInfo) -> Self {
         Self(Arc::new(info))
     }
 
-    /// Where the client of a request with these fields is: what a trusted proxy says, and otherwise the connection.
+    /// The client's address of a request with these fields: from a trusted proxy, or else from the connection.
     #[inline]
     pub fn client(&self, fields: &HeaderMap) -> Option<IpAddr> {
         let remote = self.remote.map(|remote| remote.ip());
@@ -87,14 +87,14 @@ impl Peer {
         proxies.client(remote, lines(header::FORWARDED), lines(X_FORWARDED_FOR))
     }
 
-    /// The same of a request of which these lines are all that was made.
+    /// The same for a request that consists only of these lines.
     pub(crate) fn client_of(&self, head: &Lines<'_, '_>) -> Option<IpAddr> {
         let remote = self.remote.map(|remote| remote.ip());
         let Some(proxies) = &self.proxies else { return remote };
         proxies.client(remote, values(head, "forwarded"), values(head, "x-forwarded-for"))
     }
 
-    /// The id of a request that a trusted proxy tells, where it is well-formed and the only one.
+    /// A request's id from a trusted proxy, if it is well-formed and the only one.
     pub(crate) fn given_id(&self, head: &Lines<'_, '_>) -> Option<RequestId> {
         self.proxies.as_ref()?;
         let mut given = values(head, "x-request-id");

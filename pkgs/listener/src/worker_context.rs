@@ -1,4 +1,4 @@
-//! What all that runs on one worker shares.
+//! !The state that everything on one worker shares.
 
 use std::sync::Arc;
 
@@ -15,47 +15,47 @@ use crate::metrics::{Metrics, WorkerMetrics};
 use crate::response::{Refusal, RequestRecord};
 use crate::tls::Tls;
 
-/// What is received of a body that is not announced and has no meaning, as with GET (RFC 9110, section 9.3.1), in bytes.
-/// By HTTP/2 and 3, the end of a request that comes by itself looks like one.
+/// How many bytes are received of an unannounced body without a meaning, as with GET (RFC 9110, section 9.3.1). In
+/// HTTP/2 and 3, a request whose end comes separately looks like one.
 const MEANINGLESS_BYTES: u64 = 16 * 1024;
 
-/// What the connections of a worker share.
+/// The state that a worker's connections share.
 #[derive(Debug)]
 pub struct WorkerContext {
-    /// Its number.
+    /// The worker's number.
     pub index: usize,
-    /// How the listener behaves.
+    /// The listener's configuration.
     pub config: Arc<Config>,
     /// The connections of all workers.
     pub connections: Arc<ConnectionLimiter>,
     /// The request bodies of all workers.
     pub bodies: Arc<BodyBudget>,
-    /// What of the answers of all workers waits for clients.
+    /// Answers of all workers that wait for clients.
     pub answers: Arc<ResponseBudget>,
-    /// What all workers count.
+    /// The counters of all workers.
     pub metrics: Metrics,
     /// Whether to go on.
     pub drain: Drain,
-    /// Its connections by TCP and Unix sockets, and the time.
+    /// Its TCP and Unix connections, and the time.
     pub registry: ConnectionRegistry,
     /// Certificates.
     pub tls: Option<Tls>,
-    /// That all workers go on.
+    /// The heartbeats of all workers.
     pub heartbeats: Heartbeats,
-    /// Its lines of the access log, where there is one.
+    /// Its lines of the access log, if there is one.
     pub log: Option<Lines>,
 }
 
 impl WorkerContext {
-    /// What this worker counts.
+    /// The counters of this worker.
     pub fn counts(&self) -> &WorkerMetrics {
         self.metrics.worker(self.index)
     }
 
-    /// Room for a request's body of so many bytes, or of an unknown number of them. It may not have more.
+    /// Reserves room for a request's body of this length, or of unknown length. The body may not exceed it.
     ///
     /// # Errors
-    /// When it is too long, or too many are under way.
+    /// When it is too long, or too many bodies are being received.
     pub fn reserve(&self, method: &Method, bytes: Option<u64>) -> Result<BodyReservation, Refusal> {
         let most = self.config.limits.body_bytes;
         if bytes.is_some_and(|bytes| bytes > most) {
@@ -68,7 +68,7 @@ impl WorkerContext {
         })
     }
 
-    /// The answer to what is refused, of which whoever wants to know is told.
+    /// The answer to a refused request, which is reported to [`Config::refusals`](crate::Config::refusals).
     pub fn refuse(&self, refusal: Refusal, record: &mut RequestRecord) -> Response<Bytes> {
         if let Some(refusals) = &self.config.refusals {
             refusals.refused(refusal.status());
@@ -76,14 +76,14 @@ impl WorkerContext {
         refusal.response(record)
     }
 
-    /// Hands on what was logged.
+    /// Hands on log lines.
     pub fn flush_log(&self) {
         if let Some(lines) = &self.log {
             lines.flush();
         }
     }
 
-    /// Ends the connection that has waited for its client for longest, where there is one.
+    /// Ends the connection that has waited longest for its client, if there is one.
     pub fn make_room(&self) -> bool {
         let made = self.registry.make_room();
         if made {
@@ -92,7 +92,7 @@ impl WorkerContext {
         made
     }
 
-    /// Sees to deadlines, hands on what was logged, and shows that it goes on. To be called every [`TICK`](crate::lifecycle::TICK).
+    /// Checks deadlines, hands on log lines, and beats. Call this every [`TICK`](crate::lifecycle::TICK).
     pub fn tick(&self) {
         self.registry.tick();
         self.flush_log();

@@ -1,5 +1,5 @@
-//! The service's end of a body of HTTP/1.1 that has not arrived with its head. What lies between it and the connection is one
-//! piece, so that the client waits for the service.
+//! !The service's end of an HTTP/1.1 body that did not arrive with its head. At most one piece lies between it and the
+//! connection, so the client has to wait for the service.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -22,15 +22,15 @@ pub struct Shared(Mutex<State>);
 pub struct State {
     pub piece: Option<Bytes>,
     pub end: Option<Result<(), Error>>,
-    /// Whether the service has asked for a piece.
+    /// Whether the service has requested a piece.
     pub wanted: bool,
-    /// The service waits for a piece.
+    /// The service's task, if it waits for a piece.
     pub reader: Option<Waker>,
-    /// The connection waits until the piece is taken.
+    /// The connection's task, if it waits until the piece is taken.
     pub receiver: Option<Waker>,
-    /// Whether the service has let go of the body.
+    /// Whether the service has dropped the body.
     pub abandoned: bool,
-    /// Whether it was waited for too long.
+    /// Whether waiting for it has timed out.
     pub late: bool,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// Wakes whoever waits, unless that is the task that is running.
+/// Wakes a waiting task, unless it is the one that is running.
 pub fn wake(waiting: Option<Waker>, context: &Context<'_>) {
     if let Some(waker) = waiting.filter(|waker| !waker.will_wake(context.waker())) {
         waker.wake();
@@ -52,7 +52,7 @@ impl Reader {
         let mut state = self.shared.lock();
         let Some(piece) = state.piece.take() else {
             if let Some(end) = &mut state.end {
-                // An error is told once.
+                // An error is reported once.
                 return Poll::Ready(std::mem::replace(end, Ok(())).err().map(Err));
             }
             state.wanted = true;
@@ -71,7 +71,7 @@ impl Reader {
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    /// It is not waited for any longer.
+    /// Stops waiting for the body.
     pub fn give_up(&self) {
         self.shared.lock().late = true;
     }

@@ -1,4 +1,4 @@
-//! A request body that comes on a stream.
+//! !A request body on an HTTP/2 stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,17 +10,17 @@ use http_body::{Frame, SizeHint};
 
 use super::Error;
 
-/// What the service reads.
+/// The service's end.
 pub struct Reader {
     stream: RecvStream,
     exact: Option<u64>,
-    /// What was read on the connection, for its window.
+    /// The bytes read on this connection, for its window.
     received: Arc<AtomicUsize>,
     data: bool,
 }
 
 impl Reader {
-    /// The body on `stream`, of which h2 sees to it that it is as long as it says.
+    /// The body on `stream`. h2 checks its announced length.
     pub fn new(stream: RecvStream, exact: Option<u64>, received: Arc<AtomicUsize>) -> Self {
         Self { stream, exact, received, data: true }
     }
@@ -33,12 +33,12 @@ impl Reader {
                     if let Some(exact) = &mut self.exact {
                         *exact = exact.saturating_sub(data.len() as u64);
                     }
-                    // An error means that the stream is gone, which the next poll tells.
+                    // An error means that the stream is gone, which the next poll reports.
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 Some(Err(error)) => {
-                    // RFC 9113, section 8.1: the client need not send the rest of what was answered already.
+                    // RFC 9113, section 8.1: once answered, the client need not send the rest.
                     let ended = error.reason() == Some(Reason::NO_ERROR);
                     return Poll::Ready((!ended).then_some(Err(Error::Transport(error.into()))));
                 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::config::Limits;
 use crate::limits::BodyReservation;
 
-/// The body of a request, whatever it came by, no longer and no slower than the [`Limits`] allow.
+/// A request's body, over any protocol. It is no longer and no slower than the [`Limits`] allow.
 #[derive(Debug)]
 pub struct Body {
     kind: Kind,
@@ -22,17 +22,17 @@ pub struct Body {
     left: u64,
     /// The longest pause, in milliseconds.
     idle: u32,
-    /// How long it may take from the first pause to its end, in milliseconds.
+    /// The time from the first pause to the body's end, in milliseconds.
     time: u32,
-    /// Made when the first pause begins.
+    /// Made at the first pause.
     pause: Option<Box<Pause>>,
 }
 
-/// What ends a body that is waited for.
+/// The deadlines of a body that is being waited for.
 #[derive(Debug)]
 struct Pause {
     timer: Pin<Box<Sleep>>,
-    /// When the whole body is to be there.
+    /// When the whole body has to be there.
     end: Instant,
 }
 
@@ -42,14 +42,14 @@ impl Pause {
         Self { timer: Box::pin(sleep_until(after(idle).min(end))), end }
     }
 
-    /// Something has come.
+    /// Something arrived, so the pause starts anew.
     fn again(&mut self, idle: u32) {
         let until = after(idle).min(self.end);
         self.timer.as_mut().reset(until);
     }
 }
 
-/// So many milliseconds from now on.
+/// The time this many milliseconds from now.
 fn after(time: u32) -> Instant {
     Instant::now() + millis(time)
 }
@@ -58,15 +58,16 @@ fn millis(time: u32) -> Duration {
     Duration::from_millis(time.into())
 }
 
-/// In a quarter of the room of a [`Duration`], for every connection has room for bodies: at most seven weeks.
+/// Milliseconds as a quarter of a [`Duration`]'s size, since every connection has space for bodies; at most seven
+/// weeks.
 fn short(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Where a body comes from.
+/// The source of a body.
 enum Kind {
     Empty,
-    /// All of it has arrived.
+    /// It has completely arrived.
     Whole(Bytes),
     Http1(http1::Reader),
     Http2(http2::Reader),
@@ -79,33 +80,33 @@ pub(crate) type Source = Pin<Box<dyn http_body::Body<Data = Bytes, Error = Error
 /// Why a request body ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is longer than [`Limits::body_bytes`]: 413 is the answer.
+    /// It is longer than [`Limits::body_bytes`]; answered with 413.
     #[error("the request body is longer than allowed")]
     TooLarge,
-    /// Nothing came for [`Limits::body_idle`]: 408 is the answer.
+    /// Nothing arrived for [`Limits::body_idle`]; answered with 408.
     #[error("the request body paused for longer than {0:?}")]
     Idle(Duration),
-    /// It took longer than [`Limits::body_time`] to arrive: 408 is the answer.
+    /// It took longer than [`Limits::body_time`]; answered with 408.
     #[error("the request body took longer than {0:?}")]
     Slow(Duration),
-    /// The connection or the stream ended before it did.
+    /// The connection or stream ended before it.
     #[error("the request body is incomplete")]
     Incomplete,
-    /// Its framing is malformed: 400 is the answer.
+    /// Its framing is malformed; answered with 400.
     #[error("the request body is malformed: {0}")]
     Malformed(&'static str),
-    /// The protocol below failed.
+    /// The underlying protocol failed.
     #[error("the request body cannot be received")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Body {
-    /// No body.
+    /// An empty body.
     pub fn empty() -> Self {
         Self::new(Kind::Empty, 0, u32::MAX, u32::MAX)
     }
 
-    /// A body that has arrived whole.
+    /// A body that has completely arrived.
     pub fn whole(bytes: Bytes) -> Self {
         let left = bytes.len() as u64;
         Self::new(Kind::Whole(bytes), left, u32::MAX, u32::MAX)
@@ -123,12 +124,12 @@ impl Body {
         Self::limited(Kind::Http2(reader), limits)
     }
 
-    /// A body of another origin; the limits are enforced here, not there.
+    /// A body from another source. The limits are enforced here, not in the source.
     pub(crate) fn boxed(source: Source, limits: &Limits) -> Self {
         Self::limited(Kind::Boxed(source), limits)
     }
 
-    /// The same, of at most as many bytes as there is room for.
+    /// Limits the body to the reserved number of bytes.
     pub(crate) const fn within(mut self, room: &BodyReservation) -> Self {
         self.left = room.bytes();
         self
@@ -149,7 +150,7 @@ impl Body {
         }
     }
 
-    /// Whether it was waited for too long.
+    /// Whether waiting for the body has timed out.
     fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         let (idle, time) = (self.idle, self.time);
         let pause = self.pause.get_or_insert_with(|| Box::new(Pause::begin(idle, time)));

@@ -1,4 +1,4 @@
-//! How a listener behaves.
+//! !The configuration of a listener.
 
 mod limits;
 mod tcp;
@@ -24,56 +24,56 @@ use crate::early_hints::EarlyHints;
 use crate::lifecycle::DRAIN_GRACE;
 use crate::offload::Offload;
 
-/// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
+/// The configuration of a listener. [`Default`] listens nowhere; every other field has a usable default.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen, and what is spoken there.
+    /// The addresses to listen on, with their protocols.
     pub endpoints: Vec<Endpoint>,
-    /// Workers: a thread, a runtime and a listening socket for each, pinned where there is exactly one for each CPU. One for
-    /// each CPU this process may use by default.
+    /// The number of workers. Each has a thread, a runtime and a listening socket, and is pinned if there is exactly
+    /// one per CPU. By default one for each CPU this process may use.
     pub workers: Option<NonZero<usize>>,
-    /// Certificates; needed when an endpoint speaks TLS.
+    /// Certificates; required if an endpoint uses TLS.
     pub tls: Option<Tls>,
-    /// Which proxies are in front, by whom clients come. None by default.
+    /// The proxies in front. None by default.
     pub proxies: Proxies,
     /// What clients may take.
     pub limits: Limits,
-    /// From how many file descriptors on accepting pauses, so that there are some for what those are sent that are let in.
-    /// Up to the last by default.
+    /// The number of file descriptors from which accepting pauses, so that some are left for answering accepted
+    /// clients. The maximum by default.
     pub high_water: HighWater,
-    /// What addresses may take, where other listeners share that; instead of [`Limits::connections_per_address`]. None by
-    /// default.
+    /// Limits per address that are shared with other listeners; they replace [`Limits::connections_per_address`]. None
+    /// by default.
     pub addresses: Option<Arc<AddressLimits>>,
-    /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
+    /// Takes over HTTP/1.1 connections over TLS that the kernel can encrypt. None by default.
     pub offload: Option<Arc<dyn Offload>>,
-    /// Who says what clients of HTTP/2 and HTTP/3 learn before they are answered. Nobody by default.
+    /// Gives the early hints that clients of HTTP/2 and HTTP/3 receive before the answer. None by default.
     pub early_hints: Option<Arc<dyn EarlyHints>>,
-    /// Who is told of requests that no service gets to see. Nobody by default.
+    /// Is told about requests that never reach a service. None by default.
     pub refusals: Option<Arc<dyn Refusals>>,
-    /// Whether [`Peer::local`](crate::PeerInfo::local) is the very address a client connected to where an endpoint is every
-    /// address, for which the kernel is asked once a connection. On by default; else it is the endpoint's there.
+    /// Whether [`Peer::local`](crate::PeerInfo::local) is the exact address that a client connected to if an endpoint
+    /// listens on all addresses. This asks the kernel once per connection. On by default; otherwise it is the
+    /// endpoint's address.
     pub local_addresses: bool,
-    /// Where requests are logged. A request that is has a [`RequestContext`](service::access_log::RequestContext) in its
-    /// extensions. Nowhere by default.
+    /// The access log. Logged requests have a [`RequestContext`](service::access_log::RequestContext) in their
+    /// extensions. None by default.
     pub access_log: Option<AccessLog>,
-    /// TCP.
+    /// Settings of TCP.
     pub tcp: Tcp,
-    /// HTTP/2.
+    /// Settings of HTTP/2.
     pub http2: Http2,
-    /// Whether endpoints that speak TLS over TCP also speak HTTP/3 on the same port of UDP, and say so by
-    /// `Alt-Svc` (RFC 9114, section 3.1.1). Off by default, and where connections begin with a PROXY header: over UDP
-    /// there is none.
+    /// Whether endpoints with TLS over TCP also serve HTTP/3 on the same UDP port, and announce it in `Alt-Svc` (RFC
+    /// 9114, section 3.1.1). Off by default. Always off with PROXY headers, which UDP does not have.
     pub http3: bool,
-    /// How long requests in flight have from the call to stop until they are cut. 10 s by default.
+    /// How long running requests have at shutdown before they are cut. 10 s by default.
     pub drain: Duration,
-    /// How long connections without a request are kept from the call to stop on, so that a request on its way is
-    /// answered; no longer than `drain`. 1 s by default.
+    /// How long connections without a request are kept at shutdown, so that a request on its way is answered; at most
+    /// `drain`. 1 s by default.
     pub drain_grace: Duration,
 }
 
 impl Config {
-    /// For operators at an address, by one worker: 256 connections, of which those that stand still make room for others,
-    /// and request bodies of 1 MiB, 8 MiB together.
+    /// A listener for operators at one address, with one worker: 256 connections, of which stalled ones make room for
+    /// others, and request bodies of 1 MiB, 8 MiB together.
     pub fn private(address: Address) -> Self {
         Self {
             endpoints: vec![Endpoint::plain(address)],
@@ -90,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Speaks TLS at every endpoint, and nothing else, with these certificates; as it is where there are none.
+    /// Serves only TLS at every endpoint, with these certificates. Changes nothing if there are none.
     #[must_use]
     pub fn by_tls(mut self, certificates: &[CertificateFiles]) -> Self {
         if let Some(tls) = Tls::of(certificates) {
@@ -125,33 +125,33 @@ impl Default for Config {
     }
 }
 
-/// Is told of requests that the listener refuses, on the worker that does: for counters that have all of them.
+/// Is told about requests that the listener refuses, on the worker that refuses them, so that counters are complete.
 pub trait Refusals: Debug + Send + Sync {
-    /// A request is answered with `status`.
+    /// A request was answered with `status`.
     fn refused(&self, status: u16);
 }
 
-/// A place to listen on.
+/// An address to listen on.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Where.
     pub address: Address,
-    /// What is spoken there.
+    /// Its protocols.
     pub protocol: EndpointProtocol,
 }
 
 impl Endpoint {
-    /// HTTP/1.1 in the clear.
+    /// HTTP/1.1 without TLS.
     pub fn plain(address: Address) -> Self {
         Self { address, protocol: EndpointProtocol::Http1 }
     }
 
-    /// HTTP/1.1 in the clear, and HTTP/2 to clients that know it beforehand.
+    /// HTTP/1.1 without TLS, and HTTP/2 for clients with prior knowledge.
     pub fn h2c(address: Address) -> Self {
         Self { address, protocol: EndpointProtocol::Http1AndH2c }
     }
 
-    /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
+    /// TLS, with HTTP/2 or HTTP/1.1 as the client prefers.
     pub fn tls(address: Address) -> Self {
         Self { address, protocol: EndpointProtocol::Tls }
     }
@@ -160,25 +160,25 @@ impl Endpoint {
 /// The protocols of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointProtocol {
-    /// HTTP/1.1 in the clear.
+    /// HTTP/1.1 without TLS.
     Http1,
-    /// HTTP/2 in the clear to clients that know it beforehand (RFC 9113, section 3.3), HTTP/1.1 to others.
+    /// Without TLS: HTTP/2 for clients with prior knowledge (RFC 9113, section 3.3), HTTP/1.1 for others.
     Http1AndH2c,
-    /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
+    /// TLS, with HTTP/2 or HTTP/1.1 as the client prefers.
     Tls,
 }
 
-/// HTTP/2. Sizes are bytes.
+/// Settings of HTTP/2. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Http2 {
-    /// Streams a client may have open at once. 256 by default.
+    /// The most streams that a client may have open at once. 256 by default.
     pub streams: u32,
-    /// What a client may send on a stream before it is read. 1 MiB by default.
+    /// How much a client may send on a stream before it is read. 1 MiB by default.
     pub stream_window: u32,
-    /// What a client may send on a connection before it is read. 2 MiB by default.
+    /// How much a client may send on a connection before it is read. 2 MiB by default.
     pub connection_window: u32,
-    /// Whether windows grow with the measured bandwidth and delay. On by default, which makes the two above
-    /// what they start from.
+    /// Whether windows grow with the measured bandwidth and delay. On by default; the two sizes above are then the
+    /// initial ones.
     pub adaptive: bool,
 }
 

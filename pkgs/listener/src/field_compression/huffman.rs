@@ -1,6 +1,6 @@
-//! Decoding Huffman's code of HPACK (RFC 7541, appendix B), which QPACK uses as well.
+//! !Decodes HPACK's Huffman code (RFC 7541, appendix B), which QPACK also uses.
 
-/// For each byte the bits of its code. The code is canonical, so that its lengths tell all of it.
+/// The length of each byte's code, in bits. The code is canonical, so the lengths define it.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -15,12 +15,12 @@ const LENGTHS: [u8; 256] = [
 
 /// The longest code, in bits.
 const LONGEST: usize = 30;
-/// Codes up to so many bits are looked up by what begins with them.
+/// Codes up to this length are found in a table by their first bits.
 const SHORT: usize = 8;
 
-/// For each length the first code, and where its bytes begin in [`BYTES`].
+/// For each length, the first code, and where its bytes start in [`BYTES`].
 const FIRSTS: [(u32, u16); LONGEST + 2] = FIRSTS_AND_BYTES.0;
-/// The bytes by length of their code and then by value.
+/// The bytes, sorted by length of their code and then by value.
 const BYTES: [u8; 256] = FIRSTS_AND_BYTES.1;
 
 const FIRSTS_AND_BYTES: ([(u32, u16); LONGEST + 2], [u8; 256]) = {
@@ -44,7 +44,7 @@ const FIRSTS_AND_BYTES: ([(u32, u16); LONGEST + 2], [u8; 256]) = {
     (firsts, bytes)
 };
 
-/// For eight bits the byte whose code they begin with, and its length; 0 where it is longer.
+/// For each eight bits, the byte whose code they start with, and the code's length; 0 if the code is longer.
 const TABLE: [(u8, u8); 1 << SHORT] = {
     let mut table = [(0, 0); 1 << SHORT];
     let mut length = 1;
@@ -65,10 +65,10 @@ const TABLE: [(u8, u8); 1 << SHORT] = {
     table
 };
 
-/// Appends what `coded` stands for; none where it is malformed.
+/// Appends the decoded text. None if it is malformed.
 pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut coded = coded.iter();
-    // What is next in the highest bits, and how many there are.
+    // The next bits, in the highest positions, and their number.
     let (mut bits, mut count) = (0_u64, 0_usize);
     loop {
         while count <= u64::BITS as usize - 8 {
@@ -81,7 +81,7 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
             (byte, length) => (byte, usize::from(length)),
         };
         if length > count {
-            // Fewer than eight bits of padding, the first of a code that would be longer (RFC 7541, section 5.2).
+            // Padding has fewer than eight bits and is the start of a longer code (RFC 7541, section 5.2).
             let padding = bits.leading_ones() as usize;
             return (count < 8 && padding == count).then_some(());
         }
@@ -91,8 +91,8 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// The byte of a code of more than eight bits, and its length; a length beyond all that there is where it is that of the end
-/// (EOS), which is never sent.
+/// The byte of a code longer than eight bits, and the code's length. For EOS, which is never sent, the length exceeds
+/// all available bits.
 #[cold]
 fn long(bits: u64) -> (u8, usize) {
     for length in SHORT + 1..=LONGEST {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Text by the code that the lengths tell, padded.
+    /// Text in the code that the lengths define, with padding.
     fn coded(text: &[u8]) -> Vec<u8> {
         let mut sorted: Vec<(u8, usize)> =
             LENGTHS.iter().enumerate().map(|(byte, bits)| (*bits, byte)).collect();
@@ -172,7 +172,7 @@ mod tests {
             }
         }
         assert_eq!(coded(b"www.example.com"), b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff");
-        // RFC 7541, appendix B: a backslash, 249, a line feed and 22, the last two codes of all but the end's.
+        // RFC 7541, appendix B: a backslash, 249, a line feed and 22; the last two are the last codes before EOS.
         for (byte, code) in [
             (b'\\', &b"\xff\xfe\x1f"[..]),
             (249, b"\xff\xff\xff\xef"),
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn padding_is_short_and_of_ones() {
-        // "0" is 00000: three bits of padding.
+        // "0" is 00000, followed by three bits of padding.
         assert_eq!(decoded(&[0b0000_0111]).as_deref(), Some("0"));
         for coded in
-            // The last are EOS, and EOS behind something.
+            // The last cases are EOS, and EOS after a byte.
             [
                 &[0b0000_0110][..],
                 &[0b0000_0011],

@@ -1,8 +1,8 @@
-//! What HPACK (RFC 7541) and QPACK (RFC 9204) have in common, as far as they go without a dynamic table.
+//! !The common parts of HPACK (RFC 7541) and QPACK (RFC 9204), without a dynamic table.
 //!
-//! - [`Section`]: the lines of a field section that was read.
-//! - [`primitives`]: integers and strings, read and written.
-//! - [`huffman`]: the code of strings.
+//! - !- [`Section`]: the lines of a field section.
+//! - !- [`primitives`]: reads and writes integers and strings.
+//! - !- [`huffman`]: the code of strings.
 
 pub mod huffman;
 pub mod primitives;

@@ -1,12 +1,13 @@
 //! Integers (RFC 7541, section 5.1) and strings (section 5.2).
 
-/// An integer whose first byte has so many bits of it, and what follows it; none where it is longer than what is read here.
+/// Reads an integer whose first byte has this many bits of it. Returns it and the rest. None if it is longer than
+/// anything read here.
 pub fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     let (first, mut rest) = bytes.split_first()?;
     let most = (1 << bits) - 1;
     let mut value = usize::from(*first) & most;
     if value == most {
-        // Nothing that is read here is as large as four more bytes tell, 256 MiB.
+        // Nothing read here exceeds what four more bytes can express, 256 MiB.
         for shift in [0, 7, 14, 21] {
             let (byte, after) = rest.split_first()?;
             rest = after;
@@ -20,7 +21,7 @@ pub fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     Some((value, rest))
 }
 
-/// Completes the last byte by an integer that has so many bits in it.
+/// Completes the last byte with an integer that has this many bits in it.
 pub fn put_integer(out: &mut Vec<u8>, bits: u32, value: usize) {
     let most = (1 << bits) - 1;
     let Some(first) = out.last_mut() else { return };
@@ -37,14 +38,14 @@ pub fn put_integer(out: &mut Vec<u8>, bits: u32, value: usize) {
     out.push(rest as u8);
 }
 
-/// Appends a string. It is not compressed: an answer is one packet either way, and this side's time is what counts.
+/// Appends a string without compression: an answer is one packet either way, and only this side's time counts.
 pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(0);
     put_integer(out, 7, text.len());
     out.extend_from_slice(text);
 }
 
-/// Appends a line whose name is an entry of the static table; the first byte says that it is one.
+/// Appends a line whose name is an entry of the static table. The bits of `first` say so.
 pub fn put_literal(out: &mut Vec<u8>, first: u8, index: usize, value: &[u8]) {
     out.push(first);
     put_integer(out, 4, index);
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn integers_are_as_the_rfc_has_them() {
-        // RFC 7541, appendix C.1, and the largest.
+        // RFC 7541, appendix C.1, and the largest integer.
         for (bits, value, bytes) in [
             (5, 10, &b"\x0a"[..]),
             (5, 1337, b"\x1f\x9a\x0a"),

@@ -5,9 +5,9 @@ use super::{huffman, primitives};
 /// A name or a value.
 #[derive(Clone, Copy)]
 pub enum Text {
-    /// Of a static table.
+    /// From the static table.
     Static(&'static str),
-    /// In the buffer, from where to where.
+    /// In the buffer, from start to end.
     Read(u32, u32),
 }
 
@@ -20,30 +20,31 @@ impl Text {
     }
 }
 
-/// The lines of a field section; to be used again.
+/// The lines of a field section, in reusable memory.
 #[derive(Default)]
 pub struct Section {
     lines: Vec<(Text, Text)>,
-    /// What is not of the static table.
+    /// Text that is not from the static table.
     decoded: Vec<u8>,
-    /// How many bytes there may yet be, as RFC 9113, section 6.5.2 and RFC 9114, section 4.2.2 count them.
+    /// How many more bytes are allowed, as RFC 9113, section 6.5.2 and RFC 9114, section 4.2.2 count them.
     left: usize,
 }
 
 impl Section {
-    /// One without lines.
+    /// A section without lines.
     pub const fn new() -> Self {
         Self { lines: Vec::new(), decoded: Vec::new(), left: 0 }
     }
 
-    /// Forgets its lines; there may be new ones of at most so many bytes together: names, values and 32 bytes a line.
+    /// Removes all lines. New ones may have `most` bytes together: names, values and 32 bytes per line.
     pub fn clear(&mut self, most: usize) {
         self.decoded.clear();
         self.lines.clear();
         self.left = most;
     }
 
-    /// Reads a string (RFC 7541, section 5.2), whose length has so many bits in the first byte; that, and what follows it.
+    /// Reads a string (RFC 7541, section 5.2) whose length has this many bits in the first byte. Returns it and the
+    /// rest.
     pub fn text<'b>(&mut self, bytes: &'b [u8], bits: u32) -> Option<(Text, &'b [u8])> {
         let coded = bytes.first()? >> bits & 1 == 1;
         let (length, rest) = primitives::integer(bytes, bits)?;
@@ -57,19 +58,19 @@ impl Section {
         Some((Text::Read(u32::try_from(start).ok()?, u32::try_from(self.decoded.len()).ok()?), rest))
     }
 
-    /// Copies a text that is of neither.
+    /// Adds a copy of a text.
     pub fn copy(&mut self, text: &[u8]) -> Option<Text> {
         let start = self.decoded.len();
         self.decoded.extend_from_slice(text);
         Some(Text::Read(u32::try_from(start).ok()?, u32::try_from(self.decoded.len()).ok()?))
     }
 
-    /// A text that was read into it.
+    /// The bytes of a text in this section.
     pub fn bytes(&self, text: Text) -> &[u8] {
         text.of(&self.decoded)
     }
 
-    /// Appends a line; none where it is the first that has no room.
+    /// Appends a line. None if it is the first that exceeds the limit.
     pub fn push(&mut self, name: Text, value: Text) -> Option<()> {
         let left = self.left.checked_sub(size(self.bytes(name), self.bytes(value)));
         self.lines.push((name, value));
@@ -77,12 +78,12 @@ impl Section {
         Some(())
     }
 
-    /// How much text it has.
+    /// The length of its text.
     pub fn end(&self) -> usize {
         self.decoded.len()
     }
 
-    /// Forgets what text came since [`end`](Self::end) was so much, of which no line has any.
+    /// Removes text added since [`end`](Self::end) returned this, if no line uses it.
     pub fn forget(&mut self, end: usize) {
         self.decoded.truncate(end);
     }
@@ -94,7 +95,7 @@ impl Section {
     }
 }
 
-/// How a line counts (RFC 7541, section 4.1).
+/// The size of a line (RFC 7541, section 4.1).
 pub fn size(name: &[u8], value: &[u8]) -> usize {
     name.len() + value.len() + 32
 }

@@ -1,8 +1,8 @@
-//! Lines of sections as tests compare them.
+//! !Lines of sections, in a form that tests can compare.
 
 use super::Section;
 
-/// The lines of a section, which `read` fills where it is plain.
+/// The lines of a section that `read` fills, if it is plain.
 pub fn read(read: impl FnOnce(&mut Section) -> Option<()>) -> Option<Vec<(String, String)>> {
     let mut section = Section::new();
     read(&mut section)?;
@@ -10,7 +10,7 @@ pub fn read(read: impl FnOnce(&mut Section) -> Option<()>) -> Option<Vec<(String
     Some(section.lines().map(|(name, value)| (text(name), text(value))).collect())
 }
 
-/// Lines as they are expected.
+/// Expected lines.
 pub fn lines(lines: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
     Some(lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
 }

@@ -1,7 +1,7 @@
-//! What a connection reads into and writes from, lent by its thread while there is something in it.
+//! !A connection's input and output buffers. A thread lends them while they have content.
 //!
-//! An idle connection holds none of it. One that has received part of a head, or whose client is slow to take
-//! an answer, holds its own until that is over.
+//! !An idle connection holds no buffers. One that has received part of a head, or whose client is slow to take an
+//! answer, keeps its own until that is over.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -12,17 +12,17 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Buffers of a kind that a thread keeps; further ones go back to the allocator.
+/// How many buffers of each kind a thread keeps. Further ones go back to the allocator.
 const SPARE: usize = 16;
 
-/// The largest output buffer that is kept.
+/// The largest output buffer that is kept, in bytes.
 const SPARE_BYTES: usize = 64 * 1024;
 
-/// Heads are cut from blocks of at least this size: the allocator is asked once for a few dozen requests, and
-/// a request that is held for long holds no more than a block.
+/// Heads are cut from blocks of at least this size. So a few dozen requests cost one allocation, and a long-running
+/// request holds at most one block.
 const BLOCK_BYTES: usize = 4096;
 
-/// A piece of a body up to this size is copied behind what goes before it; writing from two places costs more.
+/// Body pieces up to this size are copied behind the bytes before them, since writing from two places costs more.
 const COPY_BYTES: usize = 8 * 1024;
 
 thread_local! {
@@ -36,12 +36,12 @@ struct BufferPool {
     fields: Option<HeaderMap>,
 }
 
-/// The bytes as something to cut pieces from without copying.
+/// Turns bytes into a buffer that can be sliced without copying.
 pub fn share(bytes: &[u8]) -> Bytes {
     THREAD.with_borrow_mut(|pool| {
         let block = pool.block.get_or_insert_default();
         if block.capacity() < bytes.len() {
-            // Takes the same memory again where no request refers to it any more.
+            // This reuses the same memory once no request refers to it.
             block.reserve(bytes.len().max(BLOCK_BYTES));
         }
         block.extend_from_slice(bytes);
@@ -60,17 +60,17 @@ pub fn give_fields(mut fields: HeaderMap) {
     THREAD.with_borrow_mut(|pool| pool.fields = Some(fields));
 }
 
-/// What was received and not yet used.
+/// Bytes that were received and not yet used.
 #[derive(Default)]
 pub struct Input {
-    /// Empty, or all of the size asked for.
+    /// Empty, or of the full requested size.
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
 }
 
 impl Input {
-    /// What was received already; `size` is as of [`poll_read`](Self::poll_read).
+    /// Starts with bytes that were already received. `size` is as in [`poll_read`](Self::poll_read).
     pub fn with(received: &[u8], size: usize) -> Self {
         let mut input = Self::default();
         if !received.is_empty() {
@@ -81,27 +81,27 @@ impl Input {
         input
     }
 
-    /// What is there.
+    /// The buffered bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// The same, to be changed.
+    /// The buffered bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
     }
 
-    /// Whether nothing is there.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Whether nothing more has room.
+    /// Whether there is no room for more.
     pub fn is_full(&self) -> bool {
         self.end - self.start == self.buffer.len() && !self.buffer.is_empty()
     }
 
-    /// Makes room for `size` bytes together.
+    /// Makes room for `size` bytes in total.
     pub fn grow(&mut self, size: usize) {
         let mut buffer = vec![0; size.max(self.bytes().len())].into_boxed_slice();
         let count = self.bytes().len();
@@ -109,14 +109,14 @@ impl Input {
         (self.buffer, self.start, self.end) = (buffer, 0, count);
     }
 
-    /// Forgets the first `count` bytes.
+    /// Removes the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
     }
 
-    /// Receives more, into a buffer of `size` bytes, and says how many bytes came: none at the end of the
-    /// stream. Not to be called when it is full.
+    /// Receives more into a buffer of `size` bytes. Returns how many bytes came; zero at the end of the stream. Must
+    /// not be called when the buffer is full.
     pub fn poll_read(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -167,12 +167,12 @@ impl Drop for Input {
     }
 }
 
-/// What is to be sent and not yet written.
+/// Bytes that are to be sent and not yet written.
 #[derive(Default)]
 pub struct Output {
     bytes: Vec<u8>,
     written: usize,
-    /// Sent after `bytes`, from where it is.
+    /// Sent after `bytes`, without copying.
     after: Bytes,
 }
 
@@ -182,7 +182,7 @@ impl Output {
         self.bytes.len() - self.written + self.after.len()
     }
 
-    /// The memory of what is to be written, without what is sent from where it is.
+    /// The memory of bytes to be written, except those sent without copying.
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }
@@ -192,7 +192,7 @@ impl Output {
         self.bytes.is_empty() && self.after.is_empty()
     }
 
-    /// Where to append what is to be sent.
+    /// The buffer to append to.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
@@ -211,14 +211,14 @@ impl Output {
         }
     }
 
-    /// Rare: whoever sends large pieces flushes them first.
+    /// Rare, since senders flush large pieces first.
     #[cold]
     fn join(&mut self) {
         let after = std::mem::take(&mut self.after);
         self.bytes.extend_from_slice(&after);
     }
 
-    /// Appends a piece of a body, and says whether it is large, and so to be flushed before more is appended.
+    /// Appends a piece of a body. Returns whether it is large and has to be flushed before more is appended.
     pub fn push(&mut self, piece: Bytes) -> bool {
         let large = piece.len() > COPY_BYTES;
         if large && self.after.is_empty() {
@@ -229,7 +229,7 @@ impl Output {
         large
     }
 
-    /// Writes all of it.
+    /// Writes everything.
     pub fn poll_write(
         &mut self,
         io: &mut (impl AsyncWrite + Unpin),
@@ -252,7 +252,7 @@ impl Output {
             if count > first {
                 self.after.advance(count - first);
                 if self.after.is_empty() {
-                    // Not even its memory is held on to: a client may take long for what a layer below still has of it.
+                    // Release the memory too: the client may take long for what a lower layer still holds of it.
                     self.after = Bytes::new();
                 }
             }

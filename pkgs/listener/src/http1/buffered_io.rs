@@ -1,4 +1,4 @@
-//! The bytes of a connection, both ways.
+//! !The bytes of a connection, in both directions.
 
 use std::io;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use crate::worker_context::WorkerContext;
 
 use super::buffer_pool::{Input, Output};
 
-/// A connection's socket, and what is on its way.
+/// A connection's socket, with its input and output.
 pub struct BufferedIo<'a, I> {
     pub worker: &'a WorkerContext,
     pub deadline: &'a ConnectionDeadline,
     pub io: I,
     pub input: Input,
     pub output: Output,
-    /// What was taken by a client that is being waited for, since it was last given time.
+    /// How much a waited-for client has taken since its deadline was last extended.
     stalled: Option<usize>,
-    /// Room for what waits for it meanwhile.
+    /// The reservation for the bytes that wait for it.
     held: Option<ResponseReservation>,
     /// Whether no further request can be read.
     pub broken: bool,
@@ -47,15 +47,16 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> BufferedIo<'a, I> {
         &self.worker.config.limits
     }
 
-    /// Receives more and says how many bytes; none at the end. Not to be called when the input is full.
+    /// Receives more. Returns how many bytes came; zero at the end. Must not be called when the input is full.
     pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.poll_read(&mut self.io, context, self.worker.config.limits.head_bytes)
     }
 
-    /// Sends everything; an error where the client takes next to nothing for too long, or what waits finds no room.
+    /// Sends everything. Fails if the client takes next to nothing for too long, or if the waiting bytes exceed the
+    /// budget.
     #[inline]
     pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Asked before each read, when most often nothing is there.
+        // Called before each read, usually with nothing to send.
         if self.output.is_empty() && self.stalled.is_none() {
             Poll::Ready(Ok(()))
         } else {
@@ -67,7 +68,7 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> BufferedIo<'a, I> {
         let mut taken = 0;
         let mut sent = self.output.poll_write(&mut self.io, context, |count| taken += count);
         if sent.is_ready() {
-            // Through what buffers there are above the socket.
+            // Flushes the buffers above the socket, if there are any.
             sent = Pin::new(&mut self.io).poll_flush(context);
         }
         if sent.is_pending() {
@@ -80,8 +81,7 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> BufferedIo<'a, I> {
         sent
     }
 
-    /// The client has yet to take what is sent, of which it took so much just now: sees to the room for that, and to the
-    /// deadline.
+    /// The client still has to take output; it took `taken` bytes just now. Updates the reservation and the deadline.
     #[cold]
     fn stall(&mut self, taken: usize) -> Poll<io::Result<()>> {
         let (worker, deadline) = (self.worker, self.deadline);
@@ -105,10 +105,10 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> BufferedIo<'a, I> {
         Poll::Pending
     }
 
-    /// While a service works: sends what is there and sees whether the client is gone.
+    /// While a service works: sends pending output, and checks whether the client is gone.
     ///
     /// # Errors
-    /// When it is.
+    /// When it is gone.
     pub fn poll_meanwhile(&mut self, context: &mut Context<'_>, watch: bool) -> io::Result<()> {
         if let Poll::Ready(sent) = self.poll_send(context) {
             sent?;

@@ -1,5 +1,4 @@
-//! A request's head as services get to see it. What it means for the connection is read by [`request_head`], with
-//! all strictness.
+//! !A request's head as services see it. [`request_head`] strictly reads what it means for the connection.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -13,7 +12,7 @@ use super::buffer_pool;
 
 pub use request_head::Framing;
 
-/// The most fields a head may have, whatever the limit says: room for them is on the stack.
+/// The most fields in a head, whatever the limit says, since the space for them is on the stack.
 pub const MAX_FIELDS: usize = 256;
 
 /// A request's head.
@@ -27,18 +26,18 @@ pub struct Head {
     pub version: Version,
     /// The fields.
     pub fields: HeaderMap,
-    /// How long the body is.
+    /// The length of the body.
     pub framing: Framing,
     /// Whether the client leaves the connection open.
     pub keep_alive: bool,
-    /// Whether the client waits for 100 before it sends the body.
+    /// Whether the client waits for status 100 before it sends the body.
     pub expects_continue: bool,
 }
 
-/// Reads the head that `bytes` start with, and says how many bytes it takes; nothing where more is to come.
+/// Reads the head at the start of `bytes`. Returns it with its length, or none if it is incomplete.
 ///
 /// # Errors
-/// What the request is to be refused with.
+/// The refusal for the request.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Refusal> {
     let mut room: Room<'_> = request_head::room();
     let Some(lines) = lines(bytes, &mut room, limits)? else { return Ok(None) };
@@ -46,13 +45,13 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Ref
     Head::of(bytes, &lines, limits).map(|head| Some((head, length)))
 }
 
-/// Room for the fields of a head.
+/// Space for the fields of a head.
 pub type Room<'b> = request_head::Room<'b, MAX_FIELDS>;
 
-/// The lines of the head that `bytes` start with; nothing where more is to come.
+/// Reads the lines of the head at the start of `bytes`. None if it is incomplete.
 ///
 /// # Errors
-/// What the request is to be refused with.
+/// The refusal for the request.
 #[inline]
 pub fn lines<'r, 'b>(
     bytes: &'b [u8],
@@ -63,10 +62,10 @@ pub fn lines<'r, 'b>(
 }
 
 impl Head {
-    /// What a service gets to see of `lines`, which `bytes` start with.
+    /// The head for services, from its `lines` at the start of `bytes`.
     ///
     /// # Errors
-    /// What the request is to be refused with.
+    /// The refusal for the request.
     pub fn of(bytes: &[u8], lines: &Lines<'_, '_>, limits: &Limits) -> Result<Self, Refusal> {
         let raw = &bytes[..lines.length];
         let shared = buffer_pool::share(raw);
@@ -89,7 +88,7 @@ impl Head {
             return Err(Refusal::BodyTooLarge);
         }
         if let Some(authority) = uri.authority() {
-            // Section 3.2.2: what the target says counts, and Host is ignored.
+            // Section 3.2.2: the target's authority counts, and Host is ignored.
             let authority = HeaderValue::from_str(authority.as_str());
             let authority = authority.map_err(|_| Refusal::Malformed("the target names no host"))?;
             fields.insert(header::HOST, authority);
@@ -99,7 +98,7 @@ impl Head {
     }
 }
 
-/// The target in one of its forms (section 3.2).
+/// Parses the target in any of its forms (section 3.2).
 fn target(method: &Method, bytes: Bytes) -> Result<Uri, Refusal> {
     const MALFORMED: Refusal = Refusal::Malformed("the request target is malformed");
     if *method == Method::CONNECT {
@@ -112,7 +111,7 @@ fn target(method: &Method, bytes: Bytes) -> Result<Uri, Refusal> {
     if origin || asterisk || absolute { Ok(uri) } else { Err(MALFORMED) }
 }
 
-/// `part` of `raw` as the same part of `shared`, which has equal bytes.
+/// The slice of `shared` at the position of `part` in `raw`, which has the same bytes.
 fn slice(shared: &Bytes, raw: &[u8], part: &[u8]) -> Bytes {
     if part.is_empty() {
         return Bytes::new();
@@ -126,8 +125,8 @@ fn value(bytes: Bytes) -> HeaderValue {
     if cfg!(debug_assertions) {
         return HeaderValue::from_maybe_shared(bytes).expect("httparse has looked at every byte");
     }
-    // SAFETY: httparse takes in a value only HTAB, SP to ~ and 0x80 to 0xff, which is what `HeaderValue`
-    // asks for. A second look at each byte would be a tenth of the time a browser's head takes.
+    // SAFETY: httparse accepts in a value only HTAB, SP to ~ and 0x80 to 0xff, as `HeaderValue` requires. Checking each
+    // byte again would take a tenth of the time for a browser's head.
     unsafe { HeaderValue::from_maybe_shared_unchecked(bytes) }
 }
 
@@ -160,7 +159,7 @@ mod tests {
         assert!(matches!(head(bytes), Ok(Some(_))));
     }
 
-    /// What the crate `head` takes for malformed, which tries it in all its forms, and targets that are no paths.
+    /// Cases that the crate `head` refuses, which tests them in all forms, and targets that are not paths.
     #[test]
     fn what_can_be_read_in_two_ways_is_refused() {
         for whole in [

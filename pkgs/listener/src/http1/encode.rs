@@ -1,39 +1,39 @@
-//! Writing a response's head, and finding how its body is framed.
+//! !Writes a response's head, and decides how its body is framed.
 
 use http::header::{self, HeaderMap};
 use http::{StatusCode, Version};
 
-/// How a response's body is framed (RFC 9112, section 6.3).
+/// The framing of a response's body (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// No body.
     None,
-    /// It has so many bytes.
+    /// This many bytes.
     Length(u64),
-    /// As the chunked coding tells.
+    /// The chunked coding.
     Chunked,
-    /// Until the connection is closed: HTTP/1.0 knows no other way for an unknown length.
+    /// Until the connection closes: HTTP/1.0 has no other way for an unknown length.
     Close,
 }
 
-/// What the head depends on beside the response.
+/// What the head depends on besides the response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseContext<'a> {
-    /// Of the request.
+    /// The request's version.
     pub version: Version,
     /// Whether the request was a `HEAD`.
     pub head: bool,
-    /// The length of the body, where it is known.
+    /// The length of the body, if known.
     pub exact: Option<u64>,
     /// Whether the connection is to stay open.
     pub keep_alive: bool,
-    /// The line of `date`, for a response that has none.
+    /// The `date` line, for a response without one.
     pub date: &'a [u8],
-    /// Further lines.
+    /// Additional lines.
     pub more: &'a [u8],
 }
 
-/// Appends the head of a response; returns how to frame the body, and whether the connection stays open.
+/// Appends the head of a response. Returns the body's framing, and whether the connection stays open.
 pub fn write(
     out: &mut Vec<u8>,
     status: StatusCode,
@@ -50,7 +50,7 @@ pub fn write(
             keep_alive &= !value.as_bytes().split(|b| *b == b',').any(|o| o.trim_ascii() == b"close");
             continue;
         } else if *name == header::TRANSFER_ENCODING {
-            // How a message is framed is this module's business.
+            // This module decides the framing.
             continue;
         } else if *name == header::DATE {
             dated = true;
@@ -70,7 +70,7 @@ pub fn write(
         Framing::Length(length) => content_length(out, length),
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         Framing::Close => keep_alive = false,
-        // RFC 9110, section 8.6: none in 204; else what a GET would have, where that is told.
+        // RFC 9110, section 8.6: none for 204; otherwise the length that a GET would have, if known.
         Framing::None if status != 204 => {
             let empty = response_context.exact.filter(|exact| *exact > 0);
             if let Some(length) = length.or(empty) {
@@ -110,7 +110,7 @@ fn status_line(out: &mut Vec<u8>, status: StatusCode) {
 }
 
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    // One look at the capacity instead of four.
+    // Checks the capacity once instead of four times.
     out.reserve(name.len() + value.len() + 4);
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);

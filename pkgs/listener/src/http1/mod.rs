@@ -1,12 +1,12 @@
-//! HTTP/1.1 (RFC 9112), and 1.0 as far as it fits.
+//! !HTTP/1.1 (RFC 9112), and HTTP/1.0 as far as it fits.
 //!
-//! One read and one write a request; requests that arrived together are answered together. What a connection
-//! needs memory for it borrows from its thread, so that an idle one holds next to none.
+//! !A request costs one read and one write, and requests that arrive together are answered together. A connection
+//! borrows memory from its thread only while it needs it, so an idle one holds next to none.
 //!
-//! - [`decode`]: reading a request's head, strictly.
-//! - [`request_body`]: a request body that takes longer than its head; [`request_head::chunked`] is its coding.
-//! - [`encode`]: writing a response's head, and how its body is framed.
-//! - [`buffered_io`] and [`buffer_pool`]: the bytes, both ways.
+//! - !- [`decode`]: reads a request's head, strictly.
+//! - !- [`request_body`]: a request body that arrives after its head; [`request_head::chunked`] decodes it.
+//! - !- [`encode`]: writes a response's head, and frames its body.
+//! - !- [`buffered_io`] and [`buffer_pool`]: the bytes in both directions.
 
 pub mod buffer_pool;
 pub mod decode;
@@ -41,23 +41,23 @@ use decode::{Head, Room};
 use encode::{Framing, ResponseContext};
 use request_body::RequestBody;
 
-/// Answers are sent once this much has gathered, however many requests still wait.
+/// Answers are sent once they have this many bytes, however many requests still wait.
 const SEND_BYTES: usize = 32 * 1024;
 
 /// The longest part of a request's line that is logged, in bytes.
 const LOGGED_BYTES: usize = 256;
 
-/// How a connection goes on after an exchange.
+/// What happens to a connection after an exchange.
 enum Next {
-    /// With another request.
+    /// It waits for another request.
     Keep,
-    /// It is closed when what was sent has arrived; `polite` waits for the client to close it first.
+    /// It is closed once everything sent has arrived. If `polite`, this side waits for the client to close first.
     Close { polite: bool },
-    /// It is of no use any more.
+    /// It is dropped.
     Drop,
 }
 
-/// Serves a connection to its end; `received` is what has been read from it already.
+/// Serves a connection to its end. `received` was already read from it.
 pub async fn serve<S: HttpService>(
     worker: &WorkerContext,
     deadline: &ConnectionDeadline,
@@ -69,7 +69,7 @@ pub async fn serve<S: HttpService>(
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http1);
     let mut conn = BufferedIo::new(worker, deadline, io, received);
-    // Who has just come has not the time of who is known.
+    // A new client gets less time than a known one.
     deadline.set(&worker.registry, worker.config.limits.handshake_time);
     let mut waiting = Some(Wait::Idle);
     let next = loop {
@@ -93,7 +93,7 @@ pub async fn serve<S: HttpService>(
                     progress
                 ))))
                 .await;
-                // Not in a function of its own, in whose future a head would have to have room once more.
+                // Not a separate function, since its future would need space for a second head.
                 next.unwrap_or_else(|panic| {
                     let path = path.as_ref().map_or("", |path| path.as_str());
                     panic.log("connection", &format_args!("{method} {path}"));
@@ -124,7 +124,7 @@ pub async fn serve<S: HttpService>(
     }
 }
 
-/// Answers who does not get to ask, and closes the connection.
+/// Answers a client that is not admitted, and closes the connection.
 pub async fn refuse_connection(
     worker: &WorkerContext,
     deadline: &ConnectionDeadline,
@@ -137,29 +137,29 @@ pub async fn refuse_connection(
     close(&mut conn, true, false).await;
 }
 
-/// What a connection without a request waits for, each for a time of its own.
+/// What a connection without a request waits for. Each has its own timeout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     /// The first byte of a request.
     Idle,
-    /// The same, when it may well not come.
+    /// The same while draining, when it may not come.
     Grace,
-    /// The rest of a head. Not extended by later pieces: it has one deadline, however slowly it drips.
+    /// The rest of a head. It has a single deadline, however slowly it drips.
     Head,
 }
 
-/// What a connection without a request comes to.
+/// The result of waiting for a request.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
 enum NextRequest {
     /// A request for the service.
     Head(Head),
-    /// The fast path gave a last answer.
+    /// The fast path has given the last answer.
     Closed,
-    /// The client is gone, or idle for too long.
+    /// The client is gone, or was idle for too long.
     Gone,
 }
 
-/// The next request's head that the fast path declines; `waiting` is what the connection has waited for already.
+/// Waits for the next head that the fast path declines. `waiting` is what the connection has been waiting for.
 async fn next_head<S: HttpService>(
     conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     mut waiting: Option<Wait>,
@@ -167,7 +167,7 @@ async fn next_head<S: HttpService>(
     more: &[u8],
     service: &mut S,
 ) -> Result<NextRequest, Refusal> {
-    // Whether there is more to see since the head was last looked at.
+    // Whether there is something new since the head was last examined.
     let mut look = true;
     let mut timed = None;
     std::future::poll_fn(|context| {
@@ -207,7 +207,7 @@ async fn next_head<S: HttpService>(
                         timed = conn.worker.counts().read();
                     }
                     let bytes = conn.input.bytes();
-                    // What comes first is looked at in any case.
+                    // The first bytes are always examined.
                     look = look || memchr::memchr(b'\n', &bytes[before..]).is_some();
                     look |= bytes.len() >= conn.limits().head_bytes;
                 }
@@ -218,21 +218,21 @@ async fn next_head<S: HttpService>(
     .await
 }
 
-/// What comes of the requests that were received.
+/// The result for the received requests.
 enum Found {
-    /// The fast path gave a last answer.
+    /// The fast path has given the last answer.
     Last,
-    /// What is left is no whole head.
+    /// The rest is an incomplete head.
     Part,
-    /// Nothing is left, or what was answered is to be sent first, or one is for the service.
+    /// Nothing is left, or answers are to be sent first, or a request is for the service.
     Rest,
 }
 
-/// Has the fast path answer all that it does, up to a request that it declines. That is left in `declined`, since it is large:
-/// were it returned, each answer would be as much to copy.
+/// Has the fast path answer requests, up to one that it declines. That one is left in `declined`, since it is large:
+/// returning it would cost each answer a copy.
 ///
 /// # Errors
-/// When a head is to be refused, or the fast path panics, with nothing of that answer left.
+/// When a head is refused, or the fast path panics. Nothing of that answer is left then.
 #[inline]
 fn answer_plain<S: HttpService>(
     conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
@@ -244,13 +244,13 @@ fn answer_plain<S: HttpService>(
     let BufferedIo { worker, deadline, input, output, .. } = conn;
     let limits = &worker.config.limits;
     let mut before = None;
-    // Once for all of a pipeline.
+    // Once for a whole pipeline.
     let answered = date::with_end(worker.registry.clock.second(), |end| {
         let exchange = Exchange { peer, closes: deadline.is_draining(), more, end };
         panics::catch(|| -> Result<Found, Refusal> {
             while !input.is_empty() && output.len() < SEND_BYTES {
                 let mut room: Room<'_> = request_head::room();
-                // Looked at where they are, for they are large too.
+                // Read in place, since they are large too.
                 let read = decode::lines(input.bytes(), &mut room, limits);
                 let lines = match &read {
                     Ok(Some(lines)) => lines,
@@ -299,14 +299,14 @@ fn answer_plain<S: HttpService>(
     })
 }
 
-/// The line of the request that `bytes` begin with, as it may be logged.
+/// The request line at the start of `bytes`, in a form that can be logged.
 fn request_line(bytes: &[u8]) -> impl std::fmt::Display + '_ {
     let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = line.strip_suffix(b" HTTP/1.1").unwrap_or(line);
     line[..line.len().min(LOGGED_BYTES)].escape_ascii()
 }
 
-/// Nothing more can be done at present: sees to the deadline.
+/// Nothing more can be done now, so updates the deadline.
 fn poll_wait(
     conn: &BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     waiting: &mut Option<Wait>,
@@ -326,14 +326,14 @@ fn poll_wait(
     Poll::Pending
 }
 
-/// Answers what no service gets to see.
+/// Answers a request that no service sees.
 fn refuse(conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>, response: Response<Bytes>) {
     let (parts, body) = response.into_parts();
     refusal_head(conn.output.buffer(), &parts, body.len() as u64, conn.worker.registry.clock.second());
     conn.output.push(body);
 }
 
-/// Appends the head of an answer that is the connection's last, with a body of so many bytes.
+/// Appends the head of the connection's last answer, whose body has `length` bytes.
 pub fn refusal_head(out: &mut Vec<u8>, parts: &response::Parts, length: u64, second: u64) {
     date::with_line(second, |date| {
         let exact = Some(length);
@@ -349,7 +349,8 @@ pub fn refusal_head(out: &mut Vec<u8>, parts: &response::Parts, length: u64, sec
     });
 }
 
-/// One request and its response; what it leaves behind is told, and `answered` becomes true when the response begins.
+/// Handles one request and its response. Logs and metrics are recorded, and `answered` becomes true when the response
+/// starts.
 async fn exchange<S: HttpService>(
     conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     head: Head,
@@ -359,7 +360,7 @@ async fn exchange<S: HttpService>(
     (record, answered): (&mut RequestRecord, &mut bool),
 ) -> Next {
     let (mut body, mut inbound) = RequestBody::new(head.framing, head.expects_continue, conn);
-    // Held until the response begins: what a service makes of a body may be as large as that.
+    // Held until the response starts, since what a service makes of a body may be as large.
     let reserved = match inbound.announced().map(|bytes| conn.worker.reserve(&head.method, bytes)).transpose()
     {
         Ok(reserved) => reserved,
@@ -425,7 +426,7 @@ async fn exchange<S: HttpService>(
         return Next::Drop;
     }
     if !keep_alive || conn.broken {
-        // A client that asked for the end sends nothing more than what it announced.
+        // A client that asked for the end sends nothing after what it announced.
         let polite = asked_to_keep || !matches!(inbound, RequestBody::Done) || !conn.input.bytes().is_empty();
         return Next::Close { polite };
     }
@@ -436,7 +437,7 @@ async fn exchange<S: HttpService>(
     }
 }
 
-/// Sends a response's body, and says whether all of it could be.
+/// Sends a response's body. Returns whether it was sent completely.
 async fn send<B: http_body::Body<Data = Bytes>>(
     conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     inbound: &mut RequestBody,
@@ -456,14 +457,14 @@ async fn send<B: http_body::Body<Data = Bytes>>(
         let piece = match next.await {
             Ok(Some(Some(frame))) => match frame.into_data() {
                 Ok(piece) if !piece.is_empty() => piece,
-                // Trailers are not asked for by any client here, nor is nothing.
+                // Trailers are skipped, since no client here requests them; so are empty pieces.
                 _ => continue,
             },
             Ok(None) => break,
             Ok(Some(None)) | Err(_) => return false,
         };
         if let Some(left) = &mut left {
-            // More than was told would be taken for the next response.
+            // More bytes than announced would be taken for the next response.
             let Some(rest) = left.checked_sub(piece.len() as u64) else { return false };
             *left = rest;
         }
@@ -490,8 +491,8 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     left.unwrap_or(0) == 0
 }
 
-/// Polls what the service does; while that is not ready, receives what it reads, sends what is gathered and
-/// sees whether the client is gone.
+/// Polls the service's future. While it is pending, receives what the service reads, sends pending output, and checks
+/// whether the client is gone.
 fn meanwhile<T>(
     conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     inbound: &mut RequestBody,
@@ -510,7 +511,7 @@ fn meanwhile<T>(
     Poll::Pending
 }
 
-/// Receives a body nobody has read, up to a bound, and says whether the connection can be used again.
+/// Receives a body that nobody reads, up to a limit. Returns whether the connection can be reused.
 async fn discard(
     conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     inbound: &mut RequestBody,
@@ -529,8 +530,8 @@ async fn discard(
     .await
 }
 
-/// Sends the rest and closes, without a reset that would take it back. TLS has a word for that; where a socket is
-/// dropped next, nothing is to be said.
+/// Sends the rest and closes, without a reset that would destroy it. TLS announces the end; if the socket is dropped
+/// next, there is nothing to announce.
 async fn close(conn: &mut BufferedIo<'_, impl Transport>, polite: bool, tls: bool) {
     conn.io.expect_end();
     let sent = std::future::poll_fn(|context| {

@@ -1,5 +1,5 @@
-//! A request body that has not arrived with its head: the connection receives, the service reads, and what
-//! lies between them is one piece, so that the client waits for the service.
+//! !A request body that did not arrive with its head. The connection receives it and the service reads it, with at most
+//! one piece between them, so the client has to wait for the service.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::body::{Body, Error};
 use super::buffered_io::BufferedIo;
 use super::decode::Framing;
 
-/// The most that is received of a body nobody reads, to keep the connection. Beyond, a new one is cheaper.
+/// How many bytes of an unread body are received to keep the connection. Beyond that, a new connection is cheaper.
 const DISCARD_BYTES: u64 = 64 * 1024;
 
 /// The connection's end.
@@ -26,10 +26,10 @@ pub enum RequestBody {
     Receiving(Receiver),
 }
 
-/// What remains to be received.
+/// The part of a body that is still to be received.
 pub struct Receiver {
     decoder: Decoder,
-    /// Whether the client waits for 100 before it sends anything.
+    /// Whether the client waits for status 100 before it sends anything.
     expected: bool,
     shared: Arc<Shared>,
 }
@@ -41,7 +41,7 @@ enum Decoder {
 }
 
 impl RequestBody {
-    /// The body of a request, and what receives it.
+    /// A request's body, and its receiver.
     pub fn new<I: AsyncRead + AsyncWrite + Unpin>(
         framing: Framing,
         expected: bool,
@@ -63,12 +63,12 @@ impl RequestBody {
         let shared = Arc::new(Shared::default());
         let exact = if let Decoder::Length(length) = decoder { Some(length) } else { None };
         let body = Body::http1(Reader { shared: Arc::clone(&shared), exact }, conn.limits());
-        // What has arrived already was not waited with.
+        // If something has arrived already, the client did not wait.
         let expected = expected && conn.input.is_empty();
         (body, Self::Receiving(Receiver { decoder, expected, shared }))
     }
 
-    /// How many bytes are yet to come, where some are and as far as it is known.
+    /// How many more bytes are to come, if any and if known.
     pub fn announced(&self) -> Option<Option<u64>> {
         match self {
             Self::Done => None,
@@ -77,29 +77,29 @@ impl RequestBody {
         }
     }
 
-    /// Whether the connection can be used again once the response is sent, with what of the body has `arrived` and nobody
-    /// has read.
+    /// Whether the connection can be reused once the response is sent, given the unread bytes of the body that have
+    /// `arrived`.
     pub fn is_reusable(&self, arrived: &[u8]) -> bool {
         match self {
             Self::Done => true,
             Self::Receiving(Receiver { expected: true, .. }) => false,
-            // RFC 9110, section 15.5.9: who does not send it now is not waited for any longer.
+            // RFC 9110, section 15.5.9: after a timeout the connection is not kept.
             Self::Receiving(receiver) if receiver.shared.lock().late => false,
             Self::Receiving(Receiver { decoder: Decoder::Length(left), .. }) => *left <= DISCARD_BYTES,
             Self::Receiving(Receiver { decoder: Decoder::Chunked(chunked), .. }) => ends(*chunked, arrived),
         }
     }
 
-    /// The response begins: a client that waits for 100 goes by it instead, and 100 would be taken for a part of
-    /// it (RFC 9110, section 10.1.1).
+    /// The response starts. A client that waits for status 100 goes by the response instead, and would take a later 100
+    /// for a part of it (RFC 9110, section 10.1.1).
     pub fn answered(&mut self) {
         if let Self::Receiving(receiver) = self {
             receiver.expected = false;
         }
     }
 
-    /// Receives as far as the service reads. Says whether the service, which runs in this very task, has
-    /// waited for what came of it and is to be polled again.
+    /// Receives as much as the service reads. Returns whether the service, which runs in this task, was waiting for it
+    /// and has to be polled again.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -116,7 +116,7 @@ impl RequestBody {
         Ok(progress)
     }
 
-    /// Receives what nobody reads, so that the next request can be found. Says whether it could.
+    /// Receives what nobody reads, so that the next request can be found. Returns whether that worked.
     pub fn poll_discard<I: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         conn: &mut BufferedIo<'_, I>,
@@ -151,8 +151,9 @@ impl RequestBody {
     }
 }
 
-/// Whether a chunked body is at its end, or most likely is: all that was sent was read, and only the last chunk is missing.
-/// How much more there is, nobody knows: who is told that the connection stays has to find it open.
+/// Whether a chunked body is at its end, or very likely is: everything sent was read, and only the last chunk is
+/// missing. Nobody knows how much more there is, and a client that is told that the connection stays open must find it
+/// open.
 fn ends(mut chunked: Chunked, mut arrived: &[u8]) -> bool {
     let mut unread = 0;
     loop {
@@ -172,7 +173,7 @@ fn ends(mut chunked: Chunked, mut arrived: &[u8]) -> bool {
 }
 
 impl Receiver {
-    /// Whether there is progress for a service of this task, and whether the body is at its end.
+    /// Returns whether there is progress for a service in this task, and whether the body is at its end.
     fn pump<I: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         conn: &mut BufferedIo<'_, I>,
@@ -213,14 +214,14 @@ impl Receiver {
                 }
                 Err(malformed) => Err(Error::Malformed(malformed)),
             };
-            // Where the next request begins is not known after an error.
+            // After an error, the start of the next request is unknown.
             conn.broken |= end.is_err();
             progress |= self.tell(context, |state| state.end = Some(end));
             return Ok((progress, true));
         }
     }
 
-    /// Changes what the service sees, and says whether a service in this task waited for it.
+    /// Changes the state that the service sees. Returns whether a service in this task waited for it.
     fn tell(&self, context: &Context<'_>, change: impl FnOnce(&mut State)) -> bool {
         let mut state = self.shared.lock();
         change(&mut state);

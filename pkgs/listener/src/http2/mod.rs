@@ -1,10 +1,10 @@
-//! HTTP/2 (RFC 9113), by the h2 crate.
+//! !HTTP/2 (RFC 9113), with the h2 crate.
 //!
-//! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them.
-//! - [`library`]: h2 itself, over one type of stream.
+//! - !- [`fast_path`]: plain requests that the fast path answers before h2 sees them.
+//! - !- [`library`]: h2 itself, over a single type of stream.
 //! - [`request`]: one request and its response.
-//! - [`window`]: how much a client may send before it is read.
-//! - [`stall_detector`]: whether a client takes what it is sent, and that it is heard out at the end.
+//! - !- [`window`]: how much a client may send before it is read.
+//! - !- [`stall_detector`]: detects clients that take nothing, and lets them finish sending at the end.
 
 pub mod fast_path;
 mod library;
@@ -32,31 +32,31 @@ use request::ConnectionContext;
 use stall_detector::{StallDetector, WatchedIo};
 use window::Window;
 
-/// Streams that a client has reset before they were looked at. Beyond, the connection is closed: a client that
-/// resets what it asks for costs more than one that waits (CVE-2023-44487, rapid reset).
+/// The most streams that a client may reset before they were looked at. Beyond that the connection is closed, since a
+/// client that resets its requests costs more than one that waits (CVE-2023-44487, rapid reset).
 const PENDING_RESETS: usize = 20;
 
-/// Streams that a client has made this side reset by frames that are wrong. Beyond, the connection is closed: it
-/// is rapid reset by other means (CVE-2025-8671, MadeYouReset).
+/// The most streams that a client may make this side reset by invalid frames. Beyond that the connection is closed,
+/// since this is rapid reset by other means (CVE-2025-8671, MadeYouReset).
 const LOCAL_RESETS: usize = 20;
 
-/// Bytes of responses that a stream holds for a client that is slow to take them.
+/// How many bytes of responses a stream holds for a slow client.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What a connection waits for, each for a time of its own.
+/// What a connection waits for. Each has its own timeout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     /// A request.
     Idle,
     /// The end of an exchange.
     Busy,
-    /// The client to close, having been asked to.
+    /// The client to close, after it was asked to.
     Close,
-    /// The client to close, having been told that nothing more will come.
+    /// The client to close, after it was told that nothing more will come.
     Linger,
 }
 
-/// Serves a connection to its end. Answers have `alt_svc`, which `more` is as a line of HTTP/1.1.
+/// Serves a connection to its end. Answers have `alt_svc`; `more` is the same as an HTTP/1.1 line.
 pub async fn serve<S: HttpService>(
     worker: &Arc<WorkerContext>,
     deadline: &ConnectionDeadline,
@@ -105,8 +105,8 @@ pub async fn serve<S: HttpService>(
             connection.graceful_shutdown();
         }
         loop {
-            // Polling the connection sends what there is to send. So what came together is taken together, and
-            // answered together.
+            // Polling the connection sends output. So requests that came together are accepted together, and answered
+            // together.
             while let Poll::Ready(next) = connection.poll_accept(task) {
                 let Some(Ok(stream)) = next else { return Poll::Ready(()) };
                 accepted.push(stream);
@@ -130,11 +130,11 @@ pub async fn serve<S: HttpService>(
                 });
             }
         }
-        // An idle connection holds no more than it has to.
+        // An idle connection holds no more memory than necessary.
         accepted.shrink_to(0);
         window.poll(task, &mut *connection);
         if S::FAST && std::mem::replace(&mut answered, fast.answered()) != fast.answered() {
-            // There were requests meanwhile.
+            // There were requests in between.
             waiting = None;
         }
         let busy = connection.has_streams() || S::FAST && fast.is_unsent();
@@ -151,20 +151,20 @@ pub async fn serve<S: HttpService>(
     .await;
 }
 
-/// An answer to a request, under way.
+/// The future of a running answer.
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs a stream: here when it is done at once, as most are, else as a task of its own.
+/// Runs a stream: here if it completes at once, as most do, otherwise as a separate task.
 fn begin(mut stream: Stream) {
-    // A task polls it anew, and is woken for what it then finds.
+    // A task polls it again, and registers its own waker.
     let mut context = Context::from_waker(Waker::noop());
     if stream.as_mut().poll(&mut context).is_pending() {
         tokio::spawn(stream);
     }
 }
 
-/// Nothing more can be done at present: sees to the deadline, and is ready when it has passed. `busy` is whether an exchange
-/// is under way.
+/// Nothing more can be done now, so checks the deadline. Ready when it has passed. `busy` says whether a request is
+/// running.
 fn poll_wait(
     worker: &WorkerContext,
     deadline: &ConnectionDeadline,
@@ -185,7 +185,7 @@ fn poll_wait(
         deadline.set(registry, time);
     } else if deadline.has_passed(registry) {
         if wait == Wait::Busy && !stall.is_over() {
-            // Looked at again when as much time has passed.
+            // Checked again after that time.
             deadline.set(registry, time);
             return Poll::Pending;
         }

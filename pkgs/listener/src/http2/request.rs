@@ -28,19 +28,19 @@ use crate::worker_context::WorkerContext;
 
 use crate::body::http2::Reader;
 
-/// What the streams of a connection share.
+/// The state that a connection's streams share.
 pub struct ConnectionContext {
     pub limits: Limits,
     pub worker: Arc<WorkerContext>,
     pub peer: Peer,
     pub alt_svc: Option<HeaderValue>,
-    /// The same as a line of HTTP/1.1, for the fast path.
+    /// The same as an HTTP/1.1 line, for the fast path.
     pub more: Box<[u8]>,
-    /// What was read, for the window.
+    /// How much was read, for the window.
     pub received: Arc<AtomicUsize>,
 }
 
-/// Answers a request; `second` is the present. Resets the stream where that fails.
+/// Answers a request at the time `second`. Resets the stream if that fails.
 pub async fn serve(
     shared: Arc<ConnectionContext>,
     service: impl HttpService,
@@ -61,7 +61,7 @@ pub async fn serve(
         Ok(done) => done,
         Err(panic) => {
             panic.log("stream", &format_args!("{method} {}", path.as_ref().map_or("", |path| path.as_str())));
-            // Half an answer must not pass for one.
+            // A partial answer must not look complete.
             if answered {
                 None
             } else {
@@ -74,8 +74,8 @@ pub async fn serve(
     }
 }
 
-/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone. What it leaves behind
-/// is told, and `answered` becomes true when the answer begins.
+/// Answers a request. `None` if the stream is to be reset, which is harmless if it is gone. Logs and metrics are
+/// recorded, and `answered` becomes true when the answer starts.
 async fn answer(
     shared: &ConnectionContext,
     mut service: impl HttpService,
@@ -95,12 +95,12 @@ async fn answer(
         return refuse(respond, shared.worker.refuse(refusal, record), second);
     }
     let is_head = parts.method == Method::HEAD;
-    // Held until the response begins: what a service makes of a body may be as large as that.
+    // Held until the response starts, since what a service makes of a body may be as large.
     let mut reserved = None;
     let body = if stream.is_end_stream() {
         Body::empty()
     } else {
-        // h2 refuses what is no number, and a body of another length.
+        // h2 refuses an invalid length, and a body of another length.
         let length = parts.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let room = match shared.worker.reserve(&parts.method, length) {
@@ -126,7 +126,7 @@ async fn answer(
         let mut answering = pin!(service.call(request));
         std::future::poll_fn(|context| match answering.as_mut().poll(context) {
             Poll::Ready(response) => Poll::Ready(response.ok()),
-            // The client does not want it any more, so nobody does.
+            // The client has reset the stream, so nobody wants the answer.
             Poll::Pending => respond.poll_reset(context).map(|_| None),
         })
         .await?
@@ -157,7 +157,7 @@ async fn answer(
     Some(())
 }
 
-/// Sends an answer that is whole and was logged, as fast as the client takes it; `None` where that fails.
+/// Sends a complete answer that was already logged, as fast as the client takes it; `None` if that fails.
 pub async fn send_whole(
     respond: &mut Responder,
     response: Response<Bytes>,
@@ -172,7 +172,7 @@ pub async fn send_whole(
     send(&mut sending, Body::whole(body), shared, &mut RequestRecord::none()).await
 }
 
-/// Sends a body; `None` where that fails.
+/// Sends a body; `None` if that fails.
 async fn send<B: http_body::Body<Data = Bytes>>(
     sending: &mut Sending,
     body: B,
@@ -212,12 +212,12 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     }
 }
 
-/// How fast a client takes a response that it was waited for with.
+/// How fast a client takes a response that had to wait for it.
 #[derive(Default)]
 struct Pace {
-    /// When it is to have taken a piece.
+    /// The deadline for the next piece.
     until: Option<Instant>,
-    /// What it has taken of that.
+    /// How much of that piece it has taken.
     taken: usize,
 }
 
@@ -230,7 +230,7 @@ impl Pace {
     }
 }
 
-/// Waits until the client takes more; `None` when it is gone or takes next to nothing for too long.
+/// Waits until the client takes more; `None` if it is gone, or takes next to nothing for too long.
 async fn room(sending: &mut Sending, shared: &ConnectionContext, pace: &mut Pace) -> Option<()> {
     let room = std::future::poll_fn(|context| {
         if sending.capacity() > 0 {
@@ -248,7 +248,7 @@ async fn room(sending: &mut Sending, shared: &ConnectionContext, pace: &mut Pace
     timeout_at(until, room).await.ok()?
 }
 
-/// Adds what every response has.
+/// Adds the fields of every response.
 fn complete(fields: &mut HeaderMap, shared: &ConnectionContext, second: u64) {
     fields.entry(header::DATE).or_insert_with(|| date::value(second));
     if let Some(alt_svc) = &shared.alt_svc {
@@ -256,7 +256,7 @@ fn complete(fields: &mut HeaderMap, shared: &ConnectionContext, second: u64) {
     }
 }
 
-/// Answers what no service gets to see.
+/// Answers a request that no service sees.
 fn refuse(respond: &mut Responder, mut response: Response<Bytes>, second: u64) -> Option<()> {
     response.headers_mut().insert(header::DATE, date::value(second));
     let (parts, body) = response.into_parts();

@@ -1,4 +1,5 @@
-//! A connection's socket: whether a client takes what it is sent, and that it is heard out at the end.
+//! !A connection's socket that detects a client which takes nothing (`StallDetector`), and that lingers at the end: it
+//! first receives what the client still sends, so that the client can read the last answer.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -11,36 +12,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::limits::MIN_PROGRESS_BYTES;
 
-/// What is dropped at a time of a client that is heard out.
+/// How many bytes a lingering connection drops at a time.
 const DROPPED_BYTES: usize = 8 * 1024;
 
-/// What is dropped of it in all: what may have been under way when it was told. Who sends more is reset.
+/// How many bytes it drops in total: what may have been on its way when the client was told. Clients that send more get
+/// a reset.
 const MOST_DROPPED_BYTES: usize = 1 << 20;
 
-/// What is known of a connection's writing; clones share.
+/// The state of a connection's writes. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct StallDetector(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the last write found no room.
+    /// Whether the last write found no room in the socket.
     blocked: AtomicBool,
-    /// Bytes for which there was some.
+    /// The number of bytes that the socket took.
     taken: AtomicU64,
-    /// For how many there had been when it was last looked.
+    /// That number at the last check.
     seen: AtomicU64,
-    /// Whether all is said, and the client is heard out.
+    /// Whether everything was said, and the connection lingers.
     lingers: AtomicBool,
 }
 
 impl StallDetector {
-    /// Whether next to nothing was taken since this was last asked, though there was something to take.
+    /// Whether next to nothing was taken since the last call, although there was something to take.
     pub fn is_over(&self) -> bool {
         let taken = self.0.taken.load(Relaxed);
         taken - self.0.seen.swap(taken, Relaxed) < MIN_PROGRESS_BYTES as u64 && self.0.blocked.load(Relaxed)
     }
 
-    /// Whether all is said, and the client is heard out.
+    /// Whether everything was said, and the connection lingers.
     pub fn is_lingering(&self) -> bool {
         self.0.lingers.load(Relaxed)
     }
@@ -54,11 +56,11 @@ impl StallDetector {
     }
 }
 
-/// A socket whose writes are noted.
+/// A socket that records its writes.
 pub struct WatchedIo<I> {
     io: I,
     stall: StallDetector,
-    /// Bytes that came after all was said.
+    /// Bytes that came while lingering.
     dropped: usize,
 }
 
@@ -105,8 +107,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WatchedIo<I> {
         Pin::new(&mut self.io).poll_flush(context)
     }
 
-    /// Says that nothing more will come, and drops what the client still sends, so that it reads why: a socket that is closed
-    /// with something unread is reset, and what the client was told last may be lost.
+    /// Announces the end, and drops what the client still sends so that it reads the reason. Closing a socket with
+    /// unread bytes resets it, and the last answer may be lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.stall.is_lingering() {
             ready!(Pin::new(&mut self.io).poll_shutdown(context))?;

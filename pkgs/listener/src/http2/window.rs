@@ -1,8 +1,8 @@
-//! How much a client may send before it is read.
+//! !How much a client may send before it is read.
 //!
-//! A window that is less than what fits on the way (bandwidth times delay) slows a client down, and a larger
-//! one costs memory where the service reads slowly. So it starts as configured, and doubles each time the
-//! service has read most of it within one round trip, which a ping measures.
+//! !A window smaller than what fits on the way (bandwidth times delay) slows a client down; a larger one costs memory
+//! if the service reads slowly. So it starts as configured, and doubles each time the service has read most of it
+//! within one round trip, which a ping measures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,13 +13,13 @@ use h2::{Ping, PingPong};
 use super::library::Connection;
 use crate::config::Http2;
 
-/// No window grows beyond: 10 Gbit/s over 13 ms.
+/// The largest window: 10 Gbit/s over 13 ms.
 const MOST_BYTES: u32 = 16 << 20;
 
 /// The windows of a connection and its streams.
 pub struct Window {
     ping: Option<PingPong>,
-    /// What was read since the ping.
+    /// Bytes read since the ping.
     received: Arc<AtomicUsize>,
     /// Whether a ping is on its way.
     asked: bool,
@@ -28,7 +28,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// As configured; `received` is where it is counted what is read.
+    /// Starts as configured. `received` counts what is read.
     pub fn new(config: &Http2, connection: &mut dyn Connection, received: Arc<AtomicUsize>) -> Self {
         Self {
             ping: if config.adaptive { connection.ping_pong() } else { None },
@@ -39,11 +39,11 @@ impl Window {
         }
     }
 
-    /// Widens the windows where they are what holds the client back.
+    /// Widens the windows if they hold the client back.
     pub fn poll(&mut self, context: &mut Context<'_>, connection: &mut dyn Connection) {
         let Some(ping) = &mut self.ping else { return };
         if !self.asked {
-            // While nobody uploads, nothing is measured.
+            // Nothing is measured while nobody uploads.
             if self.received.swap(0, Relaxed) > 0 {
                 self.asked = ping.send_ping(Ping::opaque()).is_ok();
             }
@@ -57,7 +57,7 @@ impl Window {
                 let received = self.received.swap(0, Relaxed);
                 if let Some((stream, most)) = widened(self.stream, self.connection, received) {
                     connection.set_target_window_size(most);
-                    // Fails while a change before it is not yet acknowledged; then the next will do.
+                    // Fails while an earlier change is not yet acknowledged; the next attempt will do.
                     if connection.set_initial_window_size(stream).is_ok() {
                         (self.stream, self.connection) = (stream, most);
                     }
@@ -67,9 +67,9 @@ impl Window {
     }
 }
 
-/// The windows of stream and connection to be, when so much was read in a round trip.
+/// The new windows of stream and connection after this much was read in one round trip.
 fn widened(stream: u32, connection: u32, received: usize) -> Option<(u32, u32)> {
-    // Two thirds, since the ping does not see the whole of it.
+    // Two thirds, since the ping does not cover all of it.
     let most = received >= stream.min(connection) as usize / 3 * 2;
     let wider = |window: u32| window.saturating_mul(2).min(MOST_BYTES).max(window);
     let widened = (wider(stream), wider(connection));

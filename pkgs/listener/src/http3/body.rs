@@ -13,14 +13,14 @@ use http_body::{Frame, SizeHint};
 use super::transport::RecvStream;
 use crate::body::Error;
 
-/// What arrives on a request's stream after its head.
+/// The part of a request's stream after its head.
 pub(super) struct BodySource {
     stream: RequestStream<RecvStream, Bytes>,
-    /// What was read to see whether there is a body.
+    /// Data that was read to find out whether there is a body.
     first: Option<Bytes>,
     /// Bytes that `content-length` still announces.
     announced: Option<u64>,
-    /// Set when the body is not what was announced.
+    /// Set if the body differs from what was announced.
     malformed: Arc<AtomicBool>,
     at: At,
 }
@@ -33,15 +33,15 @@ enum At {
 }
 
 impl BodySource {
-    /// The body of a request that announces so many bytes; none if it has ended already.
+    /// The body of a request that announces `announced` bytes. None if it has already ended.
     ///
     /// # Errors
-    /// When it cannot be received, or has ended and is not what was announced.
+    /// When it cannot be received, or has ended and differs from what was announced.
     pub(super) async fn begin(
         mut stream: RequestStream<RecvStream, Bytes>,
         announced: Option<u64>,
     ) -> Result<Option<Self>, Error> {
-        // Most requests have no body, and say so in the packet that brings the head.
+        // Most requests have no body, and say so in the packet with the head.
         let looked = std::future::poll_fn(|cx| Poll::Ready(poll_data(&mut stream, cx))).await;
         let (first, at) = match looked {
             Poll::Pending => (None, At::Data),
@@ -61,12 +61,12 @@ impl BodySource {
         Ok(Some(source))
     }
 
-    /// Becomes true when the body turns out not to be what was announced.
+    /// Becomes true if the body turns out to differ from what was announced.
     pub(super) fn malformed(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.malformed)
     }
 
-    /// Counts what has arrived against what was announced.
+    /// Counts received bytes against what was announced.
     fn count(&mut self, data: &Bytes) -> Result<(), Error> {
         if let Some(announced) = &mut self.announced {
             match announced.checked_sub(data.len() as u64) {
@@ -148,7 +148,7 @@ fn poll_data(
     stream: &mut RequestStream<RecvStream, Bytes>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<Option<Bytes>, Error>> {
-    // The data is one `Bytes`, of which this is another name.
+    // The data is a single `Bytes`, so this only shares it.
     stream
         .poll_recv_data(cx)
         .map_ok(|data| data.map(|mut data| data.copy_to_bytes(data.remaining())))

@@ -29,16 +29,16 @@ use crate::lifecycle::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::worker_context::WorkerContext;
 
-/// Requests allowed for by the first of the two notices of a connection's end: as many as there can be.
+/// The number of requests in the first of two notices of a connection's end: the maximum.
 const ANY: usize = usize::MAX;
-/// How many round trips there are at least between the two notices, and before a connection is closed: the client may have
-/// sent something, and what it was sent may have to be sent again.
+/// The least number of round trips between the two notices, and before a connection is closed: the client may have sent
+/// something, and lost packets may have to be sent again.
 const ROUND_TRIPS: u32 = 3;
-/// The least of that time, for acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
+/// The minimum of that time, since acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How often a connection that is idle, or takes nothing, is looked at before it is closed: no request has to move a timer,
-/// and the time is exceeded by a part of this at most.
+/// How often per timeout an idle or stalled connection is checked. So no request has to move a timer, and the timeout
+/// is exceeded by at most this fraction.
 const LOOKS: u32 = 4;
 
 /// Serves a connection to its end.
@@ -50,7 +50,7 @@ pub(crate) async fn serve(
     service: impl HttpService,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
-    // As the handshake has it: later the client's own load is in it.
+    // As measured in the handshake; later values include the client's own load.
     let window = send_window(quic.rtt());
     quic.set_send_window(window);
     let limits = &worker.config.limits;
@@ -62,12 +62,12 @@ pub(crate) async fn serve(
         stall,
     });
     let (fast, progress, unsent) = StreamFastPath::new(service.clone(), Arc::clone(&context));
-    // Twice what a decoded head may have: h3 can then still answer a request whose head is somewhat too long.
+    // Twice the limit of a decoded head, so that h3 can still answer a request whose head is slightly too long.
     let transport = transport::Connection::new(quic.clone(), Some(fast), 2 * limits.head_bytes as u64);
     let mut builder = server::builder();
     let building =
         builder.max_field_section_size(limits.head_bytes as u64).send_grease(false).build(transport);
-    // It waits for the client's leave to open streams.
+    // It waits until the client allows it to open streams.
     let Ok(Ok(h3)) = timeout(limits.handshake_time, building).await else {
         return worker.counts().handshake_failures.increment();
     };
@@ -87,7 +87,7 @@ fn peer(
     let handshake = quic.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
     Peer::new(PeerInfo {
         remote: Some(remote),
-        // The socket may be bound to every address there is.
+        // The socket may be bound to all addresses.
         local: Some((quic.local_ip().unwrap_or(local.ip()), local.port()).into()),
         uid: None,
         protocol: Protocol::Http3,
@@ -107,40 +107,40 @@ type Resolver<S> = server::RequestResolver<transport::Connection<S>, Bytes>;
 struct Connection<S: HttpService> {
     h3: H3<S>,
     quic: quinn::Connection,
-    /// Where the client was when it was last looked at: it may move (RFC 9000, section 9).
+    /// The client's address at the last check, since it may move (RFC 9000, section 9).
     remote: SocketAddr,
     context: Arc<Context>,
     service: S,
-    /// What the fast path has seen.
+    /// The state of the fast path.
     progress: Arc<Progress>,
     /// Its answers that wait for room.
     unsent: mpsc::UnboundedReceiver<Unsent>,
-    /// Those in flight; they end with the connection.
+    /// Running requests, which end with the connection.
     requests: JoinSet<()>,
-    /// Whether there has been one.
+    /// Whether there was a request.
     begun: bool,
 }
 
 /// Why a connection gets no more requests.
 enum End {
-    /// There was none for too long.
+    /// It was idle for too long.
     Idle,
-    /// The client takes no answer.
+    /// The client takes no answers.
     Stalled,
-    /// No more are to begin.
+    /// The listener drains.
     Drain,
-    /// The client wants no more and has all its answers.
+    /// The client is done and has all its answers.
     Done,
     /// The connection is lost.
     Lost,
 }
 
-/// What happens on a connection that ends.
+/// An event on a connection that ends.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Event<S: HttpService> {
-    /// A request begins.
+    /// A request starts.
     Request(Resolver<S>),
-    /// One has ended.
+    /// A request has ended.
     Answered,
     /// The connection has ended.
     Ended,
@@ -159,7 +159,7 @@ impl<S: HttpService> Connection<S> {
                 );
             }
             End::Done => {
-                // What was sent last may have to be sent again.
+                // The last packets may have to be sent again.
                 let _ = timeout(self.settling(), self.quic.closed()).await;
                 return;
             }
@@ -178,13 +178,13 @@ impl<S: HttpService> Connection<S> {
         self.quic.close(varint(Code::H3_NO_ERROR.value()), b"");
     }
 
-    /// Serves requests until there are to be no more.
+    /// Serves requests until no more are accepted.
     async fn requests_until(&mut self, drain: &mut Drain) -> End {
         let context = Arc::clone(&self.context);
         let limits = &context.worker.config.limits;
         let look = limits.idle.min(limits.write_stall) / LOOKS;
         let (mut draining, mut looking) = (pin!(drain.draining()), pin!(sleep(look)));
-        // How many requests there were at the last look, and since when looks have found no more.
+        // How many requests there were at the last check, and since when no more have come.
         let (mut asked, mut quiet) = (0, Instant::now());
         let mut watch = StallWatch::default();
         loop {
@@ -217,7 +217,7 @@ impl<S: HttpService> Connection<S> {
         }
     }
 
-    /// Takes note of where the client is now.
+    /// Records the client's current address.
     fn follow(&mut self) {
         let remote = self.quic.remote_address();
         if self.remote != remote {
@@ -228,29 +228,29 @@ impl<S: HttpService> Connection<S> {
         }
     }
 
-    /// Forgets the requests that have ended.
+    /// Removes ended requests.
     fn reap(&mut self) {
         while self.requests.try_join_next().is_some() {}
     }
 
-    /// Serves a request: here when it can be answered at once, as most can, else as a task of its own.
+    /// Serves a request: here if it can be answered at once, as most can, otherwise as a separate task.
     fn begin(&mut self, resolver: Resolver<S>) {
         self.begun = true;
         self.reap();
         let context = Arc::clone(&self.context);
         let mut serving = Box::pin(request::serve(context, resolver, self.service.clone()));
-        // A task polls it anew, and is woken for what it then waits for.
+        // A task polls it again, and registers its own waker.
         if serving.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())).is_pending() {
             self.requests.spawn(serving);
         }
     }
 
-    /// Sends what the client did not take at once of an answer.
+    /// Sends the rest of an answer that the client did not take at once.
     fn send_unsent(&mut self, rest: Unsent) {
         self.requests.spawn(request::send_unsent(Arc::clone(&self.context), rest));
     }
 
-    /// What happens next, once the end has begun.
+    /// Waits for the next event, once the end has started.
     async fn next(&mut self) -> Event<S> {
         tokio::select! {
             accepted = self.h3.accept() => match accepted {
@@ -261,9 +261,9 @@ impl<S: HttpService> Connection<S> {
         }
     }
 
-    /// Ends the connection in order (RFC 9114, section 5.2): a notice that leaves room for what the client has
-    /// sent already, one that names the first request that will not be served, then the rest of the answers. What comes
-    /// before `kept` is served, however long its client was held up.
+    /// Ends the connection in order (RFC 9114, section 5.2): a notice that leaves room for what the client has already
+    /// sent, one that names the first request that will not be served, then the remaining answers. Requests that arrive
+    /// before `kept` are served, however long their client was delayed.
     async fn wind_up(&mut self, kept: Instant) {
         self.progress.close();
         while let Ok(rest) = self.unsent.try_recv() {
@@ -272,7 +272,7 @@ impl<S: HttpService> Connection<S> {
         if self.h3.shutdown(ANY).await.is_err() {
             return;
         }
-        // Of a connection without a request even the first notice names the first there could be.
+        // If there was no request, even the first notice names the first possible one.
         if self.begun {
             if !self.settle(kept, true).await {
                 return;
@@ -283,7 +283,7 @@ impl<S: HttpService> Connection<S> {
         }
         while !self.requests.is_empty() {
             match self.next().await {
-                // h3 would still serve the one it has named.
+                // h3 would still serve the request that it has named.
                 Event::Request(resolver) => reject(resolver),
                 Event::Answered => {}
                 Event::Ended => break,
@@ -292,8 +292,7 @@ impl<S: HttpService> Connection<S> {
         self.settle(kept, false).await;
     }
 
-    /// Gives the client time to take in what it was told, until `kept` at least; false if the connection has ended
-    /// meanwhile.
+    /// Gives the client time to receive the notice, at least until `kept`. False if the connection has ended meanwhile.
     async fn settle(&mut self, kept: Instant, serving: bool) -> bool {
         let until = kept.max(Instant::now() + self.settling());
         loop {
@@ -306,7 +305,7 @@ impl<S: HttpService> Connection<S> {
                 Event::Request(resolver) => reject(resolver),
                 Event::Answered => {}
                 Event::Ended => {
-                    // A client that wants no more may yet have to be sent something again.
+                    // Packets may have to be sent again to a client that is done.
                     let _ = timeout(self.settling(), self.quic.closed()).await;
                     return false;
                 }
@@ -319,7 +318,7 @@ impl<S: HttpService> Connection<S> {
     }
 }
 
-/// Tells the client that a request was not looked at, so that it may be sent again elsewhere.
+/// Tells the client that a request was not processed, so that it can be sent again elsewhere.
 fn reject<S: HttpService>(mut resolver: Resolver<S>) {
     resolver.frame_stream.reset(Code::H3_REQUEST_REJECTED.value());
 }

@@ -1,8 +1,8 @@
-//! Codes of errors, as quinn has them.
+//! !Error codes, as quinn's type.
 
 use quinn::VarInt;
 
-/// Both libraries keep to 62 bits (RFC 9000, section 16).
+/// Both libraries limit them to 62 bits (RFC 9000, section 16).
 pub(crate) fn varint(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

@@ -1,7 +1,8 @@
-//! Requests that the fast path answers before h3 sees them: plain ones that have come whole, as nearly all of links' have.
+//! !Plain requests that the fast path answers before h3 sees them, if they arrived whole. Nearly all of links' requests
+//! do.
 //!
-//! The fast path speaks HTTP/1.1. It is given the lines of a request as if they had come by that, and what it answers is made
-//! frames of. All that is not plain goes to h3 as it came.
+//! !The fast path speaks HTTP/1.1: it receives a request's lines as if they had come over HTTP/1.1, and its answer is
+//! turned into frames. Everything that is not plain goes to h3 unchanged.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -28,33 +29,34 @@ const HEADERS: u8 = 1;
 /// The two highest bits of an integer of four bytes (RFC 9000, section 16).
 const FOUR_BYTES: u32 = 0b10 << 30;
 
-/// What a stream was found to bring, one look after the other, before it was left to h3.
+/// The results of reading a stream, in order, before it was left to h3.
 pub(super) type EarlyReads = [Option<Result<Option<Bytes>, ReadError>>; 2];
 
-/// An answer of which the client has not yet taken all, and what is left of it.
+/// The rest of an answer that the client has not yet taken.
 pub(super) struct Unsent {
     pub(super) stream: SendStream,
     pub(super) bytes: Bytes,
 }
 
-/// What is known of a connection's streams, to those who end it.
+/// The state of a connection's streams, for the code that ends it.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// How many streams were opened.
+    /// The number of streams opened.
     opened: AtomicU64,
-    /// How many had been when the last one went to h3.
+    /// That number when the last stream went to h3.
     passed: AtomicU64,
     /// Whether the fast path answers no more.
     closed: AtomicBool,
 }
 
 impl Progress {
-    /// How many streams there were so far.
+    /// The number of streams so far.
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Relaxed)
     }
 
-    /// How many streams were answered after the last that h3 knows of: it tells clients which those are that were not.
+    /// How many streams were answered after the last one that h3 knows of. h3 tells clients which streams were not
+    /// processed.
     pub(super) fn ahead(&self) -> usize {
         (self.opened() - self.passed.load(Relaxed)) as usize
     }
@@ -65,7 +67,7 @@ impl Progress {
     }
 }
 
-/// What answers on a connection.
+/// The fast path of a connection.
 pub(super) struct StreamFastPath<S> {
     service: S,
     context: Arc<context::Context>,
@@ -74,7 +76,7 @@ pub(super) struct StreamFastPath<S> {
     unsent: mpsc::UnboundedSender<Unsent>,
 }
 
-/// What a thread writes answers to, one after the other.
+/// A thread's buffer for answers, one after the other.
 type Frames = RefCell<Vec<u8>>;
 
 thread_local! {
@@ -82,7 +84,7 @@ thread_local! {
 }
 
 impl<S: HttpService> StreamFastPath<S> {
-    /// That of a connection; what cannot be sent at once comes to the receiver.
+    /// The fast path of a connection. Answers that cannot be sent at once go to the receiver.
     pub(super) fn new(
         service: S,
         context: Arc<context::Context>,
@@ -92,7 +94,7 @@ impl<S: HttpService> StreamFastPath<S> {
         (Self { service, context, progress: Arc::clone(&progress), unsent }, progress, receiver)
     }
 
-    /// Answers the request on a stream that was opened just now, or gives it back with what was read.
+    /// Answers the request on a newly opened stream, or returns it with what was read.
     pub(super) fn take(
         &mut self,
         mut send: SendStream,
@@ -102,7 +104,7 @@ impl<S: HttpService> StreamFastPath<S> {
         let opened = self.progress.opened.load(Relaxed) + 1;
         self.progress.opened.store(opened, Relaxed);
         let mut found = [None, None];
-        // The first goes to h3, which then knows whence to count.
+        // The first stream goes to h3, so that h3 knows where to start counting.
         if S::FAST && opened > 1 && !self.progress.closed.load(Relaxed) {
             let mut next = || match pin!(receive.read_chunk(usize::MAX, true)).poll(context) {
                 Poll::Ready(read) => Some(read.map(|chunk| chunk.map(|chunk| chunk.bytes))),
@@ -114,7 +116,7 @@ impl<S: HttpService> StreamFastPath<S> {
                 && let Some(section) = whole(bytes)
             {
                 *second = next();
-                // The stream ends behind it.
+                // The stream ends after it.
                 let outcome = match second {
                     Some(Ok(None)) => self.answer(section, &mut send, context),
                     _ => Outcome::Declined,
@@ -123,7 +125,7 @@ impl<S: HttpService> StreamFastPath<S> {
                     Outcome::Declined => {}
                     Outcome::Sent => return None,
                     Outcome::Unsent(bytes) => {
-                        // Where nobody receives it the connection is gone.
+                        // Without a receiver, the connection is gone.
                         let _ = self.unsent.send(Unsent { stream: send, bytes });
                         return None;
                     }
@@ -139,7 +141,7 @@ impl<S: HttpService> StreamFastPath<S> {
         Some((send, receive, found))
     }
 
-    /// Answers a request with this field section, or declines.
+    /// Answers the request in this field section, or declines.
     fn answer(&mut self, section: &[u8], send: &mut SendStream, context: &mut Context<'_>) -> Outcome {
         let Self { service, context: shared, .. } = self;
         let limits = &shared.worker.config.limits;
@@ -160,14 +162,14 @@ impl<S: HttpService> StreamFastPath<S> {
                 let sent = match pin!(send.write(frames)).poll(context) {
                     Poll::Ready(Ok(sent)) => sent,
                     Poll::Pending => 0,
-                    // The client wants none, or is gone.
+                    // The client has reset the stream, or is gone.
                     Poll::Ready(Err(_)) => return Outcome::Lost,
                 };
                 if sent < frames.len() {
                     return Outcome::Unsent(Bytes::copy_from_slice(&frames[sent..]));
                 }
                 shared.stall.took(body as u64);
-                // A stream that was stopped meanwhile has nothing to end.
+                // A stream that was stopped meanwhile needs no end.
                 let _ = send.finish();
                 Outcome::Sent
             })
@@ -175,26 +177,26 @@ impl<S: HttpService> StreamFastPath<S> {
     }
 }
 
-/// What becomes of a request.
+/// The result for a request.
 enum Outcome {
-    /// It is another's.
+    /// It is left to h3.
     Declined,
     /// It is answered.
     Sent,
-    /// This is still to be sent.
+    /// This much is still to be sent.
     Unsent(Bytes),
-    /// Nobody can be answered.
+    /// There is nobody to answer.
     Lost,
 }
 
-/// The field section of a request that is nothing but that, and has come whole.
+/// The field section of a request that consists of nothing else and has arrived whole.
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
     let (&kind, rest) = bytes.split_first()?;
     let (length, section) = frames::varint(rest)?;
     (kind == HEADERS && length == section.len() as u64).then_some(section)
 }
 
-/// Appends an answer of HTTP/1.1 as frames; how many bytes its body has.
+/// Appends an HTTP/1.1 answer as frames. Returns the length of its body.
 fn write(answer: &[u8], frames: &mut Vec<u8>) -> Option<usize> {
     let answer = PlainAnswer::read(answer)?;
     frames.extend_from_slice(&[HEADERS, 0, 0, 0, 0]);

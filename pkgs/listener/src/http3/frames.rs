@@ -1,8 +1,8 @@
-//! Where frames begin and end in a stream (RFC 9114, section 7.1).
+//! !Tracks where frames start and end in a stream (RFC 9114, section 7.1).
 
-/// A frame's type and length: two integers of 8 bytes at most (RFC 9000, section 16).
+/// A frame's type and length: two integers of up to 8 bytes (RFC 9000, section 16).
 const HEAD: usize = 16;
-/// The one type whose payload is passed on as it comes (RFC 9114, section 7.2.1).
+/// The only type whose payload is passed on as it arrives (RFC 9114, section 7.2.1).
 const DATA: u64 = 0x00;
 /// The type of a stream that carries a push (RFC 9114, section 6.2.2).
 const PUSH: u64 = 0x01;
@@ -24,13 +24,13 @@ enum At {
     StreamType,
     /// A frame's type and length.
     Head,
-    /// So many bytes before the end of a frame.
+    /// This many bytes before the end of a frame.
     Payload(u64),
     /// Bytes without frames.
     Opaque,
 }
 
-/// What a client must not do.
+/// What a client must not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Violation {
     /// A frame other than DATA is longer than allowed.
@@ -42,17 +42,17 @@ pub(super) enum Violation {
 }
 
 impl Frames {
-    /// Of a request; none but DATA may be longer than `limit` bytes.
+    /// A request's stream. Only DATA frames may be longer than `limit` bytes.
     pub(super) fn request(limit: u64) -> Self {
         Self { limit, at: At::Head, head: [0; HEAD], filled: 0 }
     }
 
-    /// Of a unidirectional stream, which has its type in front.
+    /// A unidirectional stream, which starts with its type.
     pub(super) fn unidirectional(limit: u64) -> Self {
         Self { at: At::StreamType, ..Self::request(limit) }
     }
 
-    /// Goes on by what has arrived.
+    /// Continues with these bytes.
     pub(super) fn see(&mut self, mut data: &[u8]) -> Result<(), Violation> {
         while let [first, rest @ ..] = data {
             match &mut self.at {
@@ -86,7 +86,7 @@ impl Frames {
         }
     }
 
-    /// Decides what comes next if the head is whole.
+    /// Decides what follows if the head is complete.
     fn decode(&mut self) -> Result<(), Violation> {
         let Some((kind, rest)) = varint(&self.head[..self.filled]) else { return Ok(()) };
         self.at = if self.at == At::StreamType {
@@ -110,12 +110,12 @@ impl Frames {
     }
 }
 
-/// The integer at the front and what follows it, if it is whole.
+/// The integer at the start, and the rest. None if it is incomplete.
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let first = *bytes.first()?;
     let (value, rest) = bytes.split_at_checked(1 << (first >> 6))?;
     let value = value.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-    // The two highest bits of the first byte tell the length.
+    // The two highest bits of the first byte give the length.
     let bits = (1_u64 << (8 * (bytes.len() - rest.len()) - 2)) - 1;
     Some((value & bits, rest))
 }
@@ -124,7 +124,7 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    /// All of `stream` in one piece and byte by byte, which must not differ.
+    /// Checks `stream` in one piece and byte by byte, with the same result.
     fn judge(new: fn(u64) -> Frames, stream: &[u8]) -> Result<(), Violation> {
         let mut whole = new(100);
         let at_once = whole.see(stream).and_then(|()| whole.end());
@@ -160,7 +160,7 @@ mod tests {
             (&[0x01, 0x01, 9, 0x00, 0x05, 9, 9], Err(Violation::Truncated)),
             (&[0x01, 0x40, 0x65], Err(Violation::TooLong)),
             (&[0x21, 0xc0, 0, 0, 0, 1, 0, 0, 0], Err(Violation::TooLong)),
-            // DATA may be as long as it likes, until it ends early.
+            // DATA may have any length, but must not end early.
             (&[0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 9], Err(Violation::Truncated)),
         ] {
             assert_eq!(judge(Frames::request, stream), expected, "{stream:x?}");
@@ -175,7 +175,7 @@ mod tests {
             (&[0x00, 0x04, 0x00], Ok(())),
             (&[0x00, 0x04, 0x40, 0x65], Err(Violation::TooLong)),
             (&[0x01, 0x00], Err(Violation::Push)),
-            // The encoder's stream, and one of a type nobody knows.
+            // The encoder's stream, and one of an unknown type.
             (&[0x02, 0x3f, 0xff, 0xff], Ok(())),
             (&[0x21, 0xff, 0xff], Ok(())),
         ] {

@@ -1,4 +1,4 @@
-//! A request to the service, its response to the client.
+//! !Passes a request to the service, and its response to the client.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
         resolver.frame_stream.reset(Code::H3_REQUEST_INCOMPLETE.value());
         return;
     };
-    // Where it fails h3 has said so to the client.
+    // If it fails, h3 has told the client.
     let Ok(resolved) = resolver.accept_with_frame(head) else { return };
     let Ok((request, stream)) = resolved.resolve().await else { return };
     let head = (request.method(), request.uri(), request.headers());
@@ -63,7 +63,7 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     if announced.is_some_and(|announced| announced > limits.body_bytes) {
         return answer.refuse(Refusal::BodyTooLarge, &mut record).await;
     }
-    // Held until the response begins: what a service makes of a body may be as large as that.
+    // Held until the response starts, since what a service makes of a body may be as large.
     let mut reserved = None;
     let (body, malformed) = match BodySource::begin(receive, announced).await {
         Ok(None) => (Body::empty(), None),
@@ -97,10 +97,10 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     let response = Catch::new(pin!(respond(&mut service, request))).await;
     drop(reserved);
     match response {
-        // What a service makes of half a request must not pass for an answer.
+        // An answer to an incomplete request must not pass for an answer.
         _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
         Ok(Some(response)) => {
-            // What is sent in part is reset when it is dropped.
+            // A partially sent response is reset when it is dropped.
             let head = method == Method::HEAD;
             let (mut parts, body) = response.into_parts();
             let sent = match record.respond(&mut parts) {
@@ -124,10 +124,10 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     }
 }
 
-/// Sends what is left of an answer, as fast as the client takes it.
+/// Sends the rest of an answer, as fast as the client takes it.
 pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, bytes }: Unsent) {
     let length = bytes.len() as u64;
-    // A stream that is closed has nothing to end.
+    // A closed stream needs no end.
     let _ = if taken(&context, stream.write_chunk(bytes)).await {
         context.stall.took(length);
         stream.finish()
@@ -141,7 +141,7 @@ fn is_set(flag: &AtomicBool) -> bool {
     flag.load(Relaxed)
 }
 
-/// The service's response; why there is none is the service's to log.
+/// The service's response. If there is none, the service logs why.
 async fn respond<S: HttpService>(
     service: &mut S,
     request: Request<Body>,
@@ -150,7 +150,7 @@ async fn respond<S: HttpService>(
     service.call(request).await.ok()
 }
 
-/// The length a request announces, if any; nothing if the request is malformed (RFC 9114, section 4.1.2).
+/// The length that a request announces, if any. None if the request is malformed (RFC 9114, section 4.1.2).
 fn announced(request: &Request<()>) -> Option<Option<u64>> {
     let fields = request.headers();
     if connection_fields::has(fields) {
@@ -165,13 +165,13 @@ fn announced(request: &Request<()>) -> Option<Option<u64>> {
     lengths.all(|other| other == Some(first)).then_some(Some(first))
 }
 
-/// RFC 9110, section 8.6: digits alone, which parsing by itself would not insist on.
+/// RFC 9110, section 8.6: only digits, which the parser alone would not require.
 fn length(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// What `future` comes to if it does in `time`; the clock is only looked at where it does not at once.
+/// The future's result within `time`. Reads the clock only if it is not ready at once.
 async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     match std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
@@ -196,18 +196,18 @@ async fn taken<E>(context: &Context, sending: impl Future<Output = Result<(), E>
     sent.is_ok()
 }
 
-/// The way back to the client.
+/// The response's stream.
 struct Answer<'a> {
     stream: RequestStream<transport::SendStream, Bytes>,
     context: &'a Context,
-    /// Bytes of the body for which there was room.
+    /// Bytes of the body that were sent.
     sent: u64,
-    /// Whether the client knows that there is no more.
+    /// Whether the client was told the end.
     ended: bool,
 }
 
 impl Answer<'_> {
-    /// Sends a response whole, its body as fast as the client takes it.
+    /// Sends a complete response, its body as fast as the client takes it.
     async fn send<B>(mut self, response: Response<B>, head: bool, record: &mut RequestRecord)
     where
         B: http_body::Body<Data = Bytes>,
@@ -227,18 +227,18 @@ impl Answer<'_> {
         self.finish().await;
     }
 
-    /// Answers what no service gets to see.
+    /// Answers a request that no service sees.
     async fn refuse(self, refusal: Refusal, record: &mut RequestRecord) {
         let response = self.context.worker.refuse(refusal, record);
         self.tell(response).await;
     }
 
-    /// Sends a refusal, which was logged as it was made.
+    /// Sends a refusal, which was logged when it was made.
     async fn tell(self, response: Response<Bytes>) {
         self.send(response.map(Body::whole), false, &mut RequestRecord::none()).await;
     }
 
-    /// Sends a body; false if it cannot be sent whole.
+    /// Sends a body. False if it cannot be sent completely.
     async fn body(&mut self, body: impl http_body::Body<Data = Bytes>, record: &mut RequestRecord) -> bool {
         let mut body = pin!(body);
         let mut next = async || {
@@ -280,7 +280,7 @@ impl Answer<'_> {
 
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
-        // quinn would end the stream as if all had been sent.
+        // quinn would otherwise end the stream as if it were complete.
         if !self.ended {
             self.context.stall.reset(self.sent);
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
@@ -288,7 +288,7 @@ impl Drop for Answer<'_> {
     }
 }
 
-/// Makes the fields of a response fit for HTTP/3 and adds what every response should have.
+/// Removes fields that HTTP/3 forbids, and adds those of every response.
 fn prepare(fields: &mut HeaderMap, length: Option<u64>, second: u64) {
     connection_fields::remove(fields);
     if let Some(length) = length {

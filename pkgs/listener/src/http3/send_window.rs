@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// Bytes sent to one client that it has not acknowledged, at most: as many as it may send.
+/// The most unacknowledged bytes sent to one client: as many as it may send.
 pub(crate) const SEND_WINDOW: u64 = 2 << 20;
-/// The same for a client nearby: more would wait in its socket, and lie in no cache any more when it is encrypted. 14
-/// Gbit/s at a round trip of 0.3 ms.
+/// The same for a nearby client. More would wait in its socket, and would have left every cache by the time it is
+/// encrypted. 14 Gbit/s at a round trip of 0.3 ms.
 const SEND_WINDOW_NEARBY: u64 = 512 << 10;
-/// A gigabit a second, in bytes a microsecond: what the windows between the two are enough for.
+/// A gigabit per second, in bytes per microsecond: the rate for windows between those two.
 const SEND_RATE: u64 = 125;
 
-/// Bytes sent that are not acknowledged, for a client at this distance.
+/// The most unacknowledged bytes for a client at this distance.
 pub(super) fn send_window(round_trip: Duration) -> u64 {
     let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
     micros.saturating_mul(SEND_RATE).clamp(SEND_WINDOW_NEARBY, SEND_WINDOW)

@@ -1,5 +1,5 @@
-//! Whether a client takes what it is sent, on all its streams together: one whose stream was reset for that may ask
-//! again, and take nothing again.
+//! !Detects whether a client takes what it is sent, over all its streams together. A client whose stream was reset for
+//! stalling could otherwise request again, and stall again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tokio::time::Instant;
 
 use crate::limits::MIN_PROGRESS_BYTES;
 
-/// What is known of a connection's answers.
+/// The state of a connection's answers.
 #[derive(Debug, Default)]
 pub(super) struct StallDetector {
-    /// Bytes for which there was room, but for those of streams that were reset, whose room is another's then.
+    /// Bytes for which there was room, without those of reset streams, whose room went to others.
     taken: AtomicU64,
     /// Answers that wait for room.
     waiting: AtomicUsize,
-    /// Whether there was one since it was last looked.
+    /// Whether any answer waited since the last check.
     waited: AtomicBool,
-    /// Bytes that may be sent and not yet acknowledged.
+    /// How many bytes may be sent without acknowledgement.
     window: AtomicU64,
 }
 
-/// An answer that waits for room, until it is dropped.
+/// An answer that waits for room. Dropping it ends the wait.
 pub(super) struct Waiting<'a>(&'a StallDetector);
 
 impl Drop for Waiting<'_> {
@@ -31,39 +31,39 @@ impl Drop for Waiting<'_> {
 }
 
 impl StallDetector {
-    /// There is room for so many bytes.
+    /// Sets how many bytes may be sent without acknowledgement.
     pub(super) fn set_window(&self, bytes: u64) {
         self.window.store(bytes, Relaxed);
     }
 
-    /// An answer waits for room.
+    /// Records that an answer waits for room.
     pub(super) fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Relaxed);
         self.waited.store(true, Relaxed);
         Waiting(self)
     }
 
-    /// There was room for so many bytes.
+    /// Records that there was room for this many bytes.
     pub(super) fn took(&self, bytes: u64) {
         self.taken.fetch_add(bytes, Relaxed);
     }
 
-    /// A stream that had room for so many bytes is reset: those that no client has acknowledged nobody took.
+    /// Records that a stream with this many sent bytes was reset. No client took those that are not acknowledged.
     pub(super) fn reset(&self, bytes: u64) {
         self.taken.fetch_sub(bytes.min(self.window.load(Relaxed)), Relaxed);
     }
 }
 
-/// What a [`StallDetector`] was when it was looked at.
+/// The state of a [`StallDetector`] at the last check.
 #[derive(Debug, Default)]
 pub(super) struct StallWatch {
     taken: u64,
-    /// Since when too little was taken of what there was.
+    /// Since when too little was taken.
     since: Option<Instant>,
 }
 
 impl StallWatch {
-    /// Whether next to nothing was taken for `patience`, of all that there was to take meanwhile.
+    /// Whether next to nothing was taken for `patience`, although there was something to take all the time.
     pub(super) fn is_over(&mut self, stall: &StallDetector, now: Instant, patience: Duration) -> bool {
         let taken = stall.taken.load(Relaxed);
         let waiting = stall.waiting.load(Relaxed) > 0;
@@ -73,7 +73,7 @@ impl StallWatch {
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        // An answer that has just been given up is not yet asked for again.
+        // A client that just lost its answer has not yet requested it again.
         waiting && now.saturating_duration_since(since) >= patience
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     const WINDOW: u64 = 512 << 10;
     const PATIENCE: Duration = Duration::from_secs(4);
 
-    /// Looks every second while something happens; the second at which it is over.
+    /// Checks every second while something happens. Returns the second at which it is over.
     fn over(mut happens: impl FnMut(u64, &StallDetector)) -> Option<u64> {
         let (stall, mut watch, start) = (StallDetector::default(), StallWatch::default(), Instant::now());
         stall.set_window(WINDOW);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_takes_nothing_is_over_though_its_streams_are_reset() {
-        // Each has the whole window, and waits for more.
+        // Each answer fills the whole window, and waits for more.
         let asks = |every: u64| {
             over(move |second, stall| {
                 if second % every == 0 {
@@ -110,7 +110,7 @@ mod tests {
                 }
             })
         };
-        // From the first look at which nothing more was taken.
+        // From the first check at which nothing more was taken.
         assert_eq!((asks(1), asks(3), asks(100)), (Some(5), Some(5), Some(5)));
     }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(slow(MIN_PROGRESS_BYTES as u64), None);
         assert_eq!(slow(MIN_PROGRESS_BYTES as u64 / 8), Some(4));
         assert_eq!(over(|_, _| ()), None);
-        // One stream is reset, and nothing more is asked for.
+        // One stream is reset, and nothing more is requested.
         let once = over(|second, stall| match second {
             0 => std::mem::forget(stall.wait()),
             3 => stall.waiting.store(0, Relaxed),

@@ -1,8 +1,7 @@
-//! What h3 needs of a QUIC connection, by quinn.
+//! !The interface between h3 and a QUIC connection of quinn.
 //!
-//! Beside carrying bytes it watches the frames in them. h3 collects a frame before it looks at it, however
-//! long its length says it is, and takes a stream that ends within a DATA frame for a whole one; neither gets
-//! that far here.
+//! !Besides carrying bytes, it checks the frames in them. h3 collects a whole frame before it looks at it, however long
+//! the frame claims to be, and accepts a stream that ends within a DATA frame. This layer stops both.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -19,19 +18,19 @@ use super::fast_path::{EarlyReads, StreamFastPath};
 use super::frames::{Frames, Violation};
 use crate::http_service::HttpService;
 
-/// Bytes that are copied at a time where that cannot be helped.
+/// How many bytes are copied at a time if copying cannot be avoided.
 const MIN_PROGRESS_BYTES: usize = 32 * 1024;
 
-/// A frame up to this size is one piece: a packet has it all (RFC 9000, section 14: 1200 bytes at least).
+/// Frames up to this size are sent as one piece: they fit a packet (RFC 9000, section 14: at least 1200 bytes).
 const SMALL: usize = 1200;
 
 thread_local! {
-    /// The payload that is being handed to h3. It comes back behind the head of its frame as something that can only be
-    /// copied, but what is copied is still where it was.
+    /// The payload that is being handed to h3. It returns behind its frame's head as something that can only be copied,
+    /// but its bytes are still at the same place.
     static PAYLOAD: Cell<Bytes> = const { Cell::new(Bytes::new()) };
 }
 
-/// A payload as it is given to h3, in the poll in which that is.
+/// Hands a payload to h3, in the poll in which it is handed over.
 pub(super) fn payload(bytes: Bytes) -> Bytes {
     PAYLOAD.set(bytes.clone());
     bytes
@@ -42,7 +41,7 @@ type Future<T> = ReusableBoxFuture<'static, Result<T, quinn::ConnectionError>>;
 /// A connection.
 pub(super) struct Connection<S> {
     quic: quinn::Connection,
-    /// What answers before h3; nothing opens streams by it.
+    /// The fast path, which answers before h3. It never opens streams.
     fast: Option<StreamFastPath<S>>,
     bidirectional: Future<(quinn::SendStream, quinn::RecvStream)>,
     unidirectional: Future<quinn::RecvStream>,
@@ -51,7 +50,7 @@ pub(super) struct Connection<S> {
 }
 
 impl<S: HttpService> Connection<S> {
-    /// `quic`, with no frame but DATA longer than `frame_limit` bytes.
+    /// Wraps `quic`. Only DATA frames may be longer than `frame_limit` bytes.
     pub(super) fn new(quic: quinn::Connection, fast: Option<StreamFastPath<S>>, frame_limit: u64) -> Self {
         Self {
             fast,
@@ -199,11 +198,11 @@ impl quic::SendStream<Bytes> for BidiStream {
     }
 }
 
-/// What the client sends on a stream.
+/// The client's direction of a stream.
 pub(super) struct RecvStream {
     quic: quinn::Connection,
     stream: quinn::RecvStream,
-    /// What was read of it before.
+    /// What was already read from it.
     found: EarlyReads,
     frames: Frames,
 }
@@ -226,7 +225,7 @@ impl quic::RecvStream for RecvStream {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         let read = match self.found.iter_mut().find_map(Option::take) {
             Some(found) => found,
-            // The future keeps nothing that is lost with it.
+            // The future holds no state that would be lost with it.
             None => ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx))
                 .map(|chunk| chunk.map(|chunk| chunk.bytes)),
         };
@@ -246,7 +245,7 @@ impl quic::RecvStream for RecvStream {
     }
 
     fn stop_sending(&mut self, code: u64) {
-        // A stream that is closed has nothing to stop.
+        // A closed stream needs no stop.
         let _ = self.stream.stop(varint(code));
     }
 
@@ -257,19 +256,19 @@ impl quic::RecvStream for RecvStream {
 
 impl Drop for RecvStream {
     fn drop(&mut self) {
-        // RFC 9114, section 4.1: what is not read of a request that is answered is stopped without an error.
+        // RFC 9114, section 4.1: the unread rest of an answered request is stopped without an error.
         let _ = self.stream.stop(varint(Code::H3_NO_ERROR.value()));
     }
 }
 
-/// What the client is sent on a stream.
+/// The server's direction of a stream.
 pub(super) struct SendStream {
     stream: quinn::SendStream,
     /// A frame that is being sent.
     frame: Option<WriteBuf<Bytes>>,
-    /// What it has behind its head, where that is known.
+    /// The payload after its head, if known.
     payload: Bytes,
-    /// The parts of it that quinn has not yet taken.
+    /// Parts of it that quinn has not taken yet.
     pieces: [Bytes; 2],
 }
 
@@ -283,7 +282,7 @@ impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         loop {
             while !self.pieces.iter().all(Bytes::is_empty) {
-                // The future keeps nothing that is lost with it.
+                // The future holds no state that would be lost with it.
                 match ready!(pin!(self.stream.write_chunks(&mut self.pieces)).poll(cx)) {
                     Ok(_) => {}
                     Err(quinn::WriteError::Stopped(code)) => {
@@ -316,7 +315,7 @@ impl quic::SendStream<Bytes> for SendStream {
     }
 
     fn reset(&mut self, code: u64) {
-        // A stream that is closed has nothing to reset.
+        // A closed stream needs no reset.
         let _ = self.stream.reset(varint(code));
     }
 
@@ -325,7 +324,7 @@ impl quic::SendStream<Bytes> for SendStream {
     }
 }
 
-/// What comes next of a frame: its head, and behind it as much as can be had without copying it.
+/// The next part of a frame: its head, followed by as much as possible without copying.
 fn cut(frame: &mut WriteBuf<Bytes>, payload: &Bytes) -> [Bytes; 2] {
     if frame.remaining() <= SMALL {
         return [frame.copy_to_bytes(frame.remaining()), Bytes::new()];
@@ -339,7 +338,7 @@ fn cut(frame: &mut WriteBuf<Bytes>, payload: &Bytes) -> [Bytes; 2] {
     [head, known]
 }
 
-/// The next bytes of a frame as a part of the payload, where they are one.
+/// The next bytes of a frame as a part of the payload, if they are one.
 fn known(frame: &WriteBuf<Bytes>, payload: &Bytes) -> Option<Bytes> {
     let next = frame.chunk();
     payload.as_ptr_range().contains(&next.as_ptr()).then(|| payload.slice_ref(next))

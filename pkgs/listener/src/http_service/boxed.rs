@@ -1,7 +1,7 @@
-//! A service behind a pointer.
+//! !Services behind a pointer.
 //!
-//! What a connection does, by HTTP/1.1, 2 and 3, by TLS and without, is compiled for each kind of service, in the crate
-//! that names the kind. Services that are asked seldom are all of this kind, which is compiled in this crate, once for all
+//! !The code of a connection (HTTP/1.1, 2 and 3, with TLS and without) is compiled for each type of service, in the
+//! crate that names the type. Rarely used services all have this type, which is compiled once, in this crate, for all
 //! programs.
 
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::body::Body;
 pub struct BoxedService(Box<dyn Service>);
 
 impl BoxedService {
-    /// Of this one.
+    /// Boxes this service.
     pub fn new(service: impl HttpService) -> Self {
         Self(Box::new(service))
     }
@@ -46,7 +46,7 @@ impl tower_service::Service<Request<Body>> for BoxedService {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<BoxedBody>, BoxError>> + Send>>;
 
-/// What is asked of a [`HttpService`], of whatever types.
+/// The methods of an [`HttpService`], independent of its types.
 trait Service: Send {
     fn copy(&self) -> Box<dyn Service>;
     fn ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
@@ -74,7 +74,7 @@ impl<S: HttpService> Service for S {
 /// Any body.
 pub struct BoxedBody(Pin<Box<dyn ResponseBody>>);
 
-/// What is asked of the body of a response, of whatever types.
+/// The methods of a response's body, independent of its types.
 trait ResponseBody: Send {
     fn frame(self: Pin<&mut Self>, context: &mut Context<'_>)
     -> Poll<Option<Result<Frame<Bytes>, BoxError>>>;

@@ -1,4 +1,4 @@
-//! Answers to plain requests before anything is made of them.
+//! !Answers to plain requests without a request object.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -12,18 +12,18 @@ use super::HttpService;
 use crate::body::Body;
 use crate::peer::Peer;
 
-/// Answers beside a service what needs no request object, no map of fields and no task.
+/// Answers requests that need no request object, no map of fields and no task, beside a service.
 ///
-/// It is asked first for each request of HTTP/1.1 whose head is whole, and for those of HTTP/2 and HTTP/3 that have come whole
-/// and say nothing of their message, as if they had come by HTTP/1.1: what it answers is made frames of. What it declines comes
-/// to the service it stands [beside](WithFastPath).
+/// It is asked first for each HTTP/1.1 request whose head is complete. It is also asked for HTTP/2 and HTTP/3 requests
+/// that arrived whole and have no fields about their message, as if they had come over HTTP/1.1; its answer is turned
+/// into frames. What it declines goes to the service [beside](WithFastPath) it.
 pub trait FastPath: Clone + Send + 'static {
-    /// Appends the whole response to `out`, or declines by `None` and leaves `out` as it was.
+    /// Appends the whole response to `out`. Returns `None` to decline, and then leaves `out` unchanged.
     ///
-    /// Of the fields nobody has looked at more than their syntax: [`request_head::Message`] tells how the body is
-    /// framed and whether the client keeps the connection. Only a request without a body may be answered, and what is
-    /// malformed is to be declined, for then it is refused as elsewhere. [`Exchange::connection`] tells how the connection
-    /// goes on, and the head ends with [`Exchange::end`].
+    /// So far, only the syntax of the fields was checked. [`request_head::Message`] tells how the body is framed and
+    /// whether the client keeps the connection open. Answer only requests without a body, and decline malformed ones,
+    /// so that they are refused as everywhere else. [`Exchange::connection`] tells what happens to the connection, and
+    /// the head ends with [`Exchange::end`].
     fn answer(
         &mut self,
         head: &Lines<'_, '_>,
@@ -32,21 +32,21 @@ pub trait FastPath: Clone + Send + 'static {
     ) -> Option<Connection>;
 }
 
-/// How the connection goes on after an answer.
+/// What happens to the connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
     /// It waits for another request.
     Keep,
-    /// It is closed: the client asked for it, or this side drains.
+    /// It is closed, because the client asked for it or this side drains.
     Close,
 }
 
-/// What a response depends on beside its request.
+/// What a response depends on besides its request.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
-    /// Who asks.
+    /// The client.
     pub peer: &'a Peer,
-    /// Whether this is to be the last answer, whatever the client asked for.
+    /// Whether this is the last answer, whatever the client asked for.
     pub(crate) closes: bool,
     pub(crate) more: &'a [u8],
     /// The date, and the empty line.
@@ -54,24 +54,24 @@ pub struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// How the connection goes on after the answer to a client that keeps it, or does not.
+    /// What happens to the connection after the answer. `keep_alive` is whether the client keeps it open.
     #[inline]
     pub fn connection(&self, keep_alive: bool) -> Connection {
         if keep_alive && !self.closes { Connection::Keep } else { Connection::Close }
     }
 
-    /// Where the client of the request of this head is: what a trusted proxy says, and otherwise the connection.
+    /// The client's address of the request with this head: from a trusted proxy, or else from the connection.
     pub fn client(&self, head: &Lines<'_, '_>) -> Option<IpAddr> {
         self.peer.client_of(head)
     }
 
-    /// The id of the request of this head, for an answer that is an error, in whose head it is to be as `x-request-id`: as
-    /// trusted proxies tell it, or made here.
+    /// The id of the request with this head, from a trusted proxy or made here. An answer that is an error has to
+    /// contain it as `x-request-id`.
     pub fn request_id(&self, head: &Lines<'_, '_>) -> RequestId {
         self.peer.given_id(head).unwrap_or_else(RequestId::generate)
     }
 
-    /// Appends what every head ends with: `connection` where it closes, `alt-svc`, the date and the empty line.
+    /// Appends the end of every head: `connection` if it closes, `alt-svc`, the date and the empty line.
     #[inline]
     pub fn end(&self, out: &mut Vec<u8>, connection: Connection) {
         if connection == Connection::Close {
@@ -82,12 +82,12 @@ impl Exchange<'_> {
     }
 }
 
-/// A service and what answers its plain requests.
+/// A service with a fast path for plain requests.
 #[derive(Clone, Debug)]
 pub struct WithFastPath<S, F> {
     /// Answers what the fast path declines.
     pub service: S,
-    /// Is asked first.
+    /// Asked first.
     pub fast: F,
 }
 
@@ -95,7 +95,7 @@ impl<S: HttpService, F: FastPath> HttpService for WithFastPath<S, F> {
     type ResponseBody = S::ResponseBody;
     type Error = S::Error;
     type Future = S::Future;
-    // Most requests have none, and most connections wait: these have no room for one.
+    // Boxed, since most requests have none, and most connections wait without one.
     type Exchange<E: Future + Send> = Pin<Box<E>>;
 
     const FAST: bool = true;

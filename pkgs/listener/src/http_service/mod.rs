@@ -1,4 +1,4 @@
-//! What a listener serves.
+//! !The service that a listener serves.
 
 mod boxed;
 mod fast_path;
@@ -17,29 +17,29 @@ use crate::body::Body;
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a listener serves: a cheap-to-clone [`tower_service::Service`] of requests. Every such service is one;
-/// there is nothing to implement. [`WithFastPath`] is one too.
+/// The service that a listener serves: a cheap-to-clone [`tower_service::Service`] of requests. Every such service
+/// implements this trait, and so does [`WithFastPath`].
 ///
-/// It is cloned once for each connection of HTTP/1.1, and once for each stream of HTTP/2 and HTTP/3. An error
-/// of the service closes the connection, or resets the stream.
+/// It is cloned once per HTTP/1.1 connection, and once per stream of HTTP/2 and HTTP/3. An error of the service closes
+/// the connection, or resets the stream.
 pub trait HttpService: Clone + Send + 'static {
     /// The body of its responses.
     type ResponseBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
     /// Why there is no response.
     type Error: Into<BoxError>;
-    /// The response to come.
+    /// The future of a response.
     type Future: Future<Output = Result<Response<Self::ResponseBody>, Self::Error>> + Send + 'static;
 
-    /// Whether it takes a request now.
+    /// Whether it accepts a request now.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Answers a request.
     fn call(&mut self, request: Request<Body>) -> Self::Future;
 
-    /// Whether there is a [fast path](crate::FastPath); where there is none, nothing of it is compiled.
+    /// Whether there is a [fast path](crate::FastPath). Without one, none of its code is compiled.
     const FAST: bool = false;
 
-    /// Where an exchange of HTTP/1.1 is while it goes on: in the connection's own memory, or apart.
+    /// Where the state of an HTTP/1.1 exchange is: in the connection's own memory, or boxed.
     #[doc(hidden)]
     type Exchange<E: Future + Send>: Future<Output = E::Output> + Send;
 
@@ -64,7 +64,7 @@ where
     type ResponseBody = B;
     type Error = S::Error;
     type Future = S::Future;
-    // An allocation less for each request.
+    // This saves an allocation per request.
     type Exchange<E: Future + Send> = E;
 
     #[inline]

@@ -1,7 +1,7 @@
-//! How long a connection may yet live.
+//! !The deadlines of connections.
 //!
-//! A deadline is a number of ticks. Moving it is one store, so that a request arms no timer; a few times a
-//! second the worker wakes the connections whose deadline has passed, and each decides what that means.
+//! !A deadline is a number of ticks. Moving it is a single store, so requests arm no timers. A few times a second, the
+//! worker wakes the connections whose deadline has passed, and each decides what to do.
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -11,19 +11,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::times::{DrainTimes, ticks};
 
-/// How long a client has to close an idle connection once it was asked to, while the server goes on.
+/// How long a client has to close an idle connection after it was asked to, while the server goes on.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// No answer from here on leaves the connection open.
+/// From here on, every answer is its connection's last.
 const DRAINING: u8 = 1;
 /// The connection ends at once.
 const CUT: u8 = 2;
 
-/// What a worker last read from the clock.
+/// The worker's last reading of the clock.
 #[derive(Debug)]
 pub struct Clock {
     tick: AtomicU32,
-    /// Since 1970.
+    /// Seconds since 1970.
     second: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Clock {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
 
-    /// The present in seconds since 1970, at most a tick old.
+    /// The current time in seconds since 1970, at most a tick old.
     pub fn second(&self) -> u64 {
         self.second.load(Relaxed)
     }
@@ -41,36 +41,35 @@ impl Clock {
 /// The connections of a worker.
 #[derive(Debug)]
 pub struct ConnectionRegistry {
-    /// The present.
+    /// The current time.
     pub clock: Clock,
     times: DrainTimes,
     open: Mutex<Vec<Arc<ConnectionDeadline>>>,
-    /// What new ones begin with.
+    /// The initial flags of new connections.
     flags: AtomicU8,
 }
 
-/// One connection's deadline, and how to reach it.
+/// A connection's deadline, and its task.
 #[derive(Debug)]
 pub struct ConnectionDeadline {
     deadline: AtomicU32,
-    /// The tick at which the present deadline was given.
+    /// The tick at which the current deadline was set.
     since: AtomicU32,
     flags: AtomicU8,
     ended: AtomicBool,
-    /// The task that serves it, which is the same for as long as it lives. Let go of at its end, since it holds
-    /// the task's memory.
+    /// The connection's task, which never changes. Released at the connection's end, since it holds the task's memory.
     task: Mutex<Option<Waker>>,
 }
 
 impl ConnectionRegistry {
-    /// None; they are given these times when draining.
+    /// An empty registry. When draining, connections get these times.
     pub fn new(times: DrainTimes) -> Self {
         let clock = Clock { tick: AtomicU32::new(0), second: AtomicU64::new(Clock::now()) };
         Self { clock, times, open: Mutex::default(), flags: AtomicU8::new(0) }
     }
 
-    /// A connection that has `time` to say something. It counts until what `ConnectionDeadline::run` returns is done or
-    /// dropped.
+    /// Adds a connection that has `time` to send something. It counts until the future of `ConnectionDeadline::run` is
+    /// done or dropped.
     pub fn begin(&self, time: Duration) -> Arc<ConnectionDeadline> {
         let deadline = Arc::new(ConnectionDeadline {
             deadline: AtomicU32::new(self.after(time)),
@@ -80,11 +79,11 @@ impl ConnectionRegistry {
             task: Mutex::default(),
         });
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock, so that nothing falls between this and a change for all.
+        // Read under the lock, so that no change for all connections is missed.
         deadline.flags.store(self.flags.load(Relaxed), Relaxed);
         if open.len() == open.capacity() {
-            // Those that came and went since the last tick. With room for as many more as are left, for this looks at
-            // all of them.
+            // Remove the connections that have ended since the last tick. Leave room to double what is left, since this
+            // visits all of them.
             open.retain(|deadline| !deadline.ended.load(Relaxed));
             let open_now = open.len();
             open.reserve(open_now.max(1));
@@ -93,7 +92,7 @@ impl ConnectionRegistry {
         deadline
     }
 
-    /// Moves the clock on and wakes the connections whose time is up. To be called every [`TICK`](super::TICK).
+    /// Advances the clock, and wakes the connections whose time is up. Call this every [`TICK`](super::TICK).
     pub fn tick(&self) {
         self.clock.second.store(Clock::now(), Relaxed);
         let now = self.clock.tick.load(Relaxed).saturating_add(1);
@@ -105,18 +104,18 @@ impl ConnectionRegistry {
         });
     }
 
-    /// Tells all connections, and those to come, to end after what is in flight.
+    /// Tells all current and future connections to end after their running requests.
     pub fn drain(&self) {
         self.flag(DRAINING);
     }
 
-    /// Tells all connections, and those to come, to end at once.
+    /// Tells all current and future connections to end at once.
     pub fn cut(&self) {
         self.flag(CUT);
     }
 
-    /// Cuts the connection that has waited for its client for longest, and says whether there is one. Of those that
-    /// have waited equally long, it is the one that came first; one that a service is at is none of them.
+    /// Cuts the connection that has waited longest for its client. Returns whether there is one. Of several with the
+    /// same wait, it is the oldest. Connections whose request is being served do not count.
     pub fn make_room(&self) -> bool {
         let mut longest: Option<(u32, Arc<ConnectionDeadline>)> = None;
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,20 +133,20 @@ impl ConnectionRegistry {
         })
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         let mut open = 0;
         self.each(|_| open += 1);
         open
     }
 
-    /// How long a connection without a request is kept once its client was asked to close it: one that is held up may
+    /// How long a connection without a request is kept after its client was asked to close it: a delayed client may
     /// have sent a request before it learns of that.
     pub fn parting(&self, draining: bool) -> Duration {
         if draining { self.grace() } else { GOODBYE }
     }
 
-    /// When draining, how long a connection without a request is kept.
+    /// How long a connection without a request is kept when draining.
     pub fn grace(&self) -> Duration {
         self.times.grace()
     }
@@ -172,38 +171,38 @@ impl ConnectionRegistry {
 
     fn after(&self, time: Duration) -> u32 {
         let ticks = ticks(time);
-        // One more, since the present tick is part over.
+        // One more, since the current tick is partly over.
         self.clock.tick.load(Relaxed).saturating_add(ticks).saturating_add(1)
     }
 }
 
 impl ConnectionDeadline {
-    /// Gives it `time` from now on.
+    /// Sets the deadline to `time` from now.
     #[inline]
     pub fn set(&self, registry: &ConnectionRegistry, time: Duration) {
         self.deadline.store(registry.after(time), Relaxed);
         self.since.store(registry.clock.tick.load(Relaxed), Relaxed);
     }
 
-    /// Gives it all the time it needs.
+    /// Removes the deadline.
     #[inline]
     pub fn clear(&self) {
         self.deadline.store(u32::MAX, Relaxed);
     }
 
-    /// Whether its time is up.
+    /// Whether the deadline has passed.
     #[inline]
     pub fn has_passed(&self, registry: &ConnectionRegistry) -> bool {
         self.deadline.load(Relaxed) <= registry.clock.tick.load(Relaxed)
     }
 
-    /// Whether it is to end after what is in flight.
+    /// Whether the connection is to end after its running requests.
     #[inline]
     pub fn is_draining(&self) -> bool {
         self.flags.load(Relaxed) & DRAINING != 0
     }
 
-    /// Runs what serves the connection, as the whole of a task, until that is done or the connection is cut.
+    /// Runs the code that serves the connection, as the whole of a task, until it is done or the connection is cut.
     pub async fn run(&self, mut serving: Pin<&mut impl Future<Output = ()>>) {
         let _ended = Ended(self);
         let mut known = false;
@@ -220,8 +219,8 @@ impl ConnectionDeadline {
         .await;
     }
 
-    /// Runs a part of what serves the connection, before there is a request; `None` when its time is up before
-    /// that is done, of which draining leaves little.
+    /// Runs a part of that code before there is a request. `None` if its time is up first; draining leaves little of
+    /// it.
     pub async fn timeout<T>(
         &self,
         registry: &ConnectionRegistry,
@@ -240,7 +239,7 @@ impl ConnectionDeadline {
         .await
     }
 
-    /// Whether it waits for its client, and is to go on.
+    /// Whether it waits for its client, and is not already ending.
     fn waits(&self) -> bool {
         let ends = self.ended.load(Relaxed) || self.flags.load(Relaxed) & CUT != 0;
         !ends && self.deadline.load(Relaxed) != u32::MAX
@@ -315,7 +314,7 @@ mod tests {
         let registry = ConnectionRegistry::new(TIMES);
         let [first, second, third, fourth] = [(); 4].map(|()| registry.begin(TICK));
         registry.tick();
-        // What was said is a request, and then the beginning of one.
+        // First a whole request was read, then the start of one.
         first.clear();
         second.set(&registry, TICK);
         let cut = |deadline: &ConnectionDeadline| deadline.flags.load(Relaxed) & CUT != 0;

@@ -1,55 +1,55 @@
-//! Stopping in steps.
+//! !The phases of shutdown.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How far stopping has come.
+/// A phase of shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not at all.
+    /// Not stopping.
     Serving,
-    /// Nothing new is begun: no connection is accepted, every answer is its connection's last. What is in
-    /// flight may end until then.
+    /// Nothing new starts: no connection is accepted, and every answer is its connection's last. Running requests may
+    /// continue until this time.
     Draining(Instant),
-    /// What is left is cut.
+    /// Everything left is cut.
     Cut,
 }
 
-/// The end that decides.
+/// The sender of phases.
 #[derive(Debug)]
 pub struct Control(watch::Sender<Phase>);
 
-/// The end that follows; clones follow the same.
+/// The receiver of phases. Clones receive the same.
 #[derive(Clone, Debug)]
 pub struct Drain(watch::Receiver<Phase>);
 
-/// Both ends, in [`Phase::Serving`].
+/// A sender and a receiver, in [`Phase::Serving`].
 pub fn pair() -> (Control, Drain) {
     let (sender, receiver) = watch::channel(Phase::Serving);
     (Control(sender), Drain(receiver))
 }
 
 impl Control {
-    /// What is in flight has `time` from now on.
+    /// Gives running requests `time` from now.
     pub fn drain(&self, time: Duration) {
         self.0.send_replace(Phase::Draining(Instant::now() + time));
     }
 
-    /// No more waiting.
+    /// Cuts everything.
     pub fn cut(&self) {
         self.0.send_replace(Phase::Cut);
     }
 }
 
 impl Drain {
-    /// How far it is now.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         *self.0.borrow()
     }
 
-    /// Returns the deadline once draining begins, which is now when everything is cut already. Safe to drop.
+    /// Returns the deadline once draining starts; it is now if everything is cut already. Can be dropped at any time.
     pub async fn draining(&mut self) -> Instant {
         match self.0.wait_for(|phase| *phase != Phase::Serving).await.as_deref() {
             Ok(Phase::Draining(deadline)) => *deadline,
@@ -57,9 +57,9 @@ impl Drain {
         }
     }
 
-    /// Returns once everything is cut. Safe to drop.
+    /// Returns once everything is cut. Can be dropped at any time.
     pub async fn cut(&mut self) {
-        // Without a control nobody waits either.
+        // Without a sender, nothing waits either.
         let _ = self.0.wait_for(|phase| *phase == Phase::Cut).await;
     }
 }

@@ -1,4 +1,4 @@
-//! How long connections live, and how they end: deadlines, draining, the cut.
+//! !The life and end of connections: deadlines, draining, the cut.
 
 mod connection_registry;
 pub mod drain;

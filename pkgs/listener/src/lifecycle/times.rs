@@ -1,23 +1,24 @@
-//! How long connections are kept, and how that is counted; by every loop that serves some.
+//! !How long connections are kept, and how that is measured, for every loop that serves connections.
 
 use std::time::Duration;
 
 use service::handover;
 
-/// How often deadlines are looked at, and how far a loop's clock may be behind.
+/// How often deadlines are checked, and how late a loop's clock may be.
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// Ticks of a second.
+/// Ticks per second.
 const PER_SECOND: u64 = 4;
 
-/// How long a connection without a request is kept at shutdown, unless told otherwise: one that is on its way is answered.
+/// The default time that a connection without a request is kept at shutdown, so that a request on its way is answered.
 pub const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
-/// After a last answer, what the client still sends is received this long, so that no reset overtakes the
-/// answer (RFC 9112, section 9.6).
+/// How long the client's input is still received after a last answer, so that no reset destroys the answer (RFC 9112,
+/// section 9.6).
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// The fewest ticks that are no shorter than `time`. Asked for each request: 128 bits would take long to divide.
+/// The smallest number of ticks that is no shorter than `time`. Called for each request, so it avoids dividing 128
+/// bits.
 #[inline]
 #[must_use]
 pub fn ticks(time: Duration) -> u32 {
@@ -26,7 +27,7 @@ pub fn ticks(time: Duration) -> u32 {
     ticks.try_into().unwrap_or(u32::MAX)
 }
 
-/// How long connections have from the call to stop on.
+/// How long connections have at shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainTimes {
     whole: Duration,
@@ -34,13 +35,13 @@ pub struct DrainTimes {
 }
 
 impl DrainTimes {
-    /// What is in flight has all of `whole`, and a connection without a request `grace` of it.
+    /// Running requests have `whole`, and a connection without a request has `grace` of it.
     #[must_use]
     pub const fn new(whole: Duration, grace: Duration) -> Self {
         Self { whole, grace }
     }
 
-    /// How long what is in flight is waited for.
+    /// How long running requests have.
     #[must_use]
     pub const fn whole(self) -> Duration {
         self.whole
@@ -52,8 +53,8 @@ impl DrainTimes {
         self.grace_where(handover::is_handed_over())
     }
 
-    /// Where another process has taken over, nobody waits for this one to end: half of the time, so that the other half is
-    /// left for goodbyes.
+    /// If another process has taken over, nobody waits for this one to end, so it is half of the time; the other half
+    /// is left for closing.
     fn grace_where(self, handed_over: bool) -> Duration {
         if handed_over { self.grace.max(self.whole / 2) } else { self.grace }
     }

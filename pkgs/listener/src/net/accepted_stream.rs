@@ -1,15 +1,15 @@
-//! The stream of a connection that was accepted.
+//! !The stream of an accepted connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use super::LazyTcpStream;
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub enum AcceptedStream {
-    /// By TCP.
+    /// Over TCP.
     Tcp(LazyTcpStream),
-    /// By a Unix socket.
+    /// Over a Unix socket.
     Unix(OwnedFd),
 }
 

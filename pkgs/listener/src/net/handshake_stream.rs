@@ -1,8 +1,8 @@
-//! A stream whose first bytes are read, and written, in a manner of their own.
+//! !A stream that treats its first reads and writes differently.
 //!
-//! What was received while it was found out what is spoken is given first. A handshake is read record by record where
-//! nothing behind it is to be read along: what comes next may be the kernel's to decrypt. Elsewhere the session tickets at
-//! its end wait for what is sent next, which saves a call and a packet: no client has a use for them before.
+//! !Bytes that were received to find out the protocol are returned first. A handshake is read record by record if
+//! nothing after it may be read along, because the kernel may have to decrypt what follows. Otherwise, session tickets
+//! at its end wait for the next write, which saves a system call and a packet: no client needs them earlier.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,104 +11,104 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The type, version and length in front of a record (RFC 8446, section 5.1).
+/// The length of a record's type, version and length (RFC 8446, section 5.1).
 const HEADER: usize = 5;
 
 /// The type of an encrypted record.
 const ENCRYPTED: u8 = 23;
 
-/// More than an encrypted alert is long, less than a ticket.
+/// Longer than an encrypted alert, shorter than a ticket.
 const ALERT: usize = 64;
 
-/// Pieces that are written in one call along with what has waited.
+/// The most pieces that are written in one call with what has waited.
 const PIECES: usize = 16;
 
-/// Such a stream.
+/// A stream with a handshake.
 pub struct HandshakeStream<S> {
     stream: S,
     first: First,
-    /// Whether the first byte has yet to show that this is TLS.
+    /// Whether the first byte still has to show that this is TLS.
     hello: bool,
     handshake: Handshake,
-    /// Tickets that wait for what is sent next.
+    /// Tickets that wait for the next write.
     tickets: Vec<u8>,
 }
 
-/// What is known of a handshake by what was written.
+/// The state of a handshake, as far as writes show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handshake {
-    /// It has nothing that may wait, or nobody knows.
+    /// It has nothing that may wait, or its state is unknown.
     Unknown,
     /// Nothing was sent, or nothing was received since.
     Sent,
-    /// All that was to be sent was sent, and then something was received.
+    /// Everything was sent, and then something was received.
     Received,
 }
 
-/// What is read where TLS is spoken is an HTTP request in the clear.
+/// The error of an HTTP request without TLS where TLS is expected.
 #[derive(Debug, thiserror::Error)]
 #[error("a request in the clear where TLS is spoken")]
 pub struct NotTls;
 
 impl NotTls {
-    /// Whether it is what an error is about.
+    /// Whether `error` is this one.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|error| error.is::<Self>())
     }
 }
 
-/// What is read before the stream is read as it comes.
+/// What is read before the stream is read normally.
 enum First {
     /// Nothing more.
     None,
-    /// What was received already.
+    /// Bytes that were already received.
     Received(BytesMut),
-    /// Records, one by one.
+    /// Single records.
     Records(Record),
 }
 
-/// Where in a record the reader is.
+/// The position within a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// The header, as far as it was read.
+    /// The header as far as it was read.
     header: [u8; HEADER],
     read: usize,
-    /// What is left of the record behind its header.
+    /// How much of the record after its header is left.
     left: usize,
 }
 
 impl<S> HandshakeStream<S> {
-    /// After what was received already.
+    /// A stream after bytes that were already received.
     pub fn with_prefix(received: BytesMut, stream: S) -> Self {
         let first = if received.is_empty() { First::None } else { First::Received(received) };
         Self { stream, first, hello: false, handshake: Handshake::Unknown, tickets: Vec::new() }
     }
 
-    /// Of TLS: an error where it begins as a request does ([`NotTls`]). Record by record where that is asked
-    /// for, until the handshake [is over](Self::end_handshake).
+    /// A TLS stream. Fails with [`NotTls`] if it starts like a request. If `one_by_one`, reads single records until the
+    /// handshake [is over](Self::end_handshake).
     pub fn tls(stream: S, one_by_one: bool) -> Self {
         let (first, handshake) = match one_by_one {
-            // Tickets are to be sent before the keys are given away.
+            // Tickets have to be sent before the keys are given away.
             true => (First::Records(Record::default()), Handshake::Unknown),
             false => (First::None, Handshake::Sent),
         };
         Self { stream, first, hello: true, handshake, tickets: Vec::new() }
     }
 
-    /// Whether all that was read are whole records.
+    /// Whether only whole records were read.
     pub fn is_between_records(&self) -> bool {
         matches!(self.first, First::Records(place) if place.read == 0 && place.left == 0)
     }
 
-    /// The handshake is over: from here on reads whatever there is, and lets nothing wait.
+    /// The handshake is over: from here on, reads return whatever there is, and no write waits.
     pub fn end_handshake(&mut self) {
         self.first = First::None;
         self.handshake = Handshake::Unknown;
     }
 
-    /// Whether these are session tickets: the first that is encrypted after all of ours was sent and something came of it.
-    /// What a server sends before begins with a record in the clear (RFC 8446, section 4), and TLS 1.2 has all in the clear
-    /// that ends its handshake.
+    /// Whether these are session tickets: the first encrypted output after everything was sent and an answer came.
+    /// Earlier output of a server starts with an unencrypted record (RFC 8446, section 4), and in TLS 1.2 the end of
+    /// the handshake is not encrypted.
     fn are_tickets(&self, pieces: &[IoSlice<'_>]) -> bool {
         let first = || pieces.iter().find_map(|piece| piece.first());
         self.handshake == Handshake::Received
@@ -121,12 +121,12 @@ impl<S> HandshakeStream<S> {
         &self.stream
     }
 
-    /// The same.
+    /// The stream itself, mutable.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// The stream alone.
+    /// Removes the wrapper.
     pub fn into_inner(self) -> S {
         self.stream
     }
@@ -138,7 +138,7 @@ impl Record {
         if self.left > 0 { self.left } else { HEADER - self.read }
     }
 
-    /// So much was read.
+    /// Records what was read.
     fn read(&mut self, bytes: &[u8]) {
         if self.left > 0 {
             self.left -= bytes.len();
@@ -168,7 +168,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HandshakeStream<S> {
             && let Some(byte) = buffer.filled().get(start)
         {
             self.hello = false;
-            // A method. No record has a type like that (RFC 8446, section 5.1).
+            // The first letter of a method. No record has such a type (RFC 8446, section 5.1).
             if byte.is_ascii_uppercase() {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, NotTls)));
             }
@@ -205,7 +205,7 @@ impl<S: AsyncRead + Unpin> HandshakeStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> HandshakeStream<S> {
-    /// Writes what has waited, and of `pieces` what goes along; says how much of these.
+    /// Writes what has waited together with `pieces`. Returns how much of these was written.
     fn poll_along(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let Self { stream, tickets, .. } = self;
         while !tickets.is_empty() {
@@ -217,7 +217,7 @@ impl<S: AsyncWrite + Unpin> HandshakeStream<S> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             if let Some(more) = written.checked_sub(tickets.len()) {
-                // With its memory: this happens once.
+                // Frees its memory, since this happens once.
                 *tickets = Vec::new();
                 if more > 0 || pieces.is_empty() {
                     return Poll::Ready(Ok(more));
@@ -261,7 +261,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HandshakeStream<S> {
         }
         let written = this.poll_along(context, pieces);
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        // The rest of what was cut may begin like anything.
+        // The rest of a partial write may start with any byte.
         let whole = matches!(written, Poll::Ready(Ok(count)) if count == length);
         this.handshake = if whole { Handshake::Sent } else { Handshake::Unknown };
         written
@@ -272,7 +272,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HandshakeStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The handshake's own flush is what tickets wait beyond.
+        // Tickets wait beyond the handshake's own flush.
         if self.handshake == Handshake::Unknown {
             ready!(self.poll_along(context, &[]))?;
         }
@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that says "x" whenever it is asked, and takes so much of each write.
+    /// A client that sends "x" at each read, and takes this much of each write.
     struct Client {
         most: usize,
         writes: Vec<Vec<u8>>,
@@ -345,8 +345,8 @@ mod tests {
     const HELLO: &[u8] = b"\x16hello";
     const TICKETS: &[u8] = &[ENCRYPTED; ALERT + 1];
 
-    /// What is written of a handshake that sends these after the client's hello and after what it then says, and of
-    /// what comes when it is over.
+    /// The writes of a handshake that sends these after the client's hello and after its next message, and the writes
+    /// after its end.
     async fn written(
         most: usize,
         one_by_one: bool,
@@ -382,7 +382,7 @@ mod tests {
     async fn nothing_else_of_a_handshake_waits() {
         let alert = &[ENCRYPTED; ALERT - 1][..];
         for (one_by_one, hello, end) in [
-            // The kernel is to have the keys after the tickets.
+            // The kernel has to get the keys after the tickets.
             (true, HELLO, TICKETS),
             (false, HELLO, alert),
             (false, HELLO, HELLO),
@@ -390,7 +390,7 @@ mod tests {
             let writes = written(999, one_by_one, hello, end, &[b"first"]).await;
             assert_eq!(writes, [hello, end, b"first"]);
         }
-        // What follows a write that was cut may be the rest of a record in the clear.
+        // What follows a partial write may be the rest of an unencrypted record.
         let cut = written(4, false, HELLO, &TICKETS[..ALERT], &[]).await;
         assert_eq!(cut.concat(), [HELLO, &TICKETS[..ALERT]].concat());
         let mut stream = HandshakeStream::tls(Client { most: 4, writes: Vec::new() }, false);

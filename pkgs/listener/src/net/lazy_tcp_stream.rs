@@ -1,7 +1,7 @@
-//! A socket of TCP that the runtime hears of once there is something to wait for, and not before.
+//! !A TCP socket that is registered with the runtime only once there is something to wait for.
 //!
-//! Who connects has most often sent a request by the time it is accepted, and may want one answer and no more. Such a
-//! connection is read, answered and closed as it is: to be registered with the runtime is two system calls and an event.
+//! !Most clients have sent a request by the time they are accepted, and some want only one answer. Such a connection is
+//! read, answered and closed without registration, which costs two system calls and an event.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{self, SocketAddr};
@@ -15,34 +15,34 @@ use tokio::net::TcpStream;
 
 use super::Transport;
 
-/// Such a socket.
+/// A TCP socket.
 #[derive(Debug)]
 pub struct LazyTcpStream {
     state: State,
-    /// Whether what is written now is the last.
+    /// Whether the next write is the last.
     ends: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Known to nobody but the kernel. It is read once: who is read twice stays for longer.
+    /// Not registered. It is read once: a client that is read twice stays longer.
     New {
         /// Non-blocking.
         socket: net::TcpStream,
         read: bool,
     },
-    /// The runtime says when it is ready.
+    /// Registered: the runtime says when it is ready.
     Registered {
         stream: TcpStream,
-        /// Whether something was read since it was last written to.
+        /// Whether something was read since the last write.
         asked: bool,
     },
-    /// It could not be registered.
+    /// Registration failed.
     Failed,
 }
 
 impl LazyTcpStream {
-    /// Of a socket that does not block.
+    /// Wraps a non-blocking socket.
     pub fn new(socket: OwnedFd) -> Self {
         Self { state: State::New { socket: socket.into(), read: false }, ends: false }
     }
@@ -50,7 +50,7 @@ impl LazyTcpStream {
     /// The address of this end.
     ///
     /// # Errors
-    /// When it is not connected any more.
+    /// When it is no longer connected.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.state {
             State::New { socket, .. } => socket.local_addr(),
@@ -59,7 +59,7 @@ impl LazyTcpStream {
         }
     }
 
-    /// The socket, unless it failed.
+    /// The socket, unless registration failed.
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
             State::New { socket, .. } => Some(socket.as_fd()),
@@ -76,7 +76,7 @@ impl LazyTcpStream {
         }
     }
 
-    /// What the runtime knows of, from here on.
+    /// Registers the socket with the runtime, unless that is done.
     #[inline]
     fn registered(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         if let State::New { .. } = self.state {
@@ -88,7 +88,7 @@ impl LazyTcpStream {
         }
     }
 
-    /// Reads what has come already, the first time.
+    /// The first read, of what has already arrived.
     fn poll_read_new(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let State::New { read, .. } = &mut self.state
             && !std::mem::replace(read, true)
@@ -110,15 +110,15 @@ impl LazyTcpStream {
         Ok(())
     }
 
-    /// Tries without the runtime; nothing where that has to say when.
+    /// Tries without the runtime. None if the runtime has to say when.
     #[inline]
     fn try_new<T>(&self, mut what: impl FnMut(&net::TcpStream) -> io::Result<T>) -> Option<io::Result<T>> {
         let State::New { socket, .. } = &self.state else { return None };
         tried(|| what(socket))
     }
 
-    /// The same of a write that answers what was read, also where the runtime knows of the socket: it sees to it that no
-    /// task goes on for ever, for which it is enough that it counts the reads.
+    /// The same for a write that answers a read, even if the socket is registered. The runtime keeps a task from
+    /// running forever, and for that it suffices to count reads.
     #[inline]
     fn try_answer(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         if let State::Registered { stream, asked } = &mut self.state {
@@ -130,7 +130,7 @@ impl LazyTcpStream {
     }
 }
 
-/// Writes to a socket. Where the end follows, the kernel holds back the last packet until that comes: the client gets both in
+/// Writes to a socket. If the end follows, the kernel holds the last packet back until then, so the client gets both in
 /// one.
 #[inline]
 fn send(socket: impl AsFd, bytes: &[u8], end_follows: bool) -> io::Result<usize> {
@@ -138,7 +138,7 @@ fn send(socket: impl AsFd, bytes: &[u8], end_follows: bool) -> io::Result<usize>
     Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | more)?)
 }
 
-/// What comes of it; nothing where it would block.
+/// The result, or none if it would block.
 #[inline]
 fn tried<T>(mut what: impl FnMut() -> io::Result<T>) -> Option<io::Result<T>> {
     loop {
@@ -209,7 +209,7 @@ impl AsyncWrite for LazyTcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // There is nothing between this and the kernel.
+        // There is no buffer above the kernel.
         Poll::Ready(Ok(()))
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let (mut client, mut stream) = pair();
         client.write_all(b"ask").expect("written");
         let mut bytes = [0; 8];
-        // On this machine, what was written has arrived.
+        // On one machine, written bytes have arrived at once.
         assert_eq!(stream.read(&mut bytes).await.expect("read"), 3);
         stream.write_all(b"answer").await.expect("written");
         stream.shutdown().await.expect("shut down");

@@ -1,51 +1,51 @@
-//! The header by which a proxy tells whose connection it passes on: PROXY protocol, version 2, of HAProxy's
-//! `proxy-protocol.txt`.
+//! !Parses the header with which a proxy tells the client of a connection: version 2 of the PROXY protocol (HAProxy's
+//! `proxy-protocol.txt`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How each header begins (section 2.2).
+/// The start of each header (section 2.2).
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Signature, version and command, family, length.
+/// The length of signature, version and command, family, and length.
 const FIXED_BYTES: usize = 16;
 
-/// The most bytes behind the fixed part: addresses and what proxies like to add, such as a client's certificate.
+/// The most bytes after the fixed part: addresses, and what proxies add, such as a client's certificate.
 const MOST_BYTES: usize = 4096;
 
-/// Whose connection it is.
+/// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// The proxy's own, such as a health check, or of a family that has no addresses here.
+    /// The proxy itself, such as a health check; or a family without addresses here.
     Local,
     /// A client's.
     Proxied {
-        /// Where the client is.
+        /// The client's address.
         remote: SocketAddr,
-        /// Where it connected to.
+        /// The address that it connected to.
         local: SocketAddr,
     },
 }
 
-/// Why a connection does not begin with a header.
+/// Why a connection has no valid header.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The connection failed.
     #[error("the connection ended within the PROXY header")]
     Read(#[from] std::io::Error),
-    /// It begins with something else.
+    /// It starts with something else.
     #[error("the connection begins with no PROXY header of version 2")]
     Malformed,
-    /// The header is longer than anybody needs.
+    /// The header is longer than any use requires.
     #[error("the PROXY header is longer than {MOST_BYTES} bytes")]
     TooLong,
 }
 
-/// Reads the header that a connection begins with, and nothing behind it.
+/// Reads the header at the start of a connection, and nothing after it.
 ///
 /// # Errors
-/// When there is none.
+/// When there is no valid one.
 pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Header, Error> {
     let mut fixed = [0; FIXED_BYTES];
     stream.read_exact(&mut fixed).await?;
@@ -58,11 +58,11 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Header, Error
 /// The most bytes of a header.
 pub const MAX_BYTES: usize = FIXED_BYTES + MOST_BYTES;
 
-/// Reads the header that `bytes` begin with, and says how many bytes it takes; nothing where more is to come. For loops
-/// that read by themselves, with room for [`MAX_BYTES`].
+/// Reads the header at the start of `bytes`. Returns it with its length, or none if it is incomplete. For loops that
+/// read by themselves into a buffer of [`MAX_BYTES`].
 ///
 /// # Errors
-/// When they begin with something else, as soon as that shows.
+/// When they start with something else, as soon as that shows.
 pub fn take(bytes: &[u8]) -> Result<Option<(Header, usize)>, Error> {
     let known = bytes.len().min(SIGNATURE.len());
     if bytes[..known] != SIGNATURE[..known] {
@@ -76,7 +76,7 @@ pub fn take(bytes: &[u8]) -> Result<Option<(Header, usize)>, Error> {
 
 /// How many bytes follow the fixed part.
 pub fn length(fixed: &[u8; FIXED_BYTES]) -> Result<usize, Error> {
-    // The upper half of the 13th byte is the version.
+    // The upper half of byte 13 is the version.
     if fixed[..12] != SIGNATURE || fixed[12] >> 4 != 2 {
         return Err(Error::Malformed);
     }
@@ -86,19 +86,19 @@ pub fn length(fixed: &[u8; FIXED_BYTES]) -> Result<usize, Error> {
     }
 }
 
-/// Reads a whole header; `rest` is all that follows the fixed part.
+/// Parses a whole header; `rest` is everything after the fixed part.
 pub fn parse(fixed: &[u8; FIXED_BYTES], rest: &[u8]) -> Result<Header, Error> {
     match fixed[12] & 0xf {
-        // Whatever addresses it has are of no meaning.
+        // Its addresses, if any, mean nothing.
         0 => return Ok(Header::Local),
         1 => {}
         _ => return Err(Error::Malformed),
     }
     match fixed[13] {
-        // TCP over IPv4, TCP over IPv6: both addresses, then both ports. Extensions follow, and are skipped.
+        // TCP over IPv4 or IPv6: both addresses, then both ports. Extensions follow and are skipped.
         0x11 => addresses(rest, |bytes: [u8; 4]| IpAddr::V4(Ipv4Addr::from(bytes))),
         0x21 => addresses(rest, |bytes: [u8; 16]| IpAddr::V6(Ipv6Addr::from(bytes))),
-        // Unspecified, and Unix sockets.
+        // Unspecified addresses, and Unix sockets.
         0x00 | 0x31 => Ok(Header::Local),
         _ => Err(Error::Malformed),
     }
@@ -126,7 +126,7 @@ mod tests {
     async fn read_all(bytes: &[u8]) -> (Result<Header, Error>, usize) {
         let mut stream = bytes;
         let header = read(&mut stream).await;
-        // Both ways to read one find the same.
+        // Both ways to read a header give the same.
         match (&header, take(bytes)) {
             (Ok(header), taken) => {
                 assert_eq!(taken.ok().flatten(), Some((*header, bytes.len() - stream.len())));

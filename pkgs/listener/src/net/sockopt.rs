@@ -1,5 +1,5 @@
-//! What the kernel is told about sockets that listen. Accepted connections inherit all of it on Linux, so that
-//! none of it costs a connection a call.
+//! !Kernel settings of listening sockets. On Linux, accepted connections inherit all of them, so they cost a connection
+//! no system call.
 
 use std::io;
 use std::net::TcpListener;
@@ -10,10 +10,10 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::config::Tcp;
 
-/// Tells the kernel all of `tcp`, and for which CPU's connections the socket is.
+/// Applies all settings of `tcp`, and the CPU whose connections the socket prefers.
 ///
 /// # Errors
-/// The first thing that it refuses, such as a congestion control it does not have.
+/// The first setting that the kernel refuses, such as an unknown congestion control.
 pub fn apply(listener: &TcpListener, tcp: &Tcp, cpu: Option<u32>) -> io::Result<()> {
     let socket = SockRef::from(listener);
     if let Some(idle) = tcp.keep_alive {
@@ -37,11 +37,11 @@ pub fn apply(listener: &TcpListener, tcp: &Tcp, cpu: Option<u32>) -> io::Result<
     Ok(())
 }
 
-/// Sets an option that neither rustix nor socket2 knows.
+/// Sets an option that neither rustix nor socket2 supports.
 #[allow(unsafe_code)]
 fn set(listener: &TcpListener, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as `listener` is borrowed; the pointer is to an int, which is
-    // what tcp(7) asks for, and the length is its own.
+    // SAFETY: the descriptor is open while `listener` is borrowed; the pointer is to an int, as tcp(7) requires, and
+    // the length is the int's.
     let result = unsafe {
         libc::setsockopt(
             listener.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! What a protocol is spoken on.
+//! !The byte stream below a protocol.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,21 +9,21 @@ use tokio_rustls::server::TlsStream;
 
 use super::HandshakeStream;
 
-/// A stream of bytes, both ways.
+/// A byte stream in both directions.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sized {
-    /// What is written from here on is the last: the stream is shut down or dropped behind it, so that both may leave in one
+    /// The next write is the last: the stream is shut down or dropped after it, so that data and end can leave in one
     /// packet.
     fn expect_end(&mut self) {}
 
-    /// The socket, where it is one of TCP.
+    /// The socket, if it is TCP.
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// The same alone.
+    /// The bare socket.
     ///
     /// # Errors
-    /// When it is none, or is not let go of.
+    /// When it is not TCP, or cannot be released.
     fn into_tcp(self) -> io::Result<std::net::TcpStream> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -1,27 +1,27 @@
-//! An answer of HTTP/1.1, to be sent by another protocol.
+//! !An HTTP/1.1 answer that another protocol sends.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-/// What a fast path answered.
+/// The answer of a fast path.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainAnswer<'a> {
-    /// Of three digits.
+    /// Three digits.
     pub status: &'a [u8; 3],
     /// Its fields, an empty line, and its body.
     rest: &'a [u8],
 }
 
 impl<'a> PlainAnswer<'a> {
-    /// Reads its first line; none where that is none.
+    /// Reads the first line of an answer. None if it is invalid.
     #[inline]
     pub fn read(answer: &'a [u8]) -> Option<Self> {
         let (line, rest) = cut_line(answer)?;
         Some(Self { status: line.strip_prefix(b"HTTP/1.1 ")?.first_chunk()?, rest })
     }
 
-    /// Hands on its fields but `connection`, of which there is none in HTTP/2 and 3 (RFC 9113, section 8.2.2; RFC 9114,
-    /// section 4.2). What follows them is its body; none where it is no whole answer.
+    /// Passes each field to `each`, except `connection`, which HTTP/2 and 3 do not have (RFC 9113, section 8.2.2; RFC
+    /// 9114, section 4.2). Returns the body. None if the answer is incomplete.
     #[inline]
     pub fn fields(&self, mut each: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
         let mut rest = self.rest;
@@ -39,7 +39,7 @@ impl<'a> PlainAnswer<'a> {
         }
     }
 
-    /// The same as a response.
+    /// The answer as a response.
     pub fn response(&self) -> Option<Response<Bytes>> {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::from_bytes(self.status).ok()?;
@@ -55,7 +55,7 @@ impl<'a> PlainAnswer<'a> {
     }
 }
 
-/// The first line without its end, and what follows it.
+/// The first line without its end, and the rest.
 fn cut_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'\n', bytes)?;
     Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))

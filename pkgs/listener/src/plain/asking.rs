@@ -1,4 +1,4 @@
-//! Having a fast path answer a plain request.
+//! !Has a fast path answer a plain request.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -13,17 +13,18 @@ use crate::peer::Peer;
 use crate::response::{Refusal, RequestRecord, date, request_record};
 use crate::worker_context::WorkerContext;
 
-/// Who asks, and where.
+/// A request's client and time, and the worker.
 #[derive(Clone, Copy)]
 pub struct Asking<'a> {
     pub worker: &'a WorkerContext,
     pub peer: &'a Peer,
-    /// Lines of HTTP/1.1 that every answer has.
+    /// HTTP/1.1 lines that every answer has.
     pub more: &'a [u8],
 }
 
 impl Asking<'_> {
-    /// Has the fast path append its answer of HTTP/1.1, which is logged, or decline. Where it panics, that is what is told.
+    /// Has the fast path append its HTTP/1.1 answer, which is logged, or decline. A panic of it is returned as an
+    /// error.
     #[inline]
     pub fn ask<S: HttpService>(self, service: &mut S, lines: &Lines<'_, '_>, answer: &mut Vec<u8>) -> bool {
         let Self { worker, peer, more } = self;
@@ -53,7 +54,7 @@ impl Asking<'_> {
     }
 }
 
-/// Lends what a thread uses for one request after the other: its lines, and room for its answer, which is empty.
+/// Lends a thread's buffers for one request: its lines, and an empty buffer for its answer.
 pub fn with_buffers<T>(then: impl FnOnce(&mut Section, &mut Vec<u8>) -> T) -> T {
     thread_local! {
         static BUFFERS: RefCell<(Section, Vec<u8>)> = const { RefCell::new((Section::new(), Vec::new())) };

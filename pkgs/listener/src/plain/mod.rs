@@ -1,8 +1,8 @@
-//! Plain requests of HTTP/2 and HTTP/3, which a fast path is asked for as if they had come by HTTP/1.1.
+//! !Plain requests of HTTP/2 and HTTP/3, which a fast path answers as if they had come over HTTP/1.1.
 //!
-//! - `request`: the plain request that a field section is.
-//! - `asking`: having the fast path answer it, in HTTP/1.1.
-//! - `answer`: that answer, to be made frames of.
+//! - !- `request`: the plain request in a field section.
+//! - !- `asking`: has the fast path answer it, in HTTP/1.1.
+//! - !- `answer`: that answer, to be turned into frames.
 
 mod answer;
 mod asking;

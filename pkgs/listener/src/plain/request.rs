@@ -1,10 +1,10 @@
-//! The plain request that a field section of HTTP/2 or HTTP/3 is.
+//! !The plain request in a field section of HTTP/2 or HTTP/3.
 
 use request_head::{Header, Lines};
 
 use crate::field_compression::Section;
 
-/// A request that could as well have come by HTTP/1.1, with its authority as `host`.
+/// A request that could equally have come over HTTP/1.1, with its authority as `host`.
 pub struct PlainRequest<'a> {
     pub method: &'a str,
     target: &'a str,
@@ -12,10 +12,9 @@ pub struct PlainRequest<'a> {
 }
 
 impl<'a> PlainRequest<'a> {
-    /// That of a section of at most so many fields, by one of these schemes.
+    /// Reads a section of at most `most` fields, with one of these schemes.
     ///
-    /// Whatever there is to see to in a request, or wrong with it (RFC 9113, section 8.1.1; RFC 9114, section 4.1.2), makes
-    /// it another's.
+    /// None if the request needs any special care or is wrong (RFC 9113, section 8.1.1; RFC 9114, section 4.1.2).
     pub fn of(section: &'a Section, most: usize, schemes: &[&[u8]]) -> Option<Self> {
         let lines = section.lines();
         let mut fields = Vec::with_capacity(lines.len());
@@ -30,7 +29,7 @@ impl<'a> PlainRequest<'a> {
                     b"path" => &mut path,
                     _ => return None,
                 };
-                // Each once, and before all others.
+                // Each occurs once, and before all other fields.
                 if fields.len() > 1 || pseudo.replace(value).is_some() {
                     return None;
                 }
@@ -54,14 +53,14 @@ impl<'a> PlainRequest<'a> {
         })
     }
 
-    /// Its lines, which took so many bytes.
+    /// The request's lines, which took this many bytes.
     pub fn lines(&self, length: usize) -> Lines<'_, 'a> {
         Lines { method: self.method, target: self.target, old: false, fields: &self.fields, length }
     }
 }
 
-/// Whether a name is one (RFC 9110, section 5.6.2; RFC 9113, section 8.2: in lower case), and of no field that says something
-/// of the message or its connection.
+/// Whether a name is valid (RFC 9110, section 5.6.2; RFC 9113, section 8.2: in lower case), and not of a field about
+/// the message or its connection.
 fn is_plain(name: &[u8]) -> bool {
     let about_the_message = matches!(
         name,
@@ -82,13 +81,14 @@ fn is_plain(name: &[u8]) -> bool {
     !about_the_message && !name.is_empty() && name.iter().all(of_name)
 }
 
-/// Whether a value is one (RFC 9110, section 5.5), without space around it.
+/// Whether a value is valid (RFC 9110, section 5.5), without surrounding space.
 fn is_value(value: &[u8]) -> bool {
     let of_value = |byte: &u8| *byte >= b' ' && *byte != 0x7f || *byte == b'\t';
     value.trim_ascii().len() == value.len() && value.iter().all(of_value)
 }
 
-/// Whether a byte may be in a path with its query (RFC 3986, sections 3.3 and 3.4), or is of those that browsers send there.
+/// Whether a byte may be in a path with its query (RFC 3986, sections 3.3 and 3.4), or is sent there by browsers
+/// anyway.
 fn of_target(byte: u8) -> bool {
     byte.is_ascii_graphic()
         && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')

@@ -1,9 +1,9 @@
-//! Connection ids that name the worker they belong to.
+//! !Connection ids that name the worker of their connection.
 //!
-//! The kernel spreads datagrams over the workers' sockets by a hash of addresses and ports. A client whose
-//! port changes (a NAT that forgot it, a phone that left its Wi-Fi) therefore reaches another worker, which
-//! can see from the id alone whose connection it is. To anybody without the key an id is noise, and two ids
-//! of one connection have nothing in common (RFC 9000, section 5.1).
+//! !The kernel distributes datagrams over the workers' sockets by a hash of addresses and ports. If a client's port
+//! changes (a NAT forgot it, a phone left its Wi-Fi), its datagrams reach another worker, which can tell from the id
+//! alone whose connection it is. Without the key an id is noise, and two ids of one connection have nothing in common
+//! (RFC 9000, section 5.1).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -11,12 +11,12 @@ use quinn::{ConnectionId, ConnectionIdGenerator};
 use quinn_proto::InvalidCid;
 use siphasher::sip::SipHasher13;
 
-/// Bytes of an id: as many as quinn's own have.
+/// The length of an id, in bytes, as in quinn.
 pub(super) const LENGTH: usize = 8;
-/// Bytes of noise in an id.
+/// Random bytes in an id.
 const NONCE: usize = 5;
 
-/// What makes and reads the ids of one listener; its workers share one key.
+/// Makes and reads the ids of one listener. Its workers share one key.
 #[derive(Clone, Debug)]
 pub(super) struct CidKey(SipHasher13);
 
@@ -27,7 +27,7 @@ impl PartialEq for CidKey {
 }
 
 impl Default for CidKey {
-    /// Under a key nobody knows: that of the standard library's maps is random, and this is hashed by it.
+    /// A random key: the standard library's maps have one, and this hashes with it.
     fn default() -> Self {
         let random = RandomState::new();
         Self(SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)))
@@ -35,26 +35,26 @@ impl Default for CidKey {
 }
 
 impl CidKey {
-    /// The key, for the process that comes after this one.
+    /// The key as text, for the next process.
     pub(super) fn to_text(&self) -> String {
         let (first, second) = self.0.keys();
         format!("{first:016x}{second:016x}")
     }
 
-    /// CidKey under the key of the process before.
+    /// The key of the previous process.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let (first, second) = text.split_at_checked(16)?;
         let part = |text| u64::from_str_radix(text, 16).ok();
         Some(Self(SipHasher13::new_with_keys(part(first)?, part(second)?)))
     }
 
-    /// The ids of `worker`'s connections, which also knows those of processes `before`.
+    /// Generates ids for `worker`'s connections. It also accepts those of processes `before`.
     pub(super) fn generator(&self, worker: u8, before: Vec<Self>) -> CidGenerator {
         CidGenerator { ids: self.clone(), before, noise: RandomState::new(), made: 0, worker }
     }
 
-    /// The worker that made an id; none if nobody here did. One foreign id in 65,536 passes for ours, and
-    /// costs no more than a look by a worker that does not know it.
+    /// The worker that made an id. None if no worker here did. One foreign id in 65,536 passes as ours, and then only
+    /// costs a worker a look-up.
     pub(super) fn worker(&self, id: &[u8]) -> Option<u8> {
         let (nonce, sealed) = id.split_at_checked(NONCE)?;
         let mask = self.mask(nonce);
@@ -69,7 +69,7 @@ impl CidKey {
         id
     }
 
-    /// The worker's mask and two bytes that tell our ids from others: SipHash under the key.
+    /// The worker's mask, and two bytes that distinguish our ids from others: SipHash under the key.
     fn mask(&self, nonce: &[u8]) -> [u8; LENGTH - NONCE] {
         let mut hasher = self.0;
         hasher.write(nonce);
@@ -78,7 +78,7 @@ impl CidKey {
     }
 }
 
-/// Makes the ids of one worker.
+/// Generates the ids of one worker.
 pub(super) struct CidGenerator {
     ids: CidKey,
     before: Vec<CidKey>,
@@ -94,7 +94,7 @@ impl ConnectionIdGenerator for CidGenerator {
         ConnectionId::new(&self.ids.seal(&[a, b, c, d, e], self.worker))
     }
 
-    /// Who sends to one that nobody knows any more, be it since a process before has ended, is told so.
+    /// A client that uses an unknown id, for instance after its process has ended, is told so.
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
         let mut known = std::iter::once(&self.ids).chain(&self.before);
         known.find_map(|ids| ids.worker(id)).map(|_| ()).ok_or(InvalidCid)
@@ -144,7 +144,7 @@ mod tests {
     fn ids_do_not_repeat_and_share_no_byte_that_stays() {
         let mut generator = CidKey::default().generator(3, Vec::new());
         let made: Vec<_> = (0..10_000).map(|_| generator.generate_cid()).collect();
-        // Of all of them, with 40 bits that differ, two would be the same once in 22,000 runs.
+        // With 40 differing bits, two of all of them would be equal once in 22,000 runs.
         assert_eq!(made[..500].iter().collect::<std::collections::HashSet<_>>().len(), 500);
         for byte in 0..LENGTH {
             let values: std::collections::HashSet<_> = made.iter().map(|id| id[byte]).collect();

@@ -1,4 +1,4 @@
-//! A worker's socket that hands datagrams of other workers' connections to their owners.
+//! !A worker's socket that passes datagrams of other workers' connections to their owners.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,53 +16,53 @@ use super::cid::{self, CidKey};
 use super::hot_restart::{Predecessor, Relay};
 use crate::metrics::Metrics;
 
-/// Datagrams that wait for one worker: at 1,472 bytes each some 1.5 MiB. What comes on top is dropped, as a
-/// full socket buffer would; QUIC sends it again.
+/// The most datagrams that wait for one worker: at 1,472 bytes each some 1.5 MiB. Further ones are dropped, as by a
+/// full socket buffer, and QUIC sends them again.
 const QUEUED: usize = 1_024;
 
-/// Where every worker finds the datagrams that reached another.
+/// The queues of datagrams that reached another worker than their own.
 #[derive(Debug)]
 pub(crate) struct CidRouter {
     ids: CidKey,
     queues: Box<[DatagramQueue]>,
-    /// The processes that had the sockets before and may still have connections, the last first.
+    /// Previous processes of these sockets that may still have connections, last first.
     predecessors: Vec<Predecessor>,
-    /// Whether another process has them now.
+    /// Whether another process has the sockets now.
     handed_over: AtomicBool,
 }
 
 impl CidRouter {
-    /// For so many workers: 256 at most, as an id has one byte for its worker.
+    /// For this many workers; at most 256, since an id has one byte for its worker.
     pub(super) fn new(workers: usize, predecessors: Vec<Predecessor>) -> Self {
         assert!(workers <= 256, "an id has one byte for its worker");
         let queues = (0..workers).map(|_| DatagramQueue::default()).collect();
         Self { ids: CidKey::default(), queues, predecessors, handed_over: AtomicBool::new(false) }
     }
 
-    /// The ids of all workers' connections.
+    /// The key of all workers' ids.
     pub(super) fn ids(&self) -> &CidKey {
         &self.ids
     }
 
-    /// The processes before this one.
+    /// The previous processes.
     pub(super) fn predecessors(&self) -> &[Predecessor] {
         &self.predecessors
     }
 
-    /// From here on the sockets are another process', and what is ours comes back by the relays.
+    /// From here on another process reads the sockets, and our datagrams come back through the relays.
     pub(super) fn hand_over(&self) {
         self.handed_over.store(true, SeqCst);
         self.queues.iter().for_each(DatagramQueue::wake);
     }
 
-    /// The ids of `worker`'s connections.
+    /// Generates ids for `worker`'s connections.
     pub(super) fn generator(&self, worker: u8) -> cid::CidGenerator {
         let before = self.predecessors.iter().map(|predecessor| predecessor.ids().clone());
         self.ids.generator(worker, before.collect())
     }
 
-    /// `sockets`, of which there is one at least, as one for the endpoint of `worker`; what is handed on is counted
-    /// in `metrics`.
+    /// Combines `sockets`, of which there is at least one, into one for the endpoint of `worker`. Passed-on datagrams
+    /// are counted in `metrics`.
     pub(super) fn demux(
         self: &Arc<Self>,
         worker: u8,
@@ -70,17 +70,17 @@ impl CidRouter {
         relay: Option<Relay>,
         metrics: Metrics,
     ) -> Arc<dyn AsyncUdpSocket> {
-        // Nobody to hand anything to, nor anybody to get anything from.
+        // There is nothing to pass on or to receive.
         if self.queues.len() == 1 && sockets.len() == 1 && relay.is_none() && self.predecessors.is_empty() {
             return Arc::clone(&sockets[0]);
         }
         Arc::new(CidDemux { router: self.clone(), sockets: sockets.into(), relay, worker, metrics })
     }
 
-    /// Whose connection a datagram is for, where it says that.
+    /// The owner of a datagram's connection, if the datagram tells it.
     ///
-    /// A client's first packets bear an id of its own making. They and their repetitions come from one port,
-    /// so whoever gets them first gets them all.
+    /// A client's first packets have an id of its own. They and their repetitions come from one port, so one worker
+    /// gets them all.
     fn owner(&self, datagram: &[u8]) -> Option<Owner<'_>> {
         // RFC 9000, section 17: the form bit, then the version and the id's length in the long form.
         const LONG: u8 = 0x80;
@@ -102,18 +102,18 @@ impl CidRouter {
     }
 }
 
-/// Who has a connection.
+/// The owner of a connection.
 enum Owner<'a> {
     /// A worker of this process.
     Worker(u8),
-    /// A worker of a process before.
+    /// A worker of a previous process.
     Predecessor(&'a Predecessor, u8),
 }
 
-/// What other workers left for one.
+/// Datagrams that other workers left for one worker.
 #[derive(Debug, Default)]
 struct DatagramQueue {
-    /// Looked at before the lock is taken.
+    /// Checked before the lock is taken.
     filled: AtomicBool,
     inner: Mutex<Queued>,
 }
@@ -125,7 +125,7 @@ struct Queued {
 }
 
 impl DatagramQueue {
-    /// Leaves a datagram; false if there is no room.
+    /// Adds a datagram. False if there is no room.
     fn put(&self, meta: RecvMeta, datagram: &[u8]) -> bool {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.datagrams.len() >= QUEUED {
@@ -139,9 +139,9 @@ impl DatagramQueue {
         true
     }
 
-    /// Takes out as many datagrams as there are buffers.
+    /// Takes as many datagrams as there are buffers.
     fn take(&self, bufs: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> usize {
-        // A stale look costs nothing: whoever waits looks again under the lock.
+        // A stale value does no harm: a worker checks again under the lock before it waits.
         if !self.filled.load(Relaxed) {
             return 0;
         }
@@ -158,7 +158,7 @@ impl DatagramQueue {
         taken
     }
 
-    /// Has its owner look again at where datagrams come from.
+    /// Makes its owner check again where datagrams come from.
     fn wake(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reader) = inner.reader.take() {
@@ -166,7 +166,7 @@ impl DatagramQueue {
         }
     }
 
-    /// Asks to be woken by the next datagram; false if one is there already.
+    /// Registers for a wake-up by the next datagram. False if there is one already.
     fn wait(&self, cx: &Context<'_>) -> bool {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if !inner.datagrams.is_empty() {
@@ -182,7 +182,7 @@ impl DatagramQueue {
 /// The socket of one worker.
 struct CidDemux {
     router: Arc<CidRouter>,
-    /// What is sent goes through the first.
+    /// The first one sends.
     sockets: Box<[Arc<dyn AsyncUdpSocket>]>,
     relay: Option<Relay>,
     worker: u8,
@@ -190,10 +190,10 @@ struct CidDemux {
 }
 
 impl CidDemux {
-    /// Hands on what belongs to others and leaves the rest at the front of `buf`.
+    /// Passes on datagrams of other owners, and moves the rest to the front of `buf`.
     ///
-    /// One buffer may hold many datagrams of one sender (GRO), and a sender may have connections with several
-    /// workers, so each is looked at.
+    /// One buffer may hold many datagrams of one sender (GRO), who may have connections with several workers, so each
+    /// is checked.
     fn sort(&self, buf: &mut [u8], meta: &mut RecvMeta) {
         if self.router.queues.len() == 1 && self.router.predecessors.is_empty() {
             return;
@@ -231,7 +231,7 @@ impl CidDemux {
         if handed_on { &counts.quic_forwarded } else { &counts.quic_dropped }.increment();
     }
 
-    /// Receives from the sockets, or from the relay where those are another process' now.
+    /// Receives from the sockets, or from the relay once another process has them.
     fn poll_source(
         &self,
         handed_over: bool,
@@ -279,7 +279,7 @@ impl AsyncUdpSocket for CidDemux {
             }
             let handed_over = self.router.handed_over.load(SeqCst);
             let received = self.poll_source(handed_over, cx, bufs, metas);
-            // Whoever changes either of the two wakes who waits.
+            // Whoever changes either of the two wakes a waiting worker.
             if received.is_pending()
                 && (!queue.wait(cx) || handed_over != self.router.handed_over.load(SeqCst))
             {
@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket that receives what it is given, one batch a poll.
+    /// A socket that receives these batches, one per poll.
     #[derive(Debug, Default)]
     struct Given(Mutex<VecDeque<(Vec<u8>, usize)>>);
 
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Two workers behind one router, and what they were woken for.
+    /// Two workers behind one router, and their wake-ups.
     struct Pair {
         router: Arc<CidRouter>,
         given: [Arc<Given>; 2],
@@ -390,7 +390,7 @@ mod tests {
             self.given[worker].0.lock().expect("not poisoned").push_back((datagrams.concat(), stride));
         }
 
-        /// What a worker receives in one poll, by datagram; nothing when it has to wait.
+        /// What a worker receives in one poll, by datagram. None if it has to wait.
         fn receive(&self, worker: usize) -> Option<Vec<Vec<u8>>> {
             let waker = Arc::clone(&self.woken).into();
             let (mut buf, mut metas) = ([0; 512], [RecvMeta::default(); 1]);
@@ -429,7 +429,7 @@ mod tests {
             vec![],
             vec![0x40],
             vec![0x40; 7],
-            // A client's first packet, with an id of its own making, and others that are no QUIC.
+            // A client's first packet, with its own id, and datagrams that are not QUIC.
             [&[0xc0, 0, 0, 0, 1, 8][..], &[7; 20]].concat(),
             [&[0xc0, 0, 0, 0, 1, 20][..], &[7; 20]].concat(),
             vec![0xc0, 0, 0, 0, 1, 255, 3],

@@ -24,25 +24,25 @@ use crate::limits::Permit;
 use crate::tls::{self, Tls};
 use crate::worker_context::WorkerContext;
 
-/// Handshakes in progress on one worker from which on a client first has to prove its address (RFC 9000,
-/// section 8.1.2): a round trip more for it, and nothing to remember for us.
+/// From this many running handshakes per worker on, a client first has to prove its address (RFC 9000, section 8.1.2).
+/// This costs it a round trip, and this side no memory.
 const UNPROVEN: usize = 64;
-/// How long an endpoint whose connections are closed stays, should one of its last words be lost.
+/// How long an endpoint stays after its connections are closed, in case one of its last packets is lost.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// A worker's socket for QUIC on one address.
+/// A worker's QUIC socket on one address.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Non-blocking. More than one where the process before had more workers.
+    /// Non-blocking. There are several if the previous process had more workers.
     sockets: Vec<UdpSocket>,
-    /// Where datagrams come from once another process has the sockets.
+    /// The source of datagrams once another process has the sockets.
     relay: Option<OwnedFd>,
-    /// What it has in common with those of other workers.
+    /// The state shared with other workers' sockets.
     shared: Arc<SharedEndpoint>,
 }
 
 impl Socket {
-    /// Those of all workers: what another process hands over, and new ones where that is too few.
+    /// The sockets of all workers: those that another process hands over, and new ones if these are too few.
     ///
     /// # Errors
     /// When the address cannot be bound, or TLS lacks what QUIC needs.
@@ -81,10 +81,10 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
     let Ok(local) = endpoint.local_addr() else { return };
     let sending = tokio::spawn(gathering.send_rest());
     let mut connections = JoinSet::new();
-    // Clones count the handshakes in progress.
+    // Its clones count the running handshakes.
     let handshakes = Arc::new(());
     let mut drain = worker.drain.clone();
-    // It has its own, since a service need not be shared.
+    // Has its own clone, since a service need not be `Sync`.
     let begin = move |connections: &mut JoinSet<()>, incoming| {
         let Some((incoming, permit)) = admit(&worker, incoming, Arc::strong_count(&handshakes)) else {
             return;
@@ -106,7 +106,7 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
             incoming = endpoint.accept() => incoming,
             _ = drain.draining() => break,
         };
-        // Only an endpoint that is closed, or whose socket has failed, has none.
+        // None only if the endpoint is closed or its socket has failed.
         let Some(incoming) = incoming else { break };
         while connections.try_join_next().is_some() {}
         begin(&mut connections, incoming);
@@ -117,7 +117,7 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
                 break;
             },
             incoming = endpoint.accept() => match incoming {
-                // By the id that a client was told to come back with, it comes to whoever told it.
+                // A client that returns with an id from this process reaches this process.
                 Some(incoming) if handover::is_handed_over() && incoming.remote_address_validated() => {
                     begin(&mut connections, incoming);
                 }
@@ -127,12 +127,12 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
             () = drain.cut() => break,
         }
     }
-    // An endpoint that is closed refuses whoever comes, and the next process could have had them: so connections that have
-    // ended in order are left at that, and those that are cut are not many.
+    // A closed endpoint refuses new clients, although the next process could serve them. So it is closed only if
+    // connections are cut, which are few, or if there is no next process.
     if !connections.is_empty() || !leaves_sockets() {
         endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
     }
-    // Long enough to say so, and no longer.
+    // Long enough to announce it.
     let farewell = timeout(FAREWELL, endpoint.wait_idle());
     tokio::pin!(farewell);
     loop {
@@ -145,13 +145,13 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
     sending.abort();
 }
 
-/// Whether another process comes to these sockets, or has them.
+/// Whether another process gets these sockets, or has them.
 fn leaves_sockets() -> bool {
     socket::keeps() || handover::is_handed_over()
 }
 
-/// Who connects while it drains learns at once that it is in vain; or nothing, where another process has these sockets, or
-/// will: then it tries again.
+/// Handles a client that connects while draining. It is refused at once; or ignored if another process has or will have
+/// these sockets, so that it tries again.
 fn turn_away(incoming: Incoming) {
     if leaves_sockets() { incoming.ignore() } else { incoming.refuse() }
 }
@@ -170,15 +170,15 @@ fn open(
     Ok((Endpoint::new_with_abstract_socket(config, server, socket.clone(), runtime)?, socket))
 }
 
-/// Whether a connection attempt may go on.
+/// Whether a connection attempt may continue.
 fn admit(worker: &WorkerContext, incoming: Incoming, handshakes: usize) -> Option<(Incoming, Permit)> {
     if handshakes > UNPROVEN && !incoming.remote_address_validated() {
-        // It may retry, as its address is not validated.
+        // A retry is possible, since its address is not validated.
         let _ = incoming.retry();
         return None;
     }
     let address = incoming.remote_address().ip();
-    // As those by TCP: a proxy's are not its own.
+    // As over TCP: a proxy's connections do not count for its address.
     let counted = worker.config.proxies.source(Some(address)) == Source::Connection;
     match worker.connections.admit(Some(address).filter(|_| counted)) {
         Ok(permit) => Some((incoming, permit)),
@@ -190,7 +190,7 @@ fn admit(worker: &WorkerContext, incoming: Incoming, handshakes: usize) -> Optio
     }
 }
 
-/// The connection, if the handshake succeeds in time.
+/// The connection, if its handshake succeeds in time.
 async fn establish(worker: &WorkerContext, incoming: Incoming) -> Option<quinn::Connection> {
     let connecting = incoming.accept().ok()?;
     timeout(worker.config.limits.handshake_time, connecting).await.ok()?.ok()

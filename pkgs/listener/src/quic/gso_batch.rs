@@ -1,8 +1,8 @@
-//! Datagrams of one connection that leave together.
+//! !Sends several datagrams of one connection in one system call.
 //!
-//! The kernel takes a buffer of up to 64 datagrams in one call (UDP_SEGMENT, udp(7)), but quinn fills no more than ten
-//! at a time. Where it fills all ten, more are to come most often: they are kept for a moment, until they fill a call
-//! as large as can be, or the connection has no more.
+//! !The kernel accepts up to 64 datagrams in one call (UDP_SEGMENT, udp(7)), but quinn fills at most ten at a time. If
+//! it fills all ten, more usually follow. So they are kept for a moment, until the largest possible call is full, or
+//! the connection has no more.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,16 +15,17 @@ use std::task::{Context, Poll, Waker, ready};
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 
-/// What quinn sends in one call where it has enough (its `MAX_TRANSMIT_SEGMENTS`). Should that change, nothing is kept.
+/// How many datagrams quinn sends in one call if it has enough (its `MAX_TRANSMIT_SEGMENTS`). If that ever changes,
+/// nothing is kept.
 const FULL: usize = 10;
 
-/// Bytes that leave together: what an IP packet carries, less its head and UDP's (RFC 768, RFC 8200).
+/// The most bytes of one call: an IP packet's payload, less IP's and UDP's headers (RFC 768, RFC 8200).
 const MOST_BYTES: usize = 65_535 - 40 - 8;
 
-/// Connections for which something is kept at once: a mebibyte of buffers.
+/// How many connections may have datagrams kept at once: one MiB of buffers.
 const CONNECTIONS: usize = 16;
 
-/// A socket that gathers what is sent through it.
+/// A socket that gathers datagrams.
 pub(super) struct GsoSocket {
     socket: Arc<dyn AsyncUdpSocket>,
     kept: Mutex<Kept>,
@@ -33,20 +34,20 @@ pub(super) struct GsoSocket {
 #[derive(Default)]
 struct Kept {
     batches: Vec<GsoBatch>,
-    /// Buffers to be used again.
+    /// Buffers for reuse.
     buffers: Vec<Vec<u8>>,
-    /// Who sends what nobody added to.
+    /// The task that sends batches to which nothing was added.
     sender: Option<Waker>,
 }
 
-/// Datagrams of one size, for one address.
+/// Datagrams of one size for one address.
 struct GsoBatch {
     destination: SocketAddr,
     source: Option<IpAddr>,
     ecn: Option<EcnCodepoint>,
     segment: usize,
     contents: Vec<u8>,
-    /// Whether something was added since the sender looked.
+    /// Whether something was added since the sender's last look.
     grows: bool,
 }
 
@@ -56,7 +57,7 @@ impl GsoSocket {
         Arc::new(Self { socket, kept: Mutex::default() })
     }
 
-    /// Sends what nobody adds to for a round of the runtime, without end.
+    /// Sends batches to which nothing was added for a round of the runtime; never ends.
     pub(super) async fn send_rest(self: Arc<Self>) {
         let mut poller = Arc::clone(&self.socket).create_io_poller();
         poll_fn(|cx| self.poll_rest(poller.as_mut(), cx)).await
@@ -64,14 +65,14 @@ impl GsoSocket {
 
     fn poll_rest(&self, mut poller: Pin<&mut dyn UdpPoller>, cx: &mut Context<'_>) -> Poll<()> {
         while self.send_ungrown(cx.waker()).is_err() {
-            // A socket that has failed is for its endpoint to find.
+            // The endpoint notices if the socket has failed.
             let _ = ready!(poller.as_mut().poll_writable(cx));
         }
         Poll::Pending
     }
 
-    /// Sends what was not added to since the last time. `sender` looks again in the next round where anything is left,
-    /// and else when there is something again.
+    /// Sends batches to which nothing was added since the last call. `sender` looks again in the next round if any are
+    /// left, otherwise once there are new ones.
     fn send_ungrown(&self, sender: &Waker) -> io::Result<()> {
         let mut kept = self.kept();
         for at in (0..kept.batches.len()).rev() {
@@ -87,7 +88,7 @@ impl GsoSocket {
         Ok(())
     }
 
-    /// Sends a batch, which is kept where the socket does not take it.
+    /// Sends a batch, or keeps it if the socket does not take it.
     fn depart(&self, kept: &mut Kept, at: usize) -> io::Result<()> {
         let GsoBatch { destination, source, ecn, segment, contents, .. } = &kept.batches[at];
         let segment_size = (contents.len() > *segment).then_some(*segment);
@@ -136,7 +137,7 @@ impl AsyncUdpSocket for GsoSocket {
                 batch.contents.extend_from_slice(contents);
                 batch.grows = true;
                 if !full || !batch.takes(transmit, segments) {
-                    // What the socket does not take now, the rest is sent with.
+                    // If the socket does not take it now, it is sent with the rest.
                     let _ = self.depart(&mut kept, at);
                 }
                 return Ok(());
@@ -197,10 +198,10 @@ mod tests {
 
     const SIZE: usize = 1_200;
 
-    /// What has left: whether in segments, and the first byte of each datagram.
+    /// What was sent: whether in segments, and the first byte of each datagram.
     type Left = (Option<usize>, Vec<u8>);
 
-    /// A socket that takes all, or nothing.
+    /// A socket that takes everything, or nothing.
     #[derive(Debug, Default)]
     struct Wire {
         left: Mutex<Vec<Left>>,
@@ -273,7 +274,7 @@ mod tests {
             line
         }
 
-        /// Sends so many datagrams, the last of which has `last` bytes, to a port; each begins with `mark`.
+        /// Sends this many datagrams to a port. The last has `last` bytes; each starts with `mark`.
         fn send(&self, port: u16, count: usize, last: usize, mark: u8) -> io::Result<()> {
             let contents = vec![mark; (count - 1) * SIZE + last];
             let segment_size = (count > 1).then_some(SIZE);
@@ -287,12 +288,12 @@ mod tests {
             self.send(port, FULL, SIZE, mark).expect("taken");
         }
 
-        /// What has left since the last time.
+        /// What was sent since the last call.
         fn left(&self) -> Vec<Left> {
             std::mem::take(&mut *self.wire.left.lock().expect("not poisoned"))
         }
 
-        /// Has the sender look, and says what has left.
+        /// Runs the sender once. Returns what was sent.
         fn round(&self) -> Vec<Left> {
             let waker = Arc::clone(&self.woken).into();
             let mut poller = Arc::clone(&self.wire).create_io_poller();
@@ -301,7 +302,7 @@ mod tests {
             self.left()
         }
 
-        /// How often the sender was woken since the last time.
+        /// How often the sender was woken since the last call.
         fn woken(&self) -> usize {
             self.woken.0.swap(0, Relaxed)
         }
@@ -329,7 +330,7 @@ mod tests {
         line.fill(1, b'b');
         line.send(1, 3, 100, b'c').expect("taken");
         assert_eq!(line.left(), [batch(&[(b'a', FULL), (b'b', FULL), (b'c', 3)])]);
-        // As many as a call takes, without waiting for a last one.
+        // As many as fit one call, without waiting for a last one.
         for mark in b'a'..b'f' {
             line.fill(1, mark);
         }
@@ -355,7 +356,7 @@ mod tests {
     fn what_fits_no_train_leaves_after_it() {
         let line = Line::new();
         line.fill(1, b'a');
-        // Longer than the others, as a probe of the path is.
+        // Longer than the others, like a probe of the path.
         line.send(1, 1, SIZE + 50, b'p').expect("taken");
         assert_eq!(line.left(), [batch(&[(b'a', FULL)]), (None, vec![b'p'])]);
     }

@@ -1,9 +1,9 @@
-//! One process after another on the same sockets.
+//! !One process follows another on the same sockets.
 //!
-//! All datagrams of a port reach whoever reads its sockets, and that is one process at a time. When a new one takes them
-//! over ([`handover`]), those of connections that the old one still has are among them; the ids tell which, and a relay
-//! brings them back. The old one goes on sending by itself. Its relay is passed on with the sockets for as long as it lives,
-//! so that processes may follow each other faster than they drain.
+//! !All datagrams of a port reach the process that reads its sockets. After a takeover ([`handover`]), these include
+//! datagrams of the old process's connections. Their ids identify them, and a relay takes them back. The old process
+//! sends directly. Its relay is handed on with the sockets as long as it lives, so processes may follow each other
+//! faster than they drain.
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::net::SocketAddr;
@@ -23,13 +23,13 @@ use tokio::net::UnixDatagram;
 
 use super::cid::CidKey;
 
-/// What stands before a datagram in a relay: where it came from, where it went and its ECN bits, as text.
+/// The length of the text before a datagram in a relay: its source, its destination and its ECN bits.
 const HEAD: usize = 128;
 
-/// Processes before this one whose datagrams are handed back. Of more that drain at once, the oldest are cut off.
+/// The most previous processes that get datagrams back. If more drain at once, the oldest are cut off.
 const PREDECESSORS: usize = 8;
 
-/// By what name the relays of the workers whose ids these are go over, for the sockets on `address`.
+/// The name under which the relays of the workers with these ids are handed over, for the sockets on `address`.
 pub(super) fn relay_name(ids: &CidKey, address: SocketAddr) -> String {
     format!("quic relay {} {address}", ids.to_text())
 }
@@ -39,17 +39,17 @@ fn relay_ids(name: &str, address: SocketAddr) -> Option<CidKey> {
     CidKey::from_text(key).filter(|_| of.parse() == Ok(address))
 }
 
-/// A relay to a worker: the end for processes to come, and the worker's.
+/// A relay to a worker: the end for later processes, and the worker's end.
 ///
 /// # Errors
 /// When there are no descriptors left.
 pub(super) fn relay() -> io::Result<(OwnedFd, OwnedFd)> {
-    // Of this kind the kernel keeps as many messages as fit the buffer, and not ten.
+    // For this type, the kernel queues as many messages as fit the buffer, not only ten.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// A process before, while it has connections.
+/// A previous process, while it has connections.
 #[derive(Debug)]
 pub(super) struct Predecessor {
     ids: CidKey,
@@ -57,16 +57,16 @@ pub(super) struct Predecessor {
     relays: Vec<Way>,
 }
 
-/// The way to one worker.
+/// The relay to one worker.
 #[derive(Debug)]
 struct Way {
     relay: OwnedFd,
-    /// Whether nobody is there any more: workers end one by one.
+    /// Whether it has ended: workers end one by one.
     gone: AtomicBool,
 }
 
 impl Predecessor {
-    /// Those whose datagrams come by the sockets on `address`, the last first, out of what was handed over.
+    /// Takes the previous processes on `address` from what was handed over, last first.
     pub(super) fn take(address: SocketAddr) -> Vec<Self> {
         Self::of(handover::take_all(|name| relay_ids(name, address).is_some()), address)
     }
@@ -90,29 +90,29 @@ impl Predecessor {
     fn has_ended(&self) -> bool {
         let mut looked: Vec<_> =
             self.relays.iter().map(|way| PollFd::new(&way.relay, PollFlags::empty())).collect();
-        // Its other end being closed is told unasked.
+        // poll reports a closed other end without being asked to.
         let looking = poll(&mut looked, Some(&Timespec::default()));
         looking.is_ok() && looked.iter().all(|relay| relay.revents().contains(PollFlags::HUP))
     }
 
-    /// Offers the way to it to the process to come.
+    /// Offers its relays to the next process.
     pub(super) fn offer(&self, address: SocketAddr) {
         let name = relay_name(&self.ids, address);
         self.relays.iter().for_each(|way| handover::offer(&name, &way.relay));
     }
 
-    /// What makes its ids.
+    /// The key of its ids.
     pub(super) fn ids(&self) -> &CidKey {
         &self.ids
     }
 
-    /// Its worker that made an id, while it is there.
+    /// Its worker that made an id, if that one still runs.
     pub(super) fn worker(&self, id: &[u8]) -> Option<u8> {
         let worker = self.ids.worker(id)?;
         self.relays.get(usize::from(worker)).filter(|way| !way.gone.load(Relaxed)).map(|_| worker)
     }
 
-    /// Hands a datagram back to it; false if there is no room, or nobody any more.
+    /// Returns a datagram to it. False if there is no room, or the worker has ended.
     pub(super) fn relay(&self, worker: u8, meta: &RecvMeta, datagram: &[u8]) -> bool {
         let head = head(meta);
         let parts = [IoSlice::new(&head), IoSlice::new(datagram)];
@@ -129,17 +129,17 @@ impl Predecessor {
     }
 }
 
-/// What a worker is handed back once another process reads its sockets.
+/// Datagrams that a worker gets back once another process reads its sockets.
 #[derive(Debug)]
 pub(super) struct Relay(UnixDatagram);
 
 impl Relay {
     pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
-        // Of another kind, but read alike.
+        // A different socket type, but read in the same way.
         UnixDatagram::from_std(fd.into()).map(Self)
     }
 
-    /// Receives one datagram; forever pending once the other process has closed its end.
+    /// Receives one datagram. Pending forever once the other process has closed its end.
     pub(super) fn poll_recv(
         &self,
         cx: &mut Context<'_>,
@@ -157,7 +157,7 @@ impl Relay {
             match received {
                 Ok(0) => return Poll::Pending,
                 Ok(count) => {
-                    // What has no head is not from the other process, and there is nobody else.
+                    // A datagram without a head is not from the other process, the only sender.
                     let Some(parsed) = count.checked_sub(HEAD).and_then(|len| parse(&head, len)) else {
                         continue;
                     };
@@ -175,7 +175,7 @@ fn head(meta: &RecvMeta) -> [u8; HEAD] {
     let mut head = [b' '; HEAD];
     let local = meta.dst_ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string());
     let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
-    // Two addresses and a digit take no more than 100 bytes.
+    // Two addresses and a digit take at most 100 bytes.
     let _ = write!(&mut head[..], "{} {local} {ecn} ", meta.addr);
     head
 }
@@ -216,7 +216,7 @@ mod tests {
 
     const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 443);
 
-    /// So many relays, by name, and their workers' ends.
+    /// This many relays, by name, and their workers' ends.
     fn relays(ids: &CidKey, workers: usize) -> (Vec<(String, OwnedFd)>, Vec<OwnedFd>) {
         let made = (0..workers).map(|_| relay().expect("descriptors"));
         made.map(|(theirs, ours)| ((relay_name(ids, ADDRESS), theirs), ours)).unzip()
@@ -251,7 +251,7 @@ mod tests {
         drop(relay);
         assert!(!predecessor.relay(0, &from, b"payload"));
         assert_eq!(predecessor.worker(&first), None, "nobody is there any more");
-        // A worker has ended, and not the process.
+        // A worker has ended, but not the process.
         assert!(predecessor.relay(1, &from, b"more") && !predecessor.has_ended());
         assert_eq!(predecessor.worker(&second), Some(1));
         let relay = Relay::new(ends.remove(0)).expect("a runtime");

@@ -1,4 +1,4 @@
-//! What the workers of one address share.
+//! !The state that the workers of one address share.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -18,35 +18,35 @@ use crate::hex;
 use crate::http3::SEND_WINDOW;
 use crate::tls::Tls;
 
-/// Socket buffers: what quic-go found that a fast link needs. The kernel grants what `net.core.rmem_max` and
-/// `wmem_max` allow.
+/// Socket buffers of the size that quic-go found necessary for a fast link. The kernel grants up to `net.core.rmem_max`
+/// and `wmem_max`.
 const SOCKET_BUFFER: usize = 7_500_000;
-/// Streams for the client's control, encoder and decoder, and a few of types unknown to us (RFC 9114,
-/// section 6.2: at least three).
+/// Streams for the client's control, encoder and decoder, and a few of unknown types (RFC 9114, section 6.2: at least
+/// three).
 const UNIDIRECTIONAL: u32 = 8;
-/// Bytes of a handshake that arrive out of order.
+/// How many bytes of a handshake may arrive out of order.
 const CRYPTO_BUFFER: usize = 16 * 1024;
-/// Connection attempts of a worker that wait to be looked at, and what they may send meanwhile.
+/// How many connection attempts of a worker may wait, and how many bytes they may send meanwhile.
 const INCOMING: usize = 1_024;
 const INCOMING_BYTES: u64 = 64 * 1024;
 const INCOMING_BYTES_ALL: u64 = 4 << 20;
 
-/// Bytes of what keys are made of.
+/// The length of the secret from which keys are derived.
 const SECRET: usize = 32;
 
-/// What the workers of one address share: one key for the tokens that prove an address, as a client may come
-/// back through another worker or to another process, and what routes datagrams.
+/// The state that the workers of one address share: the key of tokens that prove an address, since a client may return
+/// through another worker or to another process, and the routing of datagrams.
 #[derive(Debug)]
 pub(crate) struct SharedEndpoint {
     pub(super) router: Arc<CidRouter>,
     pub(super) server: ServerConfig,
-    /// For the resets that tell clients of connections that nobody knows any more: of all workers, and of the processes
-    /// that follow each other.
+    /// The key of resets for connections that nobody knows any more. It is the same for all workers and for successive
+    /// processes.
     reset: Arc<hmac::Key>,
 }
 
 impl SharedEndpoint {
-    /// For so many workers on `address`.
+    /// For this many workers on `address`.
     ///
     /// # Errors
     /// When the TLS provider lacks what QUIC needs.
@@ -70,8 +70,8 @@ impl SharedEndpoint {
         Ok(Arc::new(Self { router, server, reset: Arc::new(reset_key(&secret)) }))
     }
 
-    /// Has these workers, by their relays, and the ways to the processes before this one handed to the next. Once that reads
-    /// the sockets, nobody here does any more.
+    /// Offers these workers' relays, and those of previous processes, to the next process. Once that reads the sockets,
+    /// this process no longer does.
     pub(super) fn offer(&self, address: SocketAddr, relays: &[OwnedFd]) {
         let name = hot_restart::relay_name(self.router.ids(), address);
         // In this order, so that the last comes first.
@@ -79,7 +79,7 @@ impl SharedEndpoint {
         self.router.predecessors().iter().for_each(|predecessor| predecessor.offer(address));
         let router = Arc::clone(&self.router);
         handover::on_handed_over(move |left| {
-            // A process that speaks no QUIC here leaves it to this one to read what is for its connections.
+            // If the next process has no QUIC here, this one continues to read for its connections.
             if !left.contains(&name) {
                 router.hand_over();
             }
@@ -95,8 +95,8 @@ impl SharedEndpoint {
     }
 }
 
-/// What keys are made of: the same for the processes that follow each other on an address, so that tokens of one are good
-/// with the next, and who has a connection with one that is gone is told so by the next.
+/// The secret from which keys are derived. It is the same for successive processes on an address, so the next process
+/// accepts tokens of the previous one, and can reset connections of one that has ended.
 fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
     let name = format!("quic secret {address}");
     let known = handover::told(&name).and_then(|text| hex::decode(&text));
@@ -112,7 +112,7 @@ fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
     Ok(secret)
 }
 
-/// Of its own, so that a token tells nothing of it.
+/// A separate key, so that tokens reveal nothing about it.
 fn reset_key(secret: &[u8; SECRET]) -> hmac::Key {
     let made = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"resets");
     hmac::Key::new(hmac::HMAC_SHA256, made.as_ref())
@@ -128,23 +128,23 @@ fn transport(config: &Config) -> TransportConfig {
         .send_window(SEND_WINDOW)
         .crypto_buffer_size(CRYPTO_BUFFER)
         .max_idle_timeout(Some(idle(&config.limits)))
-        // The client keeps a connection alive if it wants it.
+        // The client keeps a connection alive if it needs it.
         .keep_alive_interval(None)
         .mtu_discovery_config(Some(MtuDiscoveryConfig::default()))
         .enable_segmentation_offload(true)
-        // HTTP/3 has no use for datagrams of its own.
+        // HTTP/3 does not use QUIC's datagrams.
         .datagram_receive_buffer_size(None);
     transport
 }
 
-/// When a connection on which nothing at all arrives is given up without a word: later than it would be closed, with
-/// one, for any other reason.
+/// When a connection on which nothing arrives is dropped without notice. This is later than every timeout that closes
+/// it with notice.
 fn idle(limits: &Limits) -> IdleTimeout {
     let longest: Duration = limits.idle.max(limits.body_idle).max(limits.write_stall);
     longest.saturating_mul(2).try_into().unwrap_or_else(|_| VarInt::MAX.into())
 }
 
-/// As far as it is allowed; smaller buffers lose datagrams sooner, no more.
+/// As far as allowed. Smaller buffers only lose datagrams sooner.
 pub(super) fn enlarge_buffers(socket: &Socket) {
     for (set, name) in [
         (socket.set_recv_buffer_size(SOCKET_BUFFER), "receive"),

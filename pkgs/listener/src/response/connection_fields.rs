@@ -1,4 +1,4 @@
-//! Fields that are about a connection of HTTP/1.1, and malformed in HTTP/2 (RFC 9113, section 8.2.2) and HTTP/3 (RFC 9114,
+//! !Fields about an HTTP/1.1 connection, which are malformed in HTTP/2 (RFC 9113, section 8.2.2) and HTTP/3 (RFC 9114,
 //! section 4.2).
 
 use http::HeaderMap;
@@ -17,8 +17,8 @@ pub fn has(fields: &HeaderMap) -> bool {
     NAMES.iter().any(|name| fields.contains_key(name))
 }
 
-/// Takes them out of a response. Hardly one has any, and few have many others: these are compared, where to look for each
-/// of ours would cost a hash.
+/// Removes them from a response. Hardly any response has one, and few have many fields: comparing all fields is cheaper
+/// than a hash look-up for each of these names.
 pub fn remove(fields: &mut HeaderMap) {
     if fields.keys().any(|name| NAMES.contains(name)) {
         for name in &NAMES {

@@ -1,5 +1,5 @@
-//! Times as HTTP writes them (RFC 9110, section 5.6.7), whatever a file system or a clock says; and the date of responses
-//! (section 6.6.1), written anew once a second and thread.
+//! !Times in HTTP's format (RFC 9110, section 5.6.7), for any time of a file system or clock; and the date of responses
+//! (section 6.6.1), written once per second and thread.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::HeaderValue;
 
-/// The last second a date can name, of the year 9999, in seconds since 1970: a year has four digits.
+/// The last second of the year 9999, in seconds since 1970: a date's year has four digits.
 const LAST: u64 = 253_402_300_799;
 
 const NAME: &str = "date: ";
@@ -16,7 +16,7 @@ const EMPTY: &str = "\r\n";
 
 struct Written {
     second: u64,
-    /// `date: Sun, 06 Nov 1994 08:49:37 GMT` and CRLF, and another one.
+    /// `date: Sun, 06 Nov 1994 08:49:37 GMT` and CRLF, and another CRLF.
     end: Bytes,
     value: HeaderValue,
 }
@@ -25,19 +25,19 @@ thread_local! {
     static WRITTEN: RefCell<Option<Written>> = const { RefCell::new(None) };
 }
 
-/// The time a date can name that is closest to `seconds` after 1970.
+/// The time closest to `seconds` after 1970 that a date can express.
 #[must_use]
 pub fn at(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LAST))
 }
 
-/// A time as a date, or the closest that a date can name.
+/// A time as a date, or the closest possible date.
 #[must_use]
 pub fn text(time: SystemTime) -> String {
     text_of(second_of(time))
 }
 
-/// The second since 1970 that a time is in; the first for what was before.
+/// A time's second since 1970; zero for earlier times.
 #[must_use]
 pub fn second_of(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -47,17 +47,17 @@ fn text_of(second: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(LAST)))
 }
 
-/// Gives `then` the line of HTTP/1.1 at `second` since 1970.
+/// Calls `then` with the HTTP/1.1 line at `second` since 1970.
 pub fn with_line<T>(second: u64, then: impl FnOnce(&[u8]) -> T) -> T {
     with_end(second, |end| then(&end[..end.len() - EMPTY.len()]))
 }
 
-/// The same with the empty line behind it that ends a head.
+/// The same, followed by the empty line that ends a head.
 pub fn with_end<T>(second: u64, then: impl FnOnce(&[u8]) -> T) -> T {
     with(second, |written| then(&written.end))
 }
 
-/// The field's value at `second` since 1970; shares what was written.
+/// The field's value at `second` since 1970. Shares its memory.
 pub fn value(second: u64) -> HeaderValue {
     with(second, |written| written.value.clone())
 }
@@ -97,7 +97,7 @@ mod tests {
         }
         assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(text(UNIX_EPOCH + Duration::from_secs(i64::MAX as u64)), "Fri, 31 Dec 9999 23:59:59 GMT");
-        // Of a clock that has lost its mind, too.
+        // Even if the clock is completely wrong.
         assert_eq!(value(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 

@@ -1,4 +1,4 @@
-//! What responses have in common, whatever they go by.
+//! !Common parts of responses, over any protocol.
 
 mod refusal;
 pub mod request_record;

@@ -1,5 +1,4 @@
-//! What is answered to a request that no service gets to see: one table, of which the file server's own loop has its answers
-//! too.
+//! !The answers to requests that no service sees, in one table. The file server's own loop uses it too.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -8,11 +7,11 @@ use service::request_id;
 
 use super::RequestRecord;
 
-/// After how many seconds a client may ask again that was refused for want of room.
+/// After how many seconds a client that was refused for lack of room may ask again.
 const RETRY: HeaderValue = HeaderValue::from_static("1");
 
-/// Why a request is refused. HTTP/1.1 closes the connection after the answer, since where the next request begins
-/// cannot be trusted.
+/// Why a request is refused. HTTP/1.1 closes the connection after the answer, since the start of the next request is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// 400.
@@ -56,7 +55,7 @@ impl From<request_head::Error> for Refusal {
 }
 
 impl Refusal {
-    /// The status and what is wrong.
+    /// The status, and what is wrong.
     pub fn text(self) -> (u16, &'static str) {
         match self {
             Self::Malformed(detail) => (400, detail),
@@ -74,17 +73,17 @@ impl Refusal {
         }
     }
 
-    /// The status that it is answered with.
+    /// The answer's status.
     pub fn status(self) -> u16 {
         self.text().0
     }
 
-    /// Whether the client may ask again at once: all that is wanting is room.
+    /// Whether the client may ask again soon, since only room is lacking.
     pub fn is_for_now(self) -> bool {
         self == Self::Busy
     }
 
-    /// The answer (RFC 9457), with the id of the request that leaves this record.
+    /// The answer (RFC 9457), with the id of the request of this record.
     pub(crate) fn response(self, record: &mut RequestRecord) -> Response<Bytes> {
         let (status, detail) = self.text();
         let id = record.id();
@@ -96,7 +95,7 @@ impl Refusal {
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let fields = response.headers_mut();
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
-        // Some of these statuses may be kept unless it is said that they are not to be (RFC 9110, section 15.1).
+        // Caches may store some of these statuses unless told otherwise (RFC 9110, section 15.1).
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if self.is_for_now() {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY);
@@ -104,10 +103,10 @@ impl Refusal {
         response
     }
 
-    /// Whether what a request's `Expect` asks for can be had: nothing, or 100 (RFC 9110, section 10.1.1).
+    /// Checks a request's `Expect`: only 100 is supported (RFC 9110, section 10.1.1).
     ///
     /// # Errors
-    /// Where it asks for anything else.
+    /// When it asks for anything else.
     pub(crate) fn expectation(fields: &HeaderMap) -> Result<(), Self> {
         let met = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         if fields.get_all(header::EXPECT).iter().all(met) { Ok(()) } else { Err(Self::Expectation) }

@@ -1,6 +1,7 @@
-//! What a request leaves behind: its line of the access log, and its id in an answer that is an error.
+//! !A request's record: its line of the access log, and its id for an answer that is an error.
 //!
-//! Where nothing is logged and no proxy is trusted by its fields, a [`RequestRecord`] is nothing, and nothing is read for it.
+//! !Without an access log and without proxies that are trusted by fields, a [`RequestRecord`] is empty, and nothing is
+//! read for it.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -15,18 +16,18 @@ use service::request_id::{self, RequestId};
 
 use crate::peer::{Peer, Protocol};
 
-/// What one request leaves behind.
+/// The record of one request.
 pub struct RequestRecord(Option<Box<Known>>);
 
 struct Known {
-    /// Its line, where it has one.
+    /// Its log line, if it has one.
     entry: Option<LogEntry>,
-    /// Its id, where a trusted proxy told one.
+    /// Its id from a trusted proxy, if any.
     given: Option<RequestId>,
 }
 
 impl RequestRecord {
-    /// That of a request with this head, which was read just now.
+    /// The record of a request with this head, which was just read.
     #[inline]
     pub fn begin(
         log: Option<&Lines>,
@@ -46,7 +47,7 @@ impl RequestRecord {
         Self((entry.is_some() || given.is_some()).then(|| Box::new(Known { entry, given })))
     }
 
-    /// That of what begins with these bytes and is refused as no request: nothing is believed of it.
+    /// The record of bytes that are refused as not a request. Nothing in them is believed.
     pub fn of_bytes(log: Option<&Lines>, peer: &Peer, bytes: &[u8]) -> Self {
         let entry = log.and_then(|lines| {
             let client = peer.remote.map(|remote| remote.ip());
@@ -56,38 +57,38 @@ impl RequestRecord {
         Self(entry.map(|entry| Box::new(Known { entry: Some(entry), given: None })))
     }
 
-    /// That of what was logged before.
+    /// The record of a request that was already logged.
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// What services get to know of the request, where it is logged.
+    /// The context for services, if the request is logged.
     pub fn context(&self) -> Option<&RequestContext> {
         self.0.as_ref()?.entry.as_ref().map(LogEntry::context)
     }
 
-    /// The request's id; made here, where it has none.
+    /// The request's id. Makes one if it has none.
     pub fn id(&self) -> RequestId {
         let given = || self.0.as_ref()?.given.clone();
         self.context().map(|context| context.id().clone()).or_else(given).unwrap_or_else(RequestId::generate)
     }
 
-    /// An answer of this status begins.
+    /// An answer with this status starts.
     pub fn answered(&mut self, status: u16) {
         if let Some(entry) = self.entry() {
             entry.answered(status);
         }
     }
 
-    /// So many more bytes of its body are sent.
+    /// This many more bytes of its body were sent.
     pub fn sent(&mut self, bytes: usize) {
         if let Some(entry) = self.entry() {
             entry.sent(bytes as u64);
         }
     }
 
-    /// A service's answer begins. An error is told the request's id; where it is a problem, that is in its body too, which
-    /// is then this one instead of the service's.
+    /// A service's answer starts. An error gets the request's id. If it is a problem, its body gets it too; the
+    /// returned body then replaces the service's.
     #[inline]
     pub fn respond(&mut self, parts: &mut response::Parts) -> Option<Bytes> {
         self.answered(parts.status.as_u16());
@@ -108,8 +109,8 @@ impl RequestRecord {
     }
 }
 
-/// Logs an answer that was given at once, from its bytes; `since` is when its request was read. An error has told the
-/// request's id.
+/// Logs an answer that was given at once, from its bytes; `since` is when its request was read. If it is an error, it
+/// already contains the request's id.
 pub fn logged_at_once(
     log: Option<&Lines>,
     peer: &Peer,
@@ -149,7 +150,7 @@ fn connection(peer: &Peer, version: Version, client: Option<IpAddr>) -> Connecti
         Protocol::Http3 => "3",
     };
     let tls = match (peer.protocol, &peer.tls) {
-        // RFC 9001, section 4.2: no other.
+        // RFC 9001, section 4.2: HTTP/3 has no other version.
         (Protocol::Http3, _) => Some("1.3"),
         (_, Some(tls)) => tls.version.map(|version| match version {
             rustls::ProtocolVersion::TLSv1_2 => "1.2",

@@ -21,10 +21,10 @@ use crate::http_service::HttpService;
 use crate::net::{AcceptedStream, LazyTcpStream};
 use crate::worker_context::WorkerContext;
 
-/// How long accepting pauses when the process is short of file descriptors, or out of memory.
+/// How long accepting pauses if the process lacks file descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until draining, and then what is in the backlog already, where no other process does.
+/// Accepts until draining. Then accepts what is already in the backlog, unless another process does.
 pub async fn run(worker: Arc<WorkerContext>, socket: ListenSocket, service: impl HttpService) {
     let endpoint = socket.endpoint;
     let acceptor = match Acceptor::new(socket.listener) {
@@ -32,7 +32,7 @@ pub async fn run(worker: Arc<WorkerContext>, socket: ListenSocket, service: impl
         Err(error) => return tracing::error!(%error, "cannot use a listening socket"),
     };
     let mut drain = worker.drain.clone();
-    // One for all connections: to begin to wait for it takes longer than to look whether it has come.
+    // Created once, since registering for it takes longer than checking it.
     let mut draining = pin!(drain.draining());
     let high_water = worker.config.high_water;
     let mut full = false;
@@ -64,12 +64,12 @@ pub async fn run(worker: Arc<WorkerContext>, socket: ListenSocket, service: impl
             }
         }
     }
-    // Who waits there is the other process'.
+    // Connections in the backlog belong to the other process.
     if handover::is_handed_over() {
         return;
     }
-    // The kernel is asked itself: the runtime may not have heard yet of those that wait. Not for ever: while there is
-    // load, there is always one more.
+    // Asks the kernel, since the runtime may not know of waiting connections yet. Bounded, since under load there is
+    // always one more.
     for _ in 0..worker.config.tcp.backlog {
         match acceptor.accept_now() {
             Ok((socket, remote)) => admit(&worker, &endpoint, acceptor.stream(socket), remote, &service),
@@ -79,7 +79,7 @@ pub async fn run(worker: Arc<WorkerContext>, socket: ListenSocket, service: impl
     }
 }
 
-/// Serves a connection as a task of its own, unless there are too many.
+/// Serves a connection as a separate task, unless there are too many.
 fn admit(
     worker: &Arc<WorkerContext>,
     endpoint: &Arc<BoundEndpoint>,
@@ -89,7 +89,7 @@ fn admit(
 ) {
     let address = remote.map(|remote| remote.ip());
     let source = worker.config.proxies.source(address);
-    // Those of a proxy are counted by the addresses it tells.
+    // Connections of a proxy count for the addresses that it tells.
     let address = match source {
         Source::Connection => address,
         Source::ProxyHeader | Source::Fields => None,
@@ -102,9 +102,9 @@ fn admit(
     };
     let deadline = worker.registry.begin(worker.config.limits.handshake_time);
     let (worker, endpoint, service) = (Arc::clone(worker), Arc::clone(endpoint), service.clone());
-    // Boxed, since the runtime moves what it is given eight times from its beginning to its end.
+    // Boxed, since the runtime moves a future eight times.
     match stream {
-        // There is nothing to find out, and no room for it: of these many are idle.
+        // Nothing has to be found out, and no memory is spent on it: many of these are idle.
         AcceptedStream::Tcp(stream)
             if endpoint.protocol == EndpointProtocol::Http1 && source != Source::ProxyHeader =>
         {
@@ -137,16 +137,16 @@ fn admit(
                 local,
                 uid: None,
             };
-            // Pinned here, so that it is not held twice.
+            // Pinned here, so that it is not stored twice.
             deadline.run(pin!(accepted.serve(stream, service))).await;
         })),
     };
 }
 
-/// Accepts sockets that the runtime knows nothing of, and that do not block.
+/// Accepts non-blocking sockets without registering them with the runtime.
 struct Acceptor {
     listener: AsyncFd<OwnedFd>,
-    /// Whether clients come by TCP.
+    /// Whether clients come over TCP.
     tcp: bool,
 }
 
@@ -157,15 +157,15 @@ impl Acceptor {
             Listener::Tcp(listener) => (listener.into(), true),
             Listener::Unix(listener) => (listener.into(), false),
         };
-        // SAFETY: the descriptor is owned, and so stays open and the same for as long as what it is given to.
+        // SAFETY: the descriptor is owned, so it stays open and unchanged as long as the value that it is given to.
         let listener = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) }?;
         Ok(Self { listener, tcp })
     }
 
-    /// One that waits already.
+    /// Accepts a connection that already waits.
     ///
     /// # Errors
-    /// `WouldBlock` where none does.
+    /// `WouldBlock` if none waits.
     fn accept_now(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         if !self.tcp {
@@ -179,7 +179,7 @@ impl Acceptor {
         self.listener.async_io(Interest::READABLE, |_| self.accept_now()).await
     }
 
-    /// A connection by such a socket.
+    /// The stream of such a socket.
     fn stream(&self, socket: OwnedFd) -> AcceptedStream {
         if self.tcp { AcceptedStream::Tcp(LazyTcpStream::new(socket)) } else { AcceptedStream::Unix(socket) }
     }

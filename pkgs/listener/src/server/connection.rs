@@ -1,4 +1,4 @@
-//! From an accepted connection to the protocol that is spoken on it.
+//! !From an accepted connection to its protocol.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -28,20 +28,20 @@ use crate::response::Refusal;
 use crate::tls::ktls;
 use crate::worker_context::WorkerContext;
 
-/// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
+/// What an HTTP/2 client sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What is known of a connection before it is known what is spoken on it.
+/// A connection whose protocol is not yet known.
 pub struct Accepted<'a> {
     pub worker: &'a Arc<WorkerContext>,
     pub deadline: &'a ConnectionDeadline,
     pub endpoint: &'a BoundEndpoint,
     pub permit: &'a mut Permit,
-    /// Who tells whose it is.
+    /// What reports its client.
     pub source: Source,
     pub remote: Option<SocketAddr>,
     pub local: Option<SocketAddr>,
-    /// Whose it is, on a Unix socket.
+    /// The user at the other end of a Unix socket.
     pub uid: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Accepted<'a> {
         }
     }
 
-    /// Learns from a proxy whose connection it is.
+    /// Reads the client's address from a proxy's header.
     async fn read_proxy_header(mut self, mut stream: impl Transport + 'static, service: impl HttpService) {
         if self.source == Source::ProxyHeader {
             match self.deadline.timeout(&self.worker.registry, proxy::read(&mut stream)).await {
@@ -79,11 +79,11 @@ impl<'a> Accepted<'a> {
         self.negotiate(stream, service).await;
     }
 
-    /// Shakes hands where TLS is spoken, and finds out what is spoken above.
+    /// Does the TLS handshake, if any, and finds out the protocol above it.
     async fn negotiate(self, mut stream: impl Transport + 'static, service: impl HttpService) {
         match (self.endpoint.protocol, &self.worker.tls) {
             (EndpointProtocol::Tls, Some(tls)) => {
-                // What is large is apart, so that a connection in the clear has no room for it.
+                // Large state is boxed, so that a connection without TLS has no space for it.
                 let stream = HandshakeStream::tls(stream, tls.offloaded.any());
                 let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream).into_fallible());
                 let stream = match self.deadline.timeout(&self.worker.registry, handshake).await {
@@ -126,7 +126,7 @@ impl<'a> Accepted<'a> {
                     self.deadline.timeout(&self.worker.registry, sniff(&mut stream, &mut received)).await;
                 let http2 = match sniffed {
                     Some(Ok(http2)) => http2,
-                    // Half a preface is also half a head, of which it is told that it is slow.
+                    // An incomplete preface is also an incomplete head, which times out as such.
                     None if !received.is_empty() => {
                         self.worker.counts().timed_out.increment();
                         let peer = self.peer(Protocol::Http1, None);
@@ -152,7 +152,7 @@ impl<'a> Accepted<'a> {
         }
     }
 
-    /// Who takes the connection, where the kernel can encrypt it from here on.
+    /// The code that takes over the connection, if the kernel can encrypt it from here on.
     fn offload<S: Transport>(&self, stream: &TlsStream<HandshakeStream<S>>) -> Option<&'a dyn Offload> {
         let worker: &'a WorkerContext = self.worker;
         let offload = worker.config.offload.as_deref()?;
@@ -160,11 +160,11 @@ impl<'a> Accepted<'a> {
         let suites = self.worker.tls.as_ref()?.offloaded;
         let whole = records.is_between_records() && !connection.wants_write() && !self.deadline.is_draining();
         let ours = whole && suites.has(connection);
-        // Nothing is lost where this fails: the socket is as it was.
+        // If this fails, the socket is unchanged.
         (ours && ktls::attach(records.get_ref().tcp()?).is_ok()).then_some(offload)
     }
 
-    /// Has the kernel encrypt the connection, and somebody else serve it.
+    /// Has the kernel encrypt the connection, and other code serve it.
     fn hand_to_offload(
         self,
         stream: TlsStream<HandshakeStream<impl Transport + 'static>>,
@@ -173,7 +173,7 @@ impl<'a> Accepted<'a> {
     ) {
         let (records, mut connection) = stream.into_inner();
         let give = || {
-            // A request that came with the end of the handshake is decrypted by now.
+            // A request that came with the end of the handshake is already decrypted.
             let state = connection.process_new_packets().map_err(io::Error::other)?;
             let mut received = vec![0; state.plaintext_bytes_to_read()];
             connection.reader().read_exact(&mut received)?;
@@ -201,7 +201,7 @@ impl<'a> Accepted<'a> {
         }
     }
 
-    /// Serves HTTP/1.1 to its end; `received` is what has been read already.
+    /// Serves HTTP/1.1 to its end; `received` was already read.
     pub fn http1(
         self,
         stream: impl Transport,
@@ -222,7 +222,7 @@ impl<'a> Accepted<'a> {
         http2::serve(self.worker, self.deadline, stream, peer, value, more, service).await;
     }
 
-    /// What clients learn of HTTP/3, by TLS alone.
+    /// The announcement of HTTP/3, for clients over TLS only.
     fn alt_svc(&self, tls: &Option<TlsInfo>) -> Option<&'a AltSvc> {
         self.endpoint.alt_svc.as_ref().filter(|_| tls.is_some())
     }
@@ -240,13 +240,14 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// Reads until it is clear whether the client speaks HTTP/2, and says whether it does. `received` has room for the preface.
+/// Reads until it is clear whether the client speaks HTTP/2. Returns whether it does. `received` has room for the
+/// preface.
 async fn sniff(stream: &mut (impl AsyncRead + Unpin), received: &mut BytesMut) -> io::Result<bool> {
     while PREFACE.starts_with(received) {
         if received.len() == PREFACE.len() {
             return Ok(true);
         }
-        // Never more than the preface, which is all there is room for.
+        // Never reads more than the preface, for which there is just enough room.
         if stream.read_buf(received).await? == 0 {
             break;
         }

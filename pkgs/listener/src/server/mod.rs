@@ -28,10 +28,10 @@ use crate::tls::{self, Tls};
 use crate::worker_context::WorkerContext;
 use sockets::BoundSockets;
 
-/// What workers are called after where nobody says.
+/// The default name of workers.
 const NAME: &str = "listener";
 
-/// Sockets that listen, and what is needed to serve on them.
+/// Listening sockets, and what is needed to serve on them.
 #[derive(Debug)]
 pub struct Listener {
     config: Arc<Config>,
@@ -42,7 +42,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on all endpoints; from here on clients can connect, and wait to be served.
+    /// Listens on all endpoints. From here on, clients can connect and wait.
     ///
     /// # Errors
     /// When an address cannot be listened on or a certificate cannot be used.
@@ -60,17 +60,17 @@ impl Listener {
         Ok(Self { config: Arc::new(config), sockets, tls, metrics, heartbeats })
     }
 
-    /// Where it listens, in the order of the endpoints, with the ports the kernel chose.
+    /// The addresses in the order of the endpoints, with the ports that the kernel chose.
     pub fn addresses(&self) -> &[Address] {
         &self.sockets.addresses
     }
 
-    /// What its workers count.
+    /// The workers' counters.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Whether its workers go on: each beats four times a second from when it serves until it has drained. For
+    /// The workers' heartbeats: each beats four times a second from its start until it has drained. For
     /// [`service::ready::watchdog`].
     pub fn heartbeats(&self) -> &Heartbeats {
         &self.heartbeats
@@ -81,16 +81,16 @@ impl Listener {
         self.tls.as_ref().is_some_and(|tls| tls.offloaded.any())
     }
 
-    /// The certificates, to be loaded anew by [`tls::Store::reload`].
+    /// The certificates, for [`tls::Store::reload`].
     pub fn certificates(&self) -> Option<&Arc<tls::Store>> {
         self.tls.as_ref().map(|tls| &tls.store)
     }
 
-    /// [Serves](Self::serve) from a thread of its own, called `name`, and its workers after it: `name-0`. That it cannot,
-    /// or no longer, is logged, and [ends](Shutdown::fail) the process' other listeners too: [`Shutdown::outcome`] tells.
+    /// [Serves](Self::serve) on a separate thread called `name`; its workers are `name-0` and so on. A failure, now or
+    /// later, is logged and [ends](Shutdown::fail) the process's other listeners too; [`Shutdown::outcome`] returns it.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When the thread cannot be started.
     pub fn start(
         self,
         name: &str,
@@ -112,11 +112,11 @@ impl Listener {
         })
     }
 
-    /// [Starts](Self::start) what is asked so seldom that an allocation or two more for a request cost nothing: all such
-    /// services are compiled once, in this crate, and not again in that of each.
+    /// [Starts](Self::start) a service with so few requests that an allocation or two more cost nothing. All such
+    /// services are compiled once, in this crate, instead of in each of theirs.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When the thread cannot be started.
     pub fn start_boxed(
         self,
         name: &str,
@@ -126,7 +126,7 @@ impl Listener {
         self.start_pointed(name, BoxedService::new(service), shutdown)
     }
 
-    /// Of no type of the caller's, and so compiled here.
+    /// Has none of the caller's types, so it is compiled here.
     #[inline(never)]
     fn start_pointed(
         self,
@@ -137,10 +137,10 @@ impl Listener {
         self.start(name, service, shutdown)
     }
 
-    /// Serves until `shutdown` and then until what is in flight has ended, at most [`Config::drain`].
+    /// Serves until `shutdown`, then until running requests have ended, at most [`Config::drain`].
     ///
     /// # Errors
-    /// When a worker cannot be started, or ends by itself; then the others have drained.
+    /// When a worker cannot be started, or ends unexpectedly; the others have drained by then.
     pub fn serve(self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
         self.serve_as(NAME, service, shutdown)
     }
@@ -190,7 +190,7 @@ impl Listener {
         runtime.block_on(async {
             tokio::select! {
                 () = shutdown.wait() => {}
-                // Said only by a worker that ends before it was told to.
+                // Only sent by a worker that ends before it was told to.
                 _ = running.recv() => {
                     tracing::error!("a worker ended by itself");
                     outcome = Err(Error::Ended);
@@ -205,7 +205,7 @@ impl Listener {
         });
         for thread in threads {
             if thread.join().is_err() {
-                // Logged by the hook of `service::panics`.
+                // The hook of `service::panics` has logged it.
                 outcome = Err(Error::Ended);
             }
         }
@@ -213,11 +213,11 @@ impl Listener {
     }
 }
 
-/// Tells when a worker ends by itself, be it by a panic.
+/// Reports a worker that ends unexpectedly, even by a panic.
 struct Alarm(Option<tokio::sync::mpsc::Sender<()>>);
 
 impl Alarm {
-    /// It has ended as it should.
+    /// The worker ended as expected.
     fn disarm(mut self) {
         self.0 = None;
     }
@@ -226,13 +226,13 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         if let Some(ended) = self.0.take() {
-            // One is enough for all to end.
+            // One report suffices to end all.
             let _ = ended.try_send(());
         }
     }
 }
 
-/// Loads certificates anew when their files change; never returns.
+/// Reloads certificates when their files change; never returns.
 async fn poll_certificates(tls: Option<&Tls>, config: &Config) {
     let poll = config.tls.as_ref().map(|tls| tls.poll).filter(|poll| *poll > Duration::ZERO);
     let (Some(tls), Some(poll)) = (tls, poll) else { return std::future::pending().await };

@@ -14,8 +14,8 @@ use crate::net::sockopt;
 use crate::quic;
 use crate::tls::Tls;
 
-/// How often the kernel is asked for a port that is free for TCP and for UDP. Were every second one taken for UDP, all of
-/// them would be once in 4 * 10^9 times.
+/// How often to ask the kernel for a port that is free for both TCP and UDP. If every second one were taken for UDP,
+/// all attempts would fail once in 4 * 10^9 times.
 const PORT_TRIES: u32 = 32;
 
 /// The sockets of one worker.
@@ -23,42 +23,42 @@ const PORT_TRIES: u32 = 32;
 pub struct WorkerSockets {
     /// To accept connections from.
     pub stream: Vec<ListenSocket>,
-    /// For QUIC, each on the port of one in `stream`.
+    /// QUIC sockets, each on the port of one in `stream`.
     pub quic: Vec<quic::Socket>,
 }
 
-/// A socket to accept connections from.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct ListenSocket {
     /// Non-blocking.
     pub listener: Listener,
-    /// What it is for.
+    /// Its endpoint.
     pub endpoint: Arc<BoundEndpoint>,
 }
 
-/// What the sockets of an endpoint have in common.
+/// What the sockets of an endpoint share.
 #[derive(Debug)]
 pub struct BoundEndpoint {
-    /// What is spoken.
+    /// The protocol.
     pub protocol: EndpointProtocol,
-    /// The address of every connection's own end; absent where each has another, and on Unix sockets.
+    /// The local address of every connection. None if it differs between connections, and on Unix sockets.
     pub local: Option<SocketAddr>,
-    /// Where HTTP/3 is spoken, for clients of TLS.
+    /// The announcement of HTTP/3, for clients over TLS.
     pub alt_svc: Option<AltSvc>,
 }
 
-/// The field by which clients learn of HTTP/3 (RFC 7838).
+/// The field that announces HTTP/3 (RFC 7838).
 #[derive(Clone, Debug)]
 pub struct AltSvc {
     /// Its value.
     pub value: HeaderValue,
-    /// Its line in HTTP/1.1.
+    /// The field as an HTTP/1.1 line.
     pub line: Box<[u8]>,
 }
 
 impl AltSvc {
     fn new(port: u16) -> Self {
-        // For a day, which is also what is assumed where nothing is said (section 3.1).
+        // Valid for a day, which is also the default (section 3.1).
         let text = format!("h3=\":{port}\"; ma=86400");
         let line = format!("alt-svc: {text}\r\n").into_bytes().into();
         Self { value: HeaderValue::from_maybe_shared(Bytes::from(text)).expect("ASCII"), line }
@@ -75,12 +75,12 @@ pub struct BoundSockets {
 }
 
 impl BoundSockets {
-    /// Binds everything for so many workers, but for what another process hands over.
+    /// Binds everything for this many workers, except sockets that another process hands over.
     pub fn new(config: &Config, tls: Option<&Tls>, workers: usize) -> Result<Self, Error> {
         let mut bound =
             Self { workers: (0..workers).map(|_| WorkerSockets::default()).collect(), addresses: Vec::new() };
         for endpoint in &config.endpoints {
-            // A port that the kernel chooses is free for TCP; for UDP it may be somebody's. Then another.
+            // A port that the kernel chose is free for TCP, but may be taken for UDP. Then try another.
             let chosen = matches!(&endpoint.address, Address::Tcp(address) if address.port() == 0);
             let mut tries = if chosen { PORT_TRIES } else { 1 };
             loop {
@@ -95,7 +95,7 @@ impl BoundSockets {
         Ok(bound)
     }
 
-    /// Shares the sockets of an endpoint out among the workers.
+    /// Distributes the sockets of an endpoint over the workers.
     fn add(
         &mut self,
         endpoint: &Endpoint,
@@ -105,7 +105,7 @@ impl BoundSockets {
         listeners: Vec<Listener>,
     ) -> Result<(), Error> {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
-        // Who came past the proxies would not be told from their clients.
+        // Clients that bypass the proxies could not be told from the proxies' own.
         let http3 = config.http3 && !config.proxies.speak_proxy_protocol();
         let quic_address = tcp.filter(|_| http3 && endpoint.protocol == EndpointProtocol::Tls);
         let endpoint = Arc::new(BoundEndpoint {
@@ -114,7 +114,7 @@ impl BoundSockets {
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
         });
         let workers = self.workers.len();
-        // First, since its port may be taken: then nothing of the endpoint is kept.
+        // First, since its port may be taken; then nothing of the endpoint is kept.
         let mut datagrams = Vec::new();
         if let (Some(address), Some(tls)) = (quic_address, tls) {
             datagrams = quic::Socket::all(address, config, tls, workers)?;
@@ -138,12 +138,12 @@ impl BoundSockets {
     }
 }
 
-/// Whether an address is somebody else's.
+/// Whether an address is taken.
 fn is_taken(error: &Error) -> bool {
     matches!(error, Error::Listen(error) if error.is_taken())
 }
 
-/// At least one socket for each worker, and where they listen.
+/// At least one socket per worker, and their addresses.
 fn listeners(
     endpoint: &Endpoint,
     config: &Config,

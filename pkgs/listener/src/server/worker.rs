@@ -1,4 +1,4 @@
-//! One worker: a runtime and its sockets, from the first connection to the last.
+//! !A worker: a runtime and its sockets, from the first connection to the last.
 
 use std::io;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::worker_context::WorkerContext;
 use super::accept;
 use super::sockets::WorkerSockets;
 
-/// After so many tasks in a row it is looked for new events. A task here is a request, most often of less than a
-/// microsecond, and a look is a system call; tokio's 61 are for tasks of any length.
+/// After this many tasks in a row, the runtime checks for new events. A task here is a request, usually of less than a
+/// microsecond, and a check is a system call; tokio's default of 61 is for tasks of any length.
 const EVENT_INTERVAL: u32 = 255;
 
-/// How often it is looked whether all connections have ended, when they are to.
+/// How often to check whether all connections have ended, while draining.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
-/// How long ending may take once it is over.
+/// How long cut connections have to end.
 const CUT: Duration = Duration::from_millis(200);
 
 /// The runtime of a worker.
@@ -33,14 +33,14 @@ pub fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().event_interval(EVENT_INTERVAL).enable_all().build()
 }
 
-/// What a worker does on a socket ended by itself, which takes the worker along.
+/// The error of a socket's loop that ended unexpectedly, which ends the worker.
 #[derive(Debug)]
 pub struct Ended;
 
 /// Serves until draining has ended.
 ///
 /// # Errors
-/// When a socket is served no more though nobody asked for that.
+/// When a socket is no longer served although nobody asked for that.
 pub async fn run(
     worker: Arc<WorkerContext>,
     sockets: WorkerSockets,
@@ -73,7 +73,7 @@ pub async fn run(
     }
     worker.registry.drain();
     let ended = async {
-        // Ends when every connection already in a backlog has been accepted, and those of QUIC have ended.
+        // Ends once every connection that was in a backlog is accepted, and QUIC's connections have ended.
         while serving.join_next().await.is_some() {}
         while worker.registry.open() > 0 {
             tokio::time::sleep(DRAIN_LOOK).await;
@@ -91,7 +91,7 @@ pub async fn run(
         () = drain.cut() => {}
     }
     worker.registry.cut();
-    // What is cut ends as soon as it is polled, and may have a word to say to its client.
+    // A cut connection ends when it is next polled, and may still have something to send.
     let _ = tokio::time::timeout(CUT, async { while serving.join_next().await.is_some() {} }).await;
     worker.flush_log();
     worker.heartbeats.done(worker.index);

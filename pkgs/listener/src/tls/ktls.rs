@@ -1,9 +1,9 @@
-//! TLS in the kernel: after a handshake in user space a socket is given its keys, and from then on carries plain
-//! bytes to whoever reads and writes it, by sendfile(2) too (Documentation/networking/tls.rst).
+//! !TLS in the kernel: after a handshake in user space, a socket gets its keys. From then on, programs read and write
+//! plain bytes on it, also with sendfile(2) (Documentation/networking/tls.rst).
 //!
-//! - [`Suites`]: what this kernel takes.
-//! - [`attach`] and [`give_keys`]: how a connection is handed to it.
-//! - [`receive`] and [`say_goodbye`]: what is different on such a socket.
+//! - !- [`Suites`]: what this kernel supports.
+//! - !- [`attach`] and [`give_keys`]: hand a connection to it.
+//! - !- [`receive`] and [`say_goodbye`]: what is different on such a socket.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,17 +12,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion, ServerConnection};
 
-/// The upper layer protocol, as `TCP_ULP` names it.
+/// The name of the upper layer protocol for `TCP_ULP`.
 const ULP: &std::ffi::CStr = c"tls";
 
-/// Types of records (RFC 8446, section 5.1).
+/// Record types (RFC 8446, section 5.1).
 const ALERT: u8 = 21;
 const APPLICATION_DATA: u8 = 23;
 
 /// The alert `close_notify`, which is a warning (RFC 8446, section 6).
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 
-/// Room for one control message of one byte, aligned as the kernel writes it.
+/// Space for one control message of one byte, with the kernel's alignment.
 #[repr(C)]
 union Control {
     header: libc::cmsghdr,
@@ -30,7 +30,7 @@ union Control {
     bytes: [u8; unsafe { libc::CMSG_SPACE(1) } as usize],
 }
 
-/// Which cipher suites of TLS 1.3 this kernel encrypts, in both directions.
+/// The TLS 1.3 cipher suites that this kernel encrypts in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suites {
     aes_128_gcm: bool,
@@ -39,7 +39,7 @@ pub struct Suites {
 }
 
 impl Suites {
-    /// Asks the kernel, by a connection to itself for each; none where it has no such module loaded.
+    /// Asks the kernel, with a loopback connection for each. None if its module is not loaded.
     pub fn probe() -> Self {
         let takes = |info: Keys| probe(&info).is_ok();
         Self {
@@ -54,8 +54,7 @@ impl Suites {
         self != Self::default()
     }
 
-    /// Whether the kernel can go on with this connection. TLS 1.2 stays in user space: hardly any client is left
-    /// that has no 1.3.
+    /// Whether the kernel can continue this connection. TLS 1.2 stays in user space, since hardly any client lacks 1.3.
     pub fn has(self, connection: &ServerConnection) -> bool {
         use rustls::CipherSuite::{
             TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
@@ -78,18 +77,18 @@ fn probe(keys: &Keys) -> io::Result<()> {
     keys.give(&client, libc::TLS_RX)
 }
 
-/// Puts the kernel's TLS on top of a connection; without keys it passes all bytes on as they are.
+/// Adds the kernel's TLS to a connection. Without keys, it passes all bytes unchanged.
 ///
 /// # Errors
-/// Where the kernel has none, or its module is not loaded: only who may administer the network loads it by this.
+/// If the kernel has no TLS, or its module is not loaded. Only a network administrator's call loads it.
 pub fn attach(socket: impl AsFd) -> io::Result<()> {
     set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, ULP.to_bytes())
 }
 
-/// Gives the kernel the keys of a connection. Where this fails, the connection cannot go on.
+/// Gives the kernel the keys of a connection. If this fails, the connection cannot continue.
 ///
 /// # Errors
-/// Where the kernel does not take them.
+/// If the kernel refuses them.
 pub fn give_keys(socket: impl AsFd, secrets: &ExtractedSecrets) -> io::Result<()> {
     let of = |(sequence, secrets): &(u64, ConnectionTrafficSecrets)| Keys::of(secrets, *sequence);
     let (send, receive) = (of(&secrets.tx)?, of(&secrets.rx)?);
@@ -97,21 +96,21 @@ pub fn give_keys(socket: impl AsFd, secrets: &ExtractedSecrets) -> io::Result<()
     receive.give(&socket, libc::TLS_RX)
 }
 
-/// Receives plain bytes, and says how many; none where the client has ended.
+/// Receives plain bytes. Returns how many; zero if the client has ended.
 ///
 /// # Errors
-/// As of recv(2), and `Unsupported` where the client says what is neither data nor the end, such as that it changes
-/// its keys (RFC 8446, section 4.6.3): kernels before 6.14 cannot follow.
+/// Those of recv(2). `Unsupported` if the client sends a record that is neither data nor the end, such as a change of
+/// its keys (RFC 8446, section 4.6.3), which kernels before 6.14 cannot follow.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let mut control = MaybeUninit::<Control>::uninit();
     let mut bytes = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut message = message(&mut bytes, &mut control);
-    // SAFETY: the descriptor is open while it is borrowed; `message` points to `buffer` and `control`, which live
-    // on, with their own lengths.
+    // SAFETY: the descriptor is open while borrowed; `message` points to `buffer` and `control`, which outlive the
+    // call, with their own lengths.
     let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
     let Ok(count) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-    // SAFETY: the kernel has filled in `message`, so that a header it has is one within `control`; data of a message
-    // of this kind is one byte.
+    // SAFETY: the kernel has filled in `message`, so a header in it lies within `control`; the data of such a message
+    // is one byte.
     let kind = unsafe {
         libc::CMSG_FIRSTHDR(&raw const message)
             .as_ref()
@@ -122,23 +121,24 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     };
     match kind {
         None | Some(APPLICATION_DATA) => Ok(count),
-        // A warning other than this one is not sent by any version that is left; an error ends it as well.
+        // No current version sends another warning, and an error ends the connection as well.
         Some(ALERT) => Ok(0),
         Some(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
-/// Tells the client that nothing more will come, so that it need not take the end for a cut (RFC 8446, section 6.1).
+/// Tells the client that nothing more will come, so that the end cannot be taken for a truncation (RFC 8446, section
+/// 6.1).
 ///
 /// # Errors
-/// As of send(2): `WouldBlock` where there is no room for it yet.
+/// Those of send(2): `WouldBlock` if there is no room yet.
 pub fn say_goodbye(socket: impl AsFd) -> io::Result<()> {
     let mut alert = CLOSE_NOTIFY;
     let mut control = MaybeUninit::<Control>::zeroed();
     let mut bytes = libc::iovec { iov_base: alert.as_mut_ptr().cast(), iov_len: alert.len() };
     let message = message(&mut bytes, &mut control);
-    // SAFETY: `control` has room for a header with one byte behind it, which is all that is written, and is what
-    // `message` points to. The descriptor is open while it is borrowed.
+    // SAFETY: `control` has space for a header and one byte, which is all that is written, and `message` points to it.
+    // The descriptor is open while borrowed.
     let sent = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_TLS;
@@ -150,9 +150,9 @@ pub fn say_goodbye(socket: impl AsFd) -> io::Result<()> {
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A message of these bytes, with room for a control message.
+/// A message of these bytes, with space for a control message.
 fn message(bytes: &mut libc::iovec, control: &mut MaybeUninit<Control>) -> libc::msghdr {
-    // SAFETY: all of it are numbers and pointers, which may be zero.
+    // SAFETY: the struct has only numbers and pointers, which may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = bytes;
     message.msg_iovlen = 1;
@@ -162,7 +162,7 @@ fn message(bytes: &mut libc::iovec, control: &mut MaybeUninit<Control>) -> libc:
     message
 }
 
-/// The keys of one direction, as the kernel has them (include/uapi/linux/tls.h).
+/// The keys of one direction, in the kernel's structs (include/uapi/linux/tls.h).
 enum Keys {
     Aes128Gcm(libc::tls12_crypto_info_aes_gcm_128),
     Aes256Gcm(libc::tls12_crypto_info_aes_gcm_256),
@@ -213,7 +213,7 @@ impl Keys {
         })
     }
 
-    /// Gives them to the kernel, for `TLS_TX` or `TLS_RX`.
+    /// Gives them to the kernel, as `TLS_TX` or `TLS_RX`.
     fn give(&self, socket: impl AsFd, direction: i32) -> io::Result<()> {
         let socket = socket.as_fd();
         match self {
@@ -232,7 +232,7 @@ fn nonce(iv: &rustls::crypto::cipher::Iv) -> io::Result<&[u8; 12]> {
     iv.as_ref().try_into().map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// The kernel has the nonce of GCM in two pieces.
+/// The kernel stores GCM's nonce in two parts.
 fn halves(nonce: &[u8; 12]) -> ([u8; 4], [u8; 8]) {
     let (mut salt, mut iv) = ([0; 4], [0; 8]);
     salt.copy_from_slice(&nonce[..4]);
@@ -240,14 +240,14 @@ fn halves(nonce: &[u8; 12]) -> ([u8; 4], [u8; 8]) {
     (salt, iv)
 }
 
-/// The bytes of one of the structures of [`Keys`].
+/// The bytes of one of the structs of [`Keys`].
 fn bytes_of<T: Copy>(keys: &T) -> &[u8] {
-    // SAFETY: these are arrays of bytes behind two numbers of two bytes, with no gap between them.
+    // SAFETY: the structs are byte arrays after two 2-byte numbers, without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(keys).cast(), size_of::<T>()) }
 }
 
 fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the descriptor is open while it is borrowed; the pointer is to `value`, and the length is its own.
+    // SAFETY: the descriptor is open while borrowed; the pointer is to `value`, with its own length.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn keys_have_the_sizes_the_kernel_asks_for() {
-        // Of include/uapi/linux/tls.h.
+        // Sizes in include/uapi/linux/tls.h.
         assert_eq!(size_of::<libc::tls12_crypto_info_aes_gcm_128>(), 40);
         assert_eq!(size_of::<libc::tls12_crypto_info_aes_gcm_256>(), 56);
         assert_eq!(size_of::<libc::tls12_crypto_info_chacha20_poly1305>(), 56);
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_tls_is_no_error() {
-        // Whatever this machine has, the two answers agree.
+        // Whatever this machine supports, both answers agree.
         let attaches = (|| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             attach(TcpStream::connect(listener.local_addr()?)?)

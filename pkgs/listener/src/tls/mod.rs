@@ -1,6 +1,6 @@
-//! TLS: one set of certificates and of session tickets for TCP and QUIC.
+//! !TLS: one set of certificates and session tickets for TCP and QUIC.
 
-// Socket options and control messages of TLS have no safe binding.
+// There is no safe binding for TLS's socket options and control messages.
 #[allow(unsafe_code)]
 pub mod ktls;
 mod names;
@@ -20,20 +20,20 @@ use rustls::ServerConfig;
 use crate::config;
 use ktls::Suites;
 
-/// What TLS needs, made once for all workers.
+/// The TLS state, made once for all workers.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The certificates, to be loaded anew at any time.
+    /// The certificates, which can be reloaded at any time.
     pub store: Arc<Store>,
     /// Over TCP: TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1.
     pub tcp: Arc<ServerConfig>,
     /// Over QUIC: TLS 1.3, HTTP/3.
     pub quic: Arc<ServerConfig>,
-    /// What the kernel encrypts of it, where that is asked for.
+    /// The cipher suites that the kernel encrypts, if requested.
     pub offloaded: Suites,
 }
 
-/// Why certificates cannot be used; each says which file.
+/// Why certificates cannot be used. Each variant names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There are none.
@@ -42,25 +42,25 @@ pub enum Error {
     /// A file cannot be read, or is not PEM.
     #[error("cannot read {}: {source}", file.display())]
     Read {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         source: rustls::pki_types::pem::Error,
     },
-    /// A file has no certificate in it.
+    /// A file contains no certificate.
     #[error("{} has no certificate", .0.display())]
     Empty(PathBuf),
-    /// The key is of an unknown kind or not the certificate's.
+    /// The key has an unknown type, or is not the certificate's.
     #[error("{} is no key for {}: {source}", key.display(), chain.display())]
     Key {
         /// The key's file.
         key: PathBuf,
         /// The certificate's file.
         chain: PathBuf,
-        /// Why not.
+        /// The reason.
         source: rustls::Error,
     },
-    /// No random numbers for the session tickets' key.
+    /// There are no random numbers for the session tickets' key.
     #[error("cannot make a key for session tickets: there are no random numbers")]
     Tickets,
     /// The provider has no cipher suite for a version.
@@ -69,10 +69,10 @@ pub enum Error {
 }
 
 impl Tls {
-    /// Loads the certificates; with `offload`, finds out what the kernel encrypts.
+    /// Loads the certificates. With `offload`, finds out what the kernel encrypts.
     ///
     /// # Errors
-    /// When one of them cannot be used.
+    /// When a certificate cannot be used.
     pub fn new(config: &config::Tls, offload: bool) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let store = Arc::new(Store::load(&config.certificates, Arc::clone(&provider))?);

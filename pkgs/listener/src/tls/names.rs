@@ -1,4 +1,4 @@
-//! Which certificate a client is shown: by the name it asks for, and by the signatures it takes.
+//! !Chooses the certificate for a client: by the name that it requests, and by the signatures that it accepts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use rustls::SignatureScheme;
 use rustls::sign::CertifiedKey;
 use service::certificate::Certificate;
 
-/// Every scheme that a key of ours may sign by (`rustls::crypto::aws_lc_rs`).
+/// Every signature scheme that our keys may use (`rustls::crypto::aws_lc_rs`).
 const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::ECDSA_NISTP256_SHA256,
     SignatureScheme::ECDSA_NISTP384_SHA384,
@@ -21,25 +21,25 @@ const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::RSA_PKCS1_SHA512,
 ];
 
-/// Certificates by name. What can be known before a client comes is: looking one up allocates nothing.
+/// Certificates by name. Everything that can be is computed in advance, so a look-up allocates nothing.
 pub(super) struct Names {
-    /// For clients that name nobody, or nobody here.
+    /// For clients that request no name, or an unknown one.
     default: Candidates,
-    /// By lower-case name. Of `*.example.org` it is `example.org` in `wildcards`.
+    /// By lower-case name. `*.example.org` is `example.org` in `wildcards`.
     exact: HashMap<Box<str>, Candidates>,
     wildcards: HashMap<Box<str>, Candidates>,
     /// When the first certificate of each name ends, in seconds since 1970.
     ends: BTreeMap<String, i64>,
 }
 
-/// Certificates for one name, in the order in which they were given; never none.
+/// Certificates for one name, in their given order; never empty.
 #[derive(Clone, Default)]
 struct Candidates(Vec<Candidate>);
 
 #[derive(Clone)]
 struct Candidate {
     certified: Arc<CertifiedKey>,
-    /// The schemes by which its key signs.
+    /// The schemes of its key's signatures.
     schemes: Arc<[SignatureScheme]>,
 }
 
@@ -52,8 +52,8 @@ impl Candidate {
 }
 
 impl Candidates {
-    /// The first whose signatures the client takes; the first of all where it takes those of none, which the handshake
-    /// then says.
+    /// The first certificate whose signatures the client accepts. If it accepts none, the first of all; the handshake
+    /// then fails.
     fn for_client(&self, offered: &[SignatureScheme]) -> &Arc<CertifiedKey> {
         let fits = |one: &&Candidate| one.schemes.iter().any(|scheme| offered.contains(scheme));
         match &self.0[..] {
@@ -64,7 +64,7 @@ impl Candidates {
 }
 
 impl Names {
-    /// Of certificates with their keys, the first of which is the default; none where there are none.
+    /// From certificates with their keys, of which the first is the default. None if there are none.
     pub(super) fn new(certificates: Vec<CertifiedKey>) -> Option<Self> {
         let mut default: Option<(Vec<String>, Candidates)> = None;
         let (mut exact, mut wildcards) = (HashMap::<Box<str>, Candidates>::new(), HashMap::new());
@@ -80,7 +80,7 @@ impl Names {
                 };
                 by_name.entry(name.into()).or_default().0.push(candidate.clone());
             }
-            // With the default goes what differs from it by its key alone.
+            // Certificates that differ from the default only in their key belong to it.
             let (of, default) = default.get_or_insert_with(|| (names.clone(), Candidates::default()));
             if default.0.is_empty() || *of == names {
                 default.0.push(candidate);
@@ -89,7 +89,7 @@ impl Names {
         default.map(|(_, default)| Self { default, exact, wildcards, ends })
     }
 
-    /// The one for a client that asks for a name, in lower case, and takes signatures by these schemes.
+    /// The certificate for a client that requests this lower-case name, and accepts these signature schemes.
     pub(super) fn find(&self, name: Option<&str>, offered: &[SignatureScheme]) -> &Arc<CertifiedKey> {
         name.and_then(|name| self.named(name)).unwrap_or(&self.default).for_client(offered)
     }
@@ -107,7 +107,7 @@ impl Names {
     }
 }
 
-/// The names in a certificate, sorted and in lower case; none of one that cannot be read, which clients judge, not we.
+/// The names in a certificate, sorted and in lower case. Empty if it cannot be read, which is for clients to judge.
 fn dns_names(certified: &CertifiedKey) -> Vec<String> {
     let end_entity = certified.end_entity_cert().ok();
     let parsed = end_entity.and_then(|der| webpki::EndEntityCert::try_from(der).ok());
@@ -118,7 +118,7 @@ fn dns_names(certified: &CertifiedKey) -> Vec<String> {
     names
 }
 
-/// Notes when a certificate ends, where it can be read.
+/// Records when a certificate ends, if that can be read.
 fn note_end(certified: &CertifiedKey, ends: &mut BTreeMap<String, i64>) {
     let read = certified.end_entity_cert().ok().and_then(|der| Certificate::from_der(der).ok());
     for (name, not_after) in read.into_iter().flat_map(|one| {
@@ -152,7 +152,7 @@ mod tests {
         CertifiedKey::from_der(chain, key, &provider).expect("a pair")
     }
 
-    /// Which of several is shown, by its place among them.
+    /// The index of the certificate that is shown.
     fn shown(
         names: &Names,
         all: &[CertificateDer<'_>],
@@ -174,7 +174,7 @@ mod tests {
             made(&["x.b.example"], p256, 2040),
             made(&["*.b.example"], p384, 2040),
             made(&["default.example"], rsa, 2040),
-            // Never: the same as the first, and after it.
+            // Never shown: the same as the first, and after it.
             made(&["default.example"], p256, 2040),
         ];
         let all: Vec<_> =
@@ -189,13 +189,13 @@ mod tests {
             (Some("default.example"), &[RSA], 5),
             (Some("a.example"), &[RSA, ECDSA], 1),
             (Some("a.example"), &[RSA], 2),
-            // Nothing is right: the handshake says so.
+            // None fits: the handshake fails.
             (Some("a.example"), &[SignatureScheme::ED25519], 1),
             (Some("a.example"), &[], 1),
             (Some("x.b.example"), &[ECDSA, P384], 3),
             (Some("y.b.example"), &[ECDSA, P384], 1),
             (Some("y.b.example"), &[P384], 4),
-            // The exact name is preferred, whatever comes of it.
+            // The exact name is preferred, even if its signatures do not fit.
             (Some("x.b.example"), &[P384], 3),
             (Some("b.example"), &[ECDSA], 0),
             (Some("z.y.b.example"), &[ECDSA], 0),

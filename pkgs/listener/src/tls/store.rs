@@ -1,4 +1,4 @@
-//! Certificates read from files, replaced while they are in use.
+//! !Certificates read from files, which can be replaced while in use.
 
 use std::fs;
 use std::path::Path;
@@ -17,17 +17,17 @@ use crate::config::CertificateFiles;
 use super::Error;
 use super::names::Names;
 
-/// Certificates read from files. A handshake takes what is there at its start, without a lock.
+/// Certificates read from files. A handshake uses those at its start, without a lock.
 pub struct Store {
     provider: Arc<CryptoProvider>,
     loaded: ArcSwap<Names>,
-    /// When the files were changed that are loaded, or last tried, and how long they were: one that is read while it is
-    /// written may be finished within the same tick of the file system's clock. Whoever reads them anew holds it, so that
-    /// what was read last is what is used.
+    /// The modification times and lengths of the files that were loaded, or last tried. The lengths matter because a
+    /// file that is read while it is written may be finished within the same tick of the file system's clock. Reloading
+    /// holds the lock, so that the last result is the one in use.
     read: Mutex<Read>,
 }
 
-/// Files that are read, and when they were changed.
+/// The files, and when they were changed.
 struct Read {
     files: Vec<CertificateFiles>,
     changed: Changes,
@@ -37,26 +37,26 @@ type Changes = Vec<Option<(SystemTime, u64)>>;
 
 impl Store {
     pub(super) fn load(files: &[CertificateFiles], provider: Arc<CryptoProvider>) -> Result<Self, Error> {
-        // Before reading, so that a change meanwhile is seen at the next look.
+        // Before reading, so that a change meanwhile is noticed at the next check.
         let read = Mutex::new(Read { files: files.to_vec(), changed: changes(files) });
         let loaded = ArcSwap::from_pointee(read_all(files, &provider)?);
         Ok(Self { provider, loaded, read })
     }
 
-    /// Reads all files anew. Handshakes from now on use them; connections that are open stay as they are.
+    /// Reads all files again. New handshakes use them; open connections stay as they are.
     ///
     /// # Errors
-    /// When one of them cannot be used; then all of those from before stay in use.
+    /// When one of them cannot be used. All previous ones then stay in use.
     pub fn reload(&self) -> Result<(), Error> {
         let mut read = self.read();
         read.changed = changes(&read.files);
         self.replace(&read.files)
     }
 
-    /// Reads these files from now on, which have to be all there are.
+    /// Reads exactly these files from now on.
     ///
     /// # Errors
-    /// When one of them cannot be used; then those from before are read as before.
+    /// When one of them cannot be used. The previous files then stay.
     pub fn replace_files(&self, files: &[CertificateFiles]) -> Result<(), Error> {
         let mut read = self.read();
         let changed = changes(files);
@@ -69,10 +69,10 @@ impl Store {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all files anew if one of them has changed since they were last read, and says whether.
+    /// Reads all files again if one has changed since they were last read. Returns whether it did.
     ///
     /// # Errors
-    /// As of [`reload`](Self::reload). What could not be used is not tried again until it changes again.
+    /// Those of [`reload`](Self::reload). Unusable files are not tried again until they change.
     pub fn reload_if_changed(&self) -> Result<bool, Error> {
         let mut read = self.read();
         let now = changes(&read.files);
@@ -88,7 +88,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads all files anew whenever one of them has changed, and logs it; looks so often, and never returns.
+    /// Reads all files again whenever one has changed, and logs that. Checks at this interval, and never returns.
     pub async fn poll(&self, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
@@ -100,8 +100,8 @@ impl Store {
         }
     }
 
-    /// How many seconds are left by now of the time of each name's certificate, of several of that which ends first;
-    /// below zero where it has ended.
+    /// For each name, how many seconds its certificate is still valid; of several, the one that ends first. Negative if
+    /// it has ended.
     pub(super) fn left(&self) -> Vec<(String, f64)> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
         let loaded = self.loaded.load();
@@ -111,7 +111,7 @@ impl Store {
 
 impl ResolvesServerCert for Store {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // rustls has made the name lower-case.
+        // rustls gives the name in lower case.
         Some(Arc::clone(self.loaded.load().find(hello.server_name(), hello.signature_schemes())))
     }
 }
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Puts a certificate for a name there, and says what is shown then.
+    /// Writes a certificate for a name. Returns the one that is then shown.
     fn make(directory: &TempDir, name: &str) -> CertificateDer<'static> {
         let made = testkit::certificate(&[name]);
         let files = files(directory, name);
@@ -197,10 +197,10 @@ mod tests {
                 assert!(said.contains(&*bad.to_string_lossy()), "{said}");
                 assert_eq!(all(), before);
             }
-            // It is not tried again while nothing changes.
+            // It is not tried again until something changes.
             assert!(!store.reload_if_changed().expect("as before"));
         }
-        // Others are as little taken where one of them is none.
+        // New files are not accepted either if one of them is invalid.
         let others = [files(&directory, "a.example"), files(&directory, "c.example")];
         assert!(store.replace_files(&others).is_err());
         assert_eq!(all(), before);

@@ -6,20 +6,19 @@ use service::metrics::{Family, Registry};
 
 use super::Store;
 
-/// Certificates, with what the listener is called that shows them: `public`, `admin`. Clones share them.
+/// Certificates with the name of the listener that shows them: `public`, `admin`. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Stores(Vec<(&'static str, Arc<Store>)>);
 
 impl Stores {
-    /// Those of one more listener, where it has any.
+    /// Adds those of one more listener, if it has any.
     #[must_use]
     pub fn with(mut self, listener: &'static str, store: Option<&Arc<Store>>) -> Self {
         self.0.extend(store.map(|store| (listener, Arc::clone(store))));
         self
     }
 
-    /// Loads them anew, as at SIGHUP, and logs what comes of it: where one cannot be used, all of its listener stay as
-    /// they are.
+    /// Reloads them, as at SIGHUP, and logs the result. If one cannot be used, all of its listener stay as they are.
     pub fn reload(&self) {
         for (listener, store) in &self.0 {
             match store.reload() {
@@ -32,8 +31,8 @@ impl Stores {
         }
     }
 
-    /// Shows in `registry` from here on how long they are valid yet, as `PREFIX_certificate_not_after_seconds`; `prefix`
-    /// is `linerate_<service>`.
+    /// Registers how long they are still valid, as `PREFIX_certificate_not_after_seconds`; `prefix` is
+    /// `linerate_<service>`.
     pub fn register(&self, registry: &mut Registry, prefix: &str) {
         if self.0.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Session tickets, under keys that are replaced, and that the next process goes on with.
+//! !Session tickets, with keys that are rotated, and that the next process continues to use.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,14 +12,14 @@ use super::Error;
 use crate::config::{self, TICKET_KEY};
 use crate::hex;
 
-/// Bytes of a key.
+/// The length of a key, in bytes.
 const SECRET: usize = 32;
 
-/// Bytes by which a ticket names its key.
+/// The length of a key's name in a ticket, in bytes.
 const NAME: usize = 16;
 
-/// Makes and opens the tickets of all workers, over TCP and QUIC, each key for so long. Where another process hands over, with
-/// its keys: who has a ticket of that one resumes with this one.
+/// Makes and opens the tickets of all workers, over TCP and QUIC, with a new key at the configured interval. If another
+/// process hands over its keys, clients can resume its sessions with this process.
 ///
 /// # Errors
 /// When there are no random numbers.
@@ -35,7 +35,7 @@ pub(super) fn new(config: &config::Tls) -> Result<Arc<dyn ProducesTickets>, Erro
     Ok(tickets)
 }
 
-/// By which the next process finds the keys: those of the listener that shows the same certificates.
+/// The name under which the next process finds the keys: those of the listener with the same certificates.
 fn name(config: &config::Tls) -> String {
     let mut files = digest::Context::new(&digest::SHA256);
     for certificate in &config.certificates {
@@ -45,18 +45,18 @@ fn name(config: &config::Tls) -> String {
     format!("session tickets {}", hex::encode(&files.finish().as_ref()[..NAME]))
 }
 
-/// In seconds since 1970, which the next process counts from too.
+/// Seconds since 1970, which the next process also counts from.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 struct Tickets {
     keys: RwLock<Keys>,
-    /// How long a key makes tickets, in seconds, and how long clients are told that these last.
+    /// How long a key makes tickets, in seconds, and how long clients are told that tickets last.
     lifetime: u64,
 }
 
-/// The key that tickets are made with, and the one before.
+/// The current key, and the previous one.
 struct Keys {
     current: Key,
     previous: Option<Key>,
@@ -64,11 +64,11 @@ struct Keys {
     since: u64,
 }
 
-/// A key, and what tickets begin with that are under it.
+/// A key, and the start of tickets under it.
 struct Key {
     secret: [u8; SECRET],
     name: [u8; NAME],
-    // Random nonces repeat once in a while, which this cipher takes no harm from (RFC 8452).
+    // Random nonces occasionally repeat, which does not harm this cipher (RFC 8452).
     cipher: RandomizedNonceKey,
 }
 
@@ -91,7 +91,7 @@ impl Key {
         Some([&self.name, &nonce.as_ref()[..], &sealed].concat())
     }
 
-    /// What of a ticket comes behind the name.
+    /// Opens the part of a ticket after the name.
     fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut sealed = sealed.to_vec();
@@ -107,7 +107,7 @@ impl Keys {
         Some(Self { current: Key::random()?, previous: None, since: now })
     }
 
-    /// As the next process is told.
+    /// The keys as text for the next process.
     fn to_text(&self) -> String {
         let previous = self.previous.as_ref().map(|key| hex::encode(&key.secret)).unwrap_or_default();
         format!("{} {} {previous}", self.since, hex::encode(&self.current.secret))
@@ -123,7 +123,7 @@ impl Keys {
 }
 
 impl Tickets {
-    /// The keys, with a new one where the time of the current one is up. Where there are no random numbers it stays.
+    /// The keys, with a new one if the current one's time is up. Without random numbers, the current one stays.
     fn present(&self, now: u64) -> RwLockReadGuard<'_, Keys> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         if !self.is_old(&keys, now) {
@@ -141,7 +141,7 @@ impl Tickets {
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One from the future is of a clock that was set back, so that it would stay for longer than it should.
+    /// A key from the future means that the clock was set back, so the key would stay too long.
     fn is_old(&self, keys: &Keys, now: u64) -> bool {
         now.checked_sub(keys.since).is_none_or(|age| age >= self.lifetime)
     }
@@ -201,7 +201,7 @@ mod tests {
     fn a_ticket_is_opened_under_its_key_and_the_next_and_no_more() {
         let tickets = fresh();
         let ticket = tickets.seal(b"session", BEGIN).expect("a key");
-        // The key is replaced by the first use after its time, however late that is.
+        // The first use after its time replaces the key, however late that is.
         for (now, opened) in [
             (BEGIN, true),
             (BEGIN + LIFETIME - 1, true),

@@ -1,11 +1,11 @@
-//! Answers of HTTP/1.1 as frames of HTTP/2.
+//! !Turns HTTP/1.1 answers into HTTP/2 frames.
 
 use super::frame::{DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, Head, MOST};
 use super::hpack;
 use crate::plain::PlainAnswer;
 
-/// Appends an answer as frames of this stream; how many bytes its body has. None, with nothing appended, where the body is
-/// longer than there is room for, or its head longer than a frame.
+/// Appends an answer as frames of this stream. Returns the length of its body. None, with nothing appended, if the body
+/// exceeds `room` or the head exceeds a frame.
 #[inline]
 pub fn write(answer: &[u8], stream: u32, room: usize, out: &mut Vec<u8>) -> Option<usize> {
     let start = out.len();
@@ -22,7 +22,7 @@ pub fn write(answer: &[u8], stream: u32, room: usize, out: &mut Vec<u8>) -> Opti
     Some(body.len())
 }
 
-/// Appends its HEADERS; its body.
+/// Appends its HEADERS. Returns its body.
 fn write_head<'a>(answer: &'a [u8], stream: u32, out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let answer = PlainAnswer::read(answer)?;
     let start = out.len();

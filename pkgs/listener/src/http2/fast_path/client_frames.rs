@@ -1,5 +1,5 @@
-//! What becomes of a client's frames: most are h2's, a plain request may be answered here, and h2 is not to see what belongs to
-//! one that was.
+//! !Decides what happens to a client's frames: most go to h2, a plain request may be answered here, and h2 must not see
+//! frames of a request that was.
 
 use h2::Reason;
 
@@ -11,50 +11,50 @@ use super::frame::{
 use super::server_frames::ServerFrames;
 use super::windows::{Increment, Windows};
 
-/// What a client says first (RFC 9113, section 3.4).
+/// The length of what a client sends first (RFC 9113, section 3.4).
 const PREFACE: usize = 24;
 
-/// Settings (RFC 9113, section 6.5.2).
+/// Identifiers of settings (RFC 9113, section 6.5.2).
 const HEADER_TABLE_SIZE: u16 = 1;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// What a table has until something else is said.
+/// The size of a dynamic table unless a setting changes it.
 const DEFAULT_TABLE: u32 = 4096;
 
-/// How far a client may go with frames of streams that have been answered. Each counts as one, and as two the reset of a stream
-/// whose answer it cannot have seen; each answer takes one back. Beyond, the connection is closed. curl 7.88 resets each
-/// stream once it has its answer.
+/// How many frames a client may send on streams that were answered. Each counts as one, and a reset of a stream whose
+/// answer it cannot have seen counts as two; each answer takes one back. Beyond the limit, the connection is closed.
+/// curl 7.88 resets each stream once it has its answer.
 const MOST_UNREST: u32 = 200;
 
-/// What is to be done next.
+/// The next thing to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More is to be received.
+    /// Receive more.
     More,
-    /// So many bytes are h2's.
+    /// Pass this many bytes to h2.
     Pass(usize),
-    /// So many bytes were for here.
+    /// Drop this many bytes, which were for this layer.
     Swallow(usize),
-    /// With so many bytes a field section is whole.
+    /// A field section is complete with this many bytes.
     Section(usize, FieldSection),
-    /// The connection ends.
+    /// End the connection.
     End(Reason),
 }
 
-/// What a client has sent so far.
+/// The state of a client's frames so far.
 #[derive(Debug)]
 pub struct ClientFrames {
-    /// How much of the preface is still to come.
+    /// How much of the preface is missing.
     preface: usize,
-    /// The field section that goes on in the next frame.
+    /// A field section that continues in the next frame.
     open: Option<Box<Open>>,
-    /// The last stream that was opened, and the last that h2 knows of: those between have been answered here.
+    /// The last stream that was opened, and the last that h2 knows of. Those in between were answered here.
     last: u32,
     passed: u32,
-    /// The last that was answered here, and the last whose answer was sent.
+    /// The last stream that was answered here, and the last whose answer was sent.
     answered: u32,
     sent: u32,
-    /// How large it has last said that this side's dynamic table may be.
+    /// The last size that the client allowed for this side's dynamic table.
     table: u32,
     unrest: u32,
 }
@@ -75,8 +75,8 @@ impl Default for ClientFrames {
 }
 
 impl ClientFrames {
-    /// What becomes of the next of these bytes; of a field section at most `most` bytes are collected. What h2 is to be told of
-    /// otherwise is changed in them.
+    /// Decides about the next of these bytes. Collects at most `most` bytes of a field section. Bytes that h2 has to
+    /// see differently are changed in place.
     pub fn next(
         &mut self,
         bytes: &mut [u8],
@@ -90,7 +90,7 @@ impl ClientFrames {
             return if part == 0 { Step::More } else { Step::Pass(part) };
         }
         let Some(head) = Head::first(bytes) else { return Step::More };
-        // What is too long is h2's to refuse.
+        // h2 refuses frames that are too long.
         if head.length > MOST {
             return Step::Pass(head.whole());
         }
@@ -110,47 +110,49 @@ impl ClientFrames {
         }
     }
 
-    /// Whether a request on this stream may be answered here: it has to be one that opens it.
+    /// Whether a request on this stream may be answered here. It must be the one that opens the stream.
     pub fn may_answer(&self, stream: u32, server: &ServerFrames) -> bool {
         stream % 2 == 1 && stream > self.last && !server.is_leaving() && !server.owes_table_size()
     }
 
-    /// The request on this stream was answered.
+    /// Records that the request on this stream was answered.
     pub fn answered(&mut self, stream: u32) {
         (self.last, self.answered) = (stream, stream);
         self.unrest = self.unrest.saturating_sub(1);
     }
 
-    /// All answers were sent.
+    /// Records that all answers were sent.
     pub fn sent(&mut self) {
         self.sent = self.answered;
     }
 
-    /// What came on this stream is h2's.
+    /// Records that this stream belongs to h2.
     pub fn pass(&mut self, stream: u32) {
         if stream % 2 == 1 && stream > self.last {
             (self.last, self.passed) = (stream, stream);
         }
     }
 
-    /// The last stream that was answered here. What came before it h2 has seen by now.
+    /// The last stream that was answered here. h2 has seen everything before it.
     pub fn last_answered(&self) -> u32 {
         self.answered
     }
 
-    /// Whether a stream was answered here, or passed over. Of one before those that h2 knows, h2 thinks the latter.
+    /// Whether a stream was answered here or passed over. For a stream before the last one that h2 knows, h2 assumes
+    /// the latter.
     fn is_answered(&self, stream: u32) -> bool {
         stream % 2 == 1 && self.passed < stream && stream <= self.last
     }
 
     fn headers(&mut self, head: Head, bytes: &[u8]) -> Step {
         if self.is_answered(head.stream) {
-            // A stream that was passed over is closed as well, and opening it is another mistake (RFC 9113, section 5.1.1).
+            // A stream that was passed over is closed too, and opening it is a different error (RFC 9113, section
+            // 5.1.1).
             let closed = head.stream == self.last;
             return Step::End(if closed { Reason::STREAM_CLOSED } else { Reason::PROTOCOL_ERROR });
         }
         let Some(frame) = bytes.get(..head.whole()) else { return Step::More };
-        // What is malformed ends the connection, which h2 sees to.
+        // A malformed frame ends the connection, which h2 does.
         let Some(section) = FieldSection::begin(head, frame) else { return Step::Pass(head.whole()) };
         if head.has(END_HEADERS) {
             return Step::Section(head.whole(), section);
@@ -159,7 +161,7 @@ impl ClientFrames {
         Step::Swallow(head.whole())
     }
 
-    /// What comes within a field section.
+    /// Handles a frame within a field section.
     fn goes_on(&mut self, head: Head, bytes: &[u8], most: usize) -> Step {
         let Some(open) = &mut self.open else { return Step::More };
         if (head.kind, head.stream) != (CONTINUATION, open.stream()) {
@@ -203,7 +205,7 @@ impl ClientFrames {
         }
         let Some(frame) = bytes.get_mut(..head.whole()) else { return Step::More };
         match number(frame, HEAD) {
-            // h2 refuses none.
+            // h2 accepts every size.
             None | Some(0) => Step::Pass(head.whole()),
             Some(increment) => match windows.grow(increment) {
                 Increment::Told(0) => Step::Swallow(head.whole()),
@@ -216,7 +218,7 @@ impl ClientFrames {
         }
     }
 
-    /// A frame that may come after the end of its stream.
+    /// Handles a frame that may come after the end of its stream.
     fn swallow_or_pass(&mut self, head: Head, bytes: &[u8], unrest: u32) -> Step {
         if !self.is_answered(head.stream) {
             return Step::Pass(head.whole());
@@ -239,14 +241,14 @@ mod tests {
 
     const ASK: u8 = END_STREAM | END_HEADERS;
 
-    /// As much as is collected of a field section.
+    /// The most bytes that are collected of a field section.
     const COLLECTED: usize = 100;
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         [&Head { length: payload.len(), kind, flags, stream }.bytes()[..], payload].concat()
     }
 
-    /// A connection's frames, and what is known beside.
+    /// A connection's frames, and the server's state.
     #[derive(Default)]
     struct Connection {
         client: ClientFrames,
@@ -255,7 +257,7 @@ mod tests {
     }
 
     impl Connection {
-        /// One that has begun.
+        /// A connection after the preface.
         fn ready() -> Self {
             let mut connection = Self::default();
             assert_eq!(connection.next(&[b'p'; PREFACE]), Step::Pass(PREFACE));
@@ -267,13 +269,13 @@ mod tests {
             self.client.next(&mut bytes.to_vec(), COLLECTED, &mut self.server, &mut self.windows)
         }
 
-        /// Has the next request be answered.
+        /// Answers the next request.
         fn answer(&mut self, stream: u32) {
             assert!(self.asks(&frame(HEADERS, ASK, stream, b"\x82")));
             self.client.answered(stream);
         }
 
-        /// Whether these bytes are a whole field section that may be answered.
+        /// Whether these bytes are a complete field section that may be answered.
         fn asks(&mut self, bytes: &[u8]) -> bool {
             let Step::Section(length, section) = self.next(bytes) else { return false };
             assert_eq!(length, bytes.len());
@@ -287,7 +289,7 @@ mod tests {
             (ASK, 1, true),
             (ASK | PADDED | WITH_PRIORITY, 3, true),
             (END_HEADERS, 1, false),
-            // No client opens such a stream.
+            // Clients do not open such a stream.
             (ASK, 2, false),
         ] {
             let bytes = frame(HEADERS, flags, stream, b"\x01\0\0\0\0\x0fz");
@@ -307,7 +309,7 @@ mod tests {
         for (kind, flags, stream, payload) in [
             (HEADERS, ASK, 0, &b"\x82"[..]),
             (HEADERS, ASK | PADDED, 3, b"\x02\x82"),
-            // It has no room for what it says it depends on.
+            // It is too short for the priority that its flag announces.
             (HEADERS, ASK | WITH_PRIORITY, 3, b"\x00\x00"),
             (CONTINUATION, END_HEADERS, 3, b"\x82"),
             (DATA, END_STREAM, 1, b"a"),
@@ -326,7 +328,7 @@ mod tests {
             let bytes = frame(kind, flags, stream, payload);
             assert_eq!(Connection::ready().next(&bytes), Step::Pass(bytes.len()), "{bytes:x?}");
         }
-        // What is too long is not waited for.
+        // A frame that is too long is not waited for.
         let head = Head { length: MOST + 1, kind: HEADERS, flags: ASK, stream: 3 };
         assert_eq!(Connection::ready().next(&head.bytes()), Step::Pass(head.whole()));
     }
@@ -398,7 +400,7 @@ mod tests {
             (WINDOW_UPDATE, 3, b"\0\0\0\x01", Step::Swallow(13)),
             (RST_STREAM, 7, b"\0\0\0\x08", Step::Swallow(13)),
             (PRIORITY, 7, b"\0\0\0\0\x0f", Step::Swallow(14)),
-            // What is malformed is h2's to refuse.
+            // h2 refuses malformed frames.
             (RST_STREAM, 7, b"\0\0\0", Step::Pass(12)),
             (WINDOW_UPDATE, 9, b"\0\0\0\x01", Step::Pass(13)),
             (WINDOW_UPDATE, 6, b"\0\0\0\x01", Step::Pass(13)),
@@ -410,7 +412,7 @@ mod tests {
             assert_eq!(connection.next(&frame(kind, ASK, stream, payload)), step, "{kind} {stream}");
         }
         assert_eq!(connection.client.last_answered(), 7);
-        // To h2 they are streams that were passed over, once it knows of a later one.
+        // For h2 these streams were passed over once it knows a later one.
         connection.client.pass(9);
         for (kind, stream, payload) in [(WINDOW_UPDATE, 7, &b"\0\0\0\x01"[..]), (DATA, 7, b"")] {
             let bytes = frame(kind, ASK, stream, payload);
@@ -432,14 +434,14 @@ mod tests {
             .count();
         assert!((100..=200).contains(&calm), "{calm}");
         assert_eq!(connection.next(&reset(3)), Step::End(Reason::ENHANCE_YOUR_CALM));
-        // One that goes on with half of what it asks for does no harm.
+        // A client that sends more frames for half of its requests is fine.
         let mut connection = Connection::ready();
         for n in 1..5_000 {
             connection.answer(4 * n + 1);
             connection.answer(4 * n + 3);
             assert_eq!(connection.next(&reset(4 * n + 1)), Step::Swallow(13));
         }
-        // Nor does one that resets what has been sent to it, or asks for more of each answer.
+        // So is one that resets each stream after its answer, or extends each stream's window.
         for n in 5_000..10_000 {
             connection.answer(4 * n + 5);
             connection.client.sent();

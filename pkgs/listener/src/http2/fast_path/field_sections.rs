@@ -1,4 +1,4 @@
-//! Field sections of a client: whole ones, which may come in several frames, and as h2 is given them.
+//! !A client's field sections: complete ones, which may come in several frames, and the form that h2 receives.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use super::frame::{
 use super::hpack;
 use crate::field_compression::Section;
 
-/// Frames that a field section may go on in. h2 permits as many; a client needs more only where it sends next to nothing in
+/// The most frames that may continue a field section, as in h2. A client needs more only if it sends next to nothing in
 /// them (CVE-2024-27316, CONTINUATION flood).
 const MOST_FRAMES: u32 = 5;
 
-/// Bytes of a priority.
+/// The length of a priority, in bytes.
 const PRIORITY: usize = 5;
 
-/// A whole field section.
+/// A complete field section.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldSection {
     pub stream: u32,
@@ -30,14 +30,14 @@ pub struct FieldSection {
 /// Where its lines are.
 #[derive(Debug, PartialEq, Eq)]
 enum Block {
-    /// In the frame that it came in, from where to where.
+    /// In the frame that it came in, from start to end.
     Frame(Range<usize>),
-    /// In several frames.
+    /// Collected from several frames.
     Collected(Vec<u8>),
 }
 
 impl FieldSection {
-    /// What a frame of HEADERS begins; none where it is malformed.
+    /// Reads the start of a field section from a HEADERS frame. None if it is malformed.
     pub fn begin(head: Head, frame: &[u8]) -> Option<Self> {
         let (mut start, mut end) = (HEAD, head.whole());
         if head.has(PADDED) {
@@ -54,7 +54,7 @@ impl FieldSection {
         (head.stream > 0 && start <= end).then_some(section)
     }
 
-    /// Its lines, of which this is the frame if it came in one.
+    /// Its lines. `frame` is its frame, if it came in one.
     pub fn block<'a>(&'a self, frame: &'a [u8]) -> &'a [u8] {
         match &self.block {
             Block::Frame(range) => frame.get(range.clone()).unwrap_or_default(),
@@ -62,12 +62,12 @@ impl FieldSection {
         }
     }
 
-    /// Whether its stream is to depend on itself, which h2 refuses.
+    /// Whether its stream depends on itself, which h2 refuses.
     pub fn depends_on_itself(&self) -> bool {
         self.priority.is_some_and(|priority| number(&priority, 0) == Some(self.stream))
     }
 
-    /// Appends it as h2 is given it: as frames of these lines, which refer to no table.
+    /// Appends it in the form for h2: as frames of these lines, which refer to no table.
     pub fn write(&self, lines: &Section, out: &mut BytesMut) {
         let mut payload = Vec::new();
         payload.extend(self.priority.iter().flatten());
@@ -95,35 +95,35 @@ impl FieldSection {
     }
 }
 
-/// A field section that goes on in the next frame.
+/// A field section that continues in the next frame.
 #[derive(Debug)]
 pub struct Open {
     section: FieldSection,
     block: Vec<u8>,
-    /// In how many it has gone on.
+    /// How many frames have continued it.
     frames: u32,
 }
 
 impl Open {
-    /// One that began in this frame.
+    /// Starts with this frame.
     pub fn new(section: FieldSection, frame: &[u8]) -> Self {
         let block = section.block(frame).to_vec();
         Self { section, block, frames: 0 }
     }
 
-    /// On which stream.
+    /// The stream's number.
     pub fn stream(&self) -> u32 {
         self.section.stream
     }
 
-    /// It goes on with this; whether that is not too much: beyond `most` bytes, or too many frames.
+    /// Adds a frame. Returns false if there are more than `most` bytes, or too many frames.
     pub fn extend(&mut self, payload: &[u8], ends: bool, most: usize) -> bool {
         self.block.extend_from_slice(payload);
         self.frames += u32::from(!ends);
         self.block.len() <= most && self.frames <= MOST_FRAMES
     }
 
-    /// It is whole.
+    /// The section, which is now complete.
     pub fn into_section(self) -> FieldSection {
         FieldSection { block: Block::Collected(self.block), ..self.section }
     }
@@ -200,14 +200,14 @@ mod tests {
             frames.push((head.kind, head.flags, head.stream, head.length));
             rest = &rest[head.whole()..];
         }
-        // The line's first byte, and the lengths of its name and its value.
+        // The line's first byte, and the lengths of name and value.
         let last = 1 + 1 + 4 + 4;
         assert_eq!(
             frames,
             [(HEADERS, 0, 9, MOST), (CONTINUATION, 0, 9, MOST), (CONTINUATION, END_HEADERS, 9, last)]
         );
         assert!(rest.is_empty());
-        // One without lines.
+        // A section without lines.
         out.clear();
         section.write(&Section::new(), &mut out);
         assert_eq!(Head::first(&out), Some(Head { length: 0, kind: HEADERS, flags: END_HEADERS, stream: 9 }));

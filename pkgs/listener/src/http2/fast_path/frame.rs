@@ -1,9 +1,9 @@
-//! Frames (RFC 9113, section 4), as far as they are looked at beside h2.
+//! !The parts of frames (RFC 9113, section 4) that are read outside h2.
 
 /// Bytes of the head of a frame.
 pub const HEAD: usize = 9;
 
-/// The longest payload that either side may send here: nobody is told that it may be longer.
+/// The longest payload in either direction: neither side announces more.
 pub const MOST: usize = 16 * 1024;
 
 // Types.
@@ -35,21 +35,21 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads it.
+    /// Reads a head.
     #[inline]
     pub fn of(&[a, b, c, kind, flags, id @ ..]: &[u8; HEAD]) -> Self {
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
-        // The highest bit means nothing.
+        // The highest bit is reserved.
         Self { length, kind, flags, stream: u32::from_be_bytes(id) & !(1 << 31) }
     }
 
-    /// Reads that which `bytes` begin with.
+    /// Reads the head at the start of `bytes`.
     #[inline]
     pub fn first(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().map(Self::of)
     }
 
-    /// As bytes.
+    /// The head as bytes.
     pub fn bytes(self) -> [u8; HEAD] {
         let [_, a, b, c] = (self.length as u32).to_be_bytes();
         let [d, e, f, g] = self.stream.to_be_bytes();
@@ -62,20 +62,20 @@ impl Head {
         self.flags & flags == flags
     }
 
-    /// Bytes of the frame.
+    /// The frame's length, in bytes.
     #[inline]
     pub fn whole(self) -> usize {
         HEAD + self.length
     }
 
-    /// Whether a field section goes on behind it.
+    /// Whether a field section continues after it.
     #[inline]
     pub fn leaves_section_open(self) -> bool {
         matches!(self.kind, HEADERS | PUSH_PROMISE) && !self.has(END_HEADERS)
     }
 }
 
-/// A number of 31 bits that a payload has at `at`.
+/// The 31-bit number at `at` in a payload.
 pub fn number(payload: &[u8], at: usize) -> Option<u32> {
     let bytes = payload.get(at..)?.first_chunk()?;
     Some(u32::from_be_bytes(*bytes) & !(1 << 31))

@@ -1,4 +1,4 @@
-//! A connection below h2, on which plain requests are answered.
+//! !The byte stream below h2, on which plain requests are answered.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -24,60 +24,61 @@ use crate::http1::buffer_pool::{Input, Output};
 use crate::limits::ResponseReservation;
 use crate::plain::{Asking, PlainRequest, with_buffers};
 
-/// No more is answered while so much waits to be sent.
+/// Nothing more is answered while this many bytes wait to be sent.
 const MOST_UNSENT: usize = 32 * 1024;
 
-/// The least that is received at once, whatever a head may have.
+/// The smallest input buffer, whatever a head may have.
 const LEAST_INPUT: usize = 4096;
 
-/// A field section in several frames may be so many times as long as a head or a frame may be: who asks for too much is told so.
+/// How many times longer than a head or a frame a field section in several frames may be. Clients that send more are
+/// told so.
 const SECTION: usize = 2;
 
-/// How requests say what they are asked by (RFC 9113, section 8.3.1).
+/// The accepted values of `:scheme` (RFC 9113, section 8.3.1).
 const SCHEMES: &[&[u8]] = &[b"https", b"http"];
 
-/// A connection as h2 sees it. Where the service has no fast path, or none is wanted, it is what it was.
+/// A connection as h2 sees it. Without a fast path, it is just the stream.
 pub struct FastPathIo<I, S> {
     io: I,
     fast: Option<Box<FastPath<S>>>,
 }
 
-/// What answers on it.
+/// The state of the fast path.
 struct FastPath<S> {
     service: S,
     context: Arc<ConnectionContext>,
     shared: Arc<Shared>,
     input: Input,
-    /// How much of what comes next is h2's.
+    /// How many of the next bytes are h2's.
     pass: usize,
-    /// What h2 is told in place of what the client has said: whole frames.
+    /// Complete frames that h2 receives instead of what the client sent.
     told: BytesMut,
-    /// Whether the client has sent all it will.
+    /// Whether the client has ended its side.
     ended: bool,
-    /// Whether the connection ends, so that nothing more is looked at.
+    /// Whether the connection ends, so that nothing more is read.
     over: bool,
     client: ClientFrames,
     decoder: Decoder,
     server: ServerFrames,
     windows: Windows,
     output: Output,
-    /// Room for what the client is slow to take.
+    /// The reservation for bytes that the client is slow to take.
     held: Option<ResponseReservation>,
-    /// Whether something that was received waits until it has taken that.
+    /// Whether received bytes wait until the client has taken output.
     paused: bool,
-    /// When what is being answered was read, where that is timed.
+    /// When the request being answered was read, if it is timed.
     timed: Option<Instant>,
 }
 
-/// What to do where h2 wants to read.
+/// What to do when h2 wants to read.
 enum Turn {
-    /// See what comes next.
+    /// Look at the next frame.
     Go,
-    /// h2 is to see first what it was given.
+    /// h2 has to process its input first.
     Wait,
-    /// Answers are to be sent first.
+    /// Answers have to be sent first.
     Full,
-    /// More is to be received.
+    /// Receive more.
     Receive,
     /// The connection ends.
     Over,
@@ -116,7 +117,7 @@ impl<S: HttpService> FastPath<S> {
         self.context.limits.head_bytes.max(LEAST_INPUT)
     }
 
-    /// Receives, answers, and gives h2 what is its own.
+    /// Receives, answers plain requests, and gives h2 the rest.
     fn poll_read(
         &mut self,
         io: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -145,7 +146,7 @@ impl<S: HttpService> FastPath<S> {
                 Turn::Go => continue,
                 Turn::Wait => return Poll::Ready(Ok(())),
                 Turn::Over => return Poll::Pending,
-                // What h2 has begun to write goes on when it is written to, which it is when nothing more is read.
+                // h2 finishes its frame when it is written to, which happens when nothing more is read.
                 Turn::Full if !self.server.is_between() => {
                     self.paused = true;
                     return Poll::Pending;
@@ -169,12 +170,12 @@ impl<S: HttpService> FastPath<S> {
                 if self.input.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
-                // Half a frame is h2's.
+                // An incomplete frame belongs to h2.
                 self.pass = self.input.bytes().len();
                 continue;
             }
             if self.pass > 0 && self.pass >= out.remaining() {
-                // What is long is not copied.
+                // Long payloads are not copied.
                 let received = Pin::new(&mut *io).poll_read(context, out);
                 let count = out.filled().len() - before;
                 self.pass -= count;
@@ -194,8 +195,8 @@ impl<S: HttpService> FastPath<S> {
         }
     }
 
-    /// Tells h2 what it is told in place of what the client has said, or that the client takes what was kept from it, where that
-    /// is all there is; whether there was something to tell.
+    /// Gives h2 the frames that replace the client's, or, if that is all there is, returns window that was kept from
+    /// it. Returns whether there was anything.
     fn tell(&mut self, out: &mut ReadBuf<'_>) -> bool {
         if let Some(credit) = self.windows.give_back() {
             let head = Head { length: 4, kind: WINDOW_UPDATE, flags: 0, stream: 0 };
@@ -214,7 +215,7 @@ impl<S: HttpService> FastPath<S> {
         true
     }
 
-    /// Does what there is to do with the next frame; `given` is whether h2 has been given something that it has not seen yet.
+    /// Handles the next frame. `given` says whether h2 has input that it has not processed yet.
     fn turn(&mut self, given: bool) -> Turn {
         if self.over {
             return Turn::Over;
@@ -222,7 +223,7 @@ impl<S: HttpService> FastPath<S> {
         if self.output.len() >= MOST_UNSENT {
             return if given { Turn::Wait } else { Turn::Full };
         }
-        // One after the other, as if h2 had answered: what it finds wrong is the last that is looked at.
+        // One after the other, as if h2 answered: if it finds an error, nothing after it is looked at.
         let of_section = |head: Head| matches!(head.kind, HEADERS | CONTINUATION);
         if given && Head::first(self.input.bytes()).is_some_and(of_section) {
             return Turn::Wait;
@@ -242,15 +243,15 @@ impl<S: HttpService> FastPath<S> {
         Turn::Go
     }
 
-    /// The connection ends.
+    /// Ends the connection.
     fn end(&mut self, reason: Reason) -> Turn {
         self.over = true;
         self.shared.end(reason);
         Turn::Over
     }
 
-    /// Answers the request of a field section that became whole with so many bytes of what was received, or gives it to h2.
-    /// Fails with why the connection has to end.
+    /// Answers the request in a field section that became complete with this many received bytes, or passes it to h2.
+    /// Fails with the reason to end the connection.
     fn section(&mut self, section: &FieldSection, length: usize) -> Result<(), Reason> {
         let Self { service, context, shared, input, client, decoder, server, windows, output, told, .. } =
             self;
@@ -259,7 +260,7 @@ impl<S: HttpService> FastPath<S> {
         let asking = Asking { worker: &context.worker, peer: &context.peer, more: &context.more };
         with_buffers(|read, answer| {
             let fits = decoder.read(read, block, limits.head_bytes)?;
-            // Only where an answer may yet be left to h2.
+            // Only if an answer can still be left to h2.
             let asked = fits
                 && section.ends
                 && !section.depends_on_itself()
@@ -311,7 +312,7 @@ impl<S: HttpService> FastPath<S> {
         sent
     }
 
-    /// Sends the answers if h2 is between frames, and what comes first is not to wait for them.
+    /// Sends the answers if h2 is between frames and its first bytes need not go first.
     #[inline]
     fn poll_between(
         &mut self,
@@ -324,7 +325,7 @@ impl<S: HttpService> FastPath<S> {
         self.poll_send(io, context)
     }
 
-    /// Writes what h2 has: its frames, but for those that are rewritten.
+    /// Writes h2's frames, and rewrites some of them.
     fn poll_write(
         &mut self,
         io: &mut (impl AsyncWrite + Unpin),
@@ -333,7 +334,7 @@ impl<S: HttpService> FastPath<S> {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_between(io, context))?;
         let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&b""[..], |piece| piece);
-        // What follows the first piece is the payload of a frame that begins there.
+        // What follows the first piece is the payload of a frame that starts there.
         let last = self.client.last_answered();
         let count = self.server.before_rewritten(first, last);
         if count == 0
@@ -345,7 +346,7 @@ impl<S: HttpService> FastPath<S> {
         let written = if pieces.len() > 1 && count == first.len() {
             ready!(Pin::new(io).poll_write_vectored(context, pieces))?
         } else {
-            // All of it where it is half a frame, of which h2 writes none.
+            // All of it if it is an incomplete frame, of which h2 has written nothing yet.
             let part = if count == 0 { first } else { &first[..count] };
             ready!(Pin::new(io).poll_write(context, part))?
         };

@@ -1,19 +1,19 @@
-//! Requests that the fast path answers before h2 sees them: plain ones, as nearly all of links' are.
+//! !Plain requests that the fast path answers before h2 sees them. Nearly all of links' requests are plain.
 //!
-//! It stands between h2 and the connection, and reads what the client sends frame by frame. A plain request is answered at once,
-//! from its field section; everything else passes to h2, whether that is a request that the fast path declines or whatever is odd
-//! or wrong. h2 takes the streams that it does not see for ones that were passed over.
+//! !This layer is between h2 and the connection, and reads the client's frames one by one. A plain request is answered
+//! at once from its field section. Everything else passes to h2: requests that the fast path declines, and anything
+//! unusual or wrong. For h2, the streams that it does not see were passed over.
 //!
-//! The table to which a client's field sections refer is here, since all of them are read here. What h2 is given of them refers to
-//! none; everything else passes as it came.
+//! !This layer reads all field sections, so it keeps the table that they refer to. h2 receives field sections that
+//! refer to no table; everything else passes unchanged.
 //!
-//! - [`io`]: the bytes, both ways.
-//! - `client_frames`: what becomes of a client's frames.
-//! - `field_sections`: whole field sections, and as h2 is given them.
-//! - `server_frames`: where h2 is in what it writes, and what it says of the last stream.
-//! - `windows`: how much of an answer the client takes.
-//! - [`hpack`], `frame`, `answer`: reading requests and writing answers.
-//! - [`shared`]: what the connection's task knows of it, and answers for which there is no room, which h2 sends.
+//! - !- [`io`]: the bytes in both directions.
+//! - !- `client_frames`: decides about a client's frames.
+//! - !- `field_sections`: complete field sections, and their form for h2.
+//! - !- `server_frames`: tracks what h2 writes, and corrects what it says about the last stream.
+//! - !- `windows`: how much of an answer the client accepts.
+//! - !- [`hpack`], `frame`, `answer`: decode requests and encode answers.
+//! - !- [`shared`]: what the connection's task knows about it, and answers without room, which h2 sends.
 
 mod answer;
 mod client_frames;

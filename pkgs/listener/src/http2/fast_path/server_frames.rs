@@ -1,46 +1,46 @@
-//! Where h2 is in what it writes: answers from here go between its frames, and never into a field section. What it says of the
-//! last stream is rewritten where that is one that was answered here.
+//! !Tracks what h2 writes: answers from this layer go between its frames, and never into a field section. What h2 says
+//! about the last stream is corrected if a later one was answered here.
 
 use super::frame::{ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS, number};
 
-/// What h2 has written so far.
+/// The state of h2's output so far.
 #[derive(Debug, Default)]
 pub struct ServerFrames {
-    /// Of the head of a frame, how much there is.
+    /// The head of the current frame, and how much of it there is.
     head: [u8; HEAD],
     read: usize,
-    /// How much of a frame's payload is still to come.
+    /// How much of a frame's payload is missing.
     left: usize,
-    /// Whether a field section goes on in the next frame.
+    /// Whether a field section continues in the next frame.
     in_section: bool,
-    /// Whether it has said that the connection ends.
+    /// Whether h2 has announced the connection's end.
     leaving: bool,
-    /// How often it was told of settings, and has said that they apply.
+    /// How many settings h2 has received, and how many it has acknowledged.
     told: u32,
     applied: u32,
-    /// By which of these the client has made the dynamic table smaller, where h2 has not yet said in a field section that it
-    /// follows: what is sent before that has to be h2's (RFC 7541, section 4.2).
+    /// The number of the settings by which the client made the dynamic table smaller, until h2 confirms it in a field
+    /// section. What is sent before that must come from h2 (RFC 7541, section 4.2).
     table: Option<u32>,
 }
 
 impl ServerFrames {
-    /// Whether something else may be written now.
+    /// Whether other bytes may be written now.
     #[inline]
     pub fn is_between(&self) -> bool {
         self.left == 0 && self.read == 0 && !self.in_section
     }
 
-    /// Whether it has said that the connection ends: what is asked from then on is its to refuse.
+    /// Whether h2 has announced the connection's end. It then refuses later requests.
     pub fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// Whether a field section would be wrong that is not h2's.
+    /// Whether a field section from elsewhere would be an error now.
     pub fn owes_table_size(&self) -> bool {
         self.table.is_some()
     }
 
-    /// h2 is told of settings, which make the dynamic table smaller or do not.
+    /// h2 receives settings. `shrinks` says whether they make the dynamic table smaller.
     pub fn tell(&mut self, shrinks: bool) {
         self.told = self.told.wrapping_add(1);
         if shrinks {
@@ -48,10 +48,10 @@ impl ServerFrames {
         }
     }
 
-    /// How many of the bytes it wants to write there are before a frame that names a stream before `last` as the last.
+    /// How many of h2's bytes precede a frame that names a stream before `last` as the last one.
     pub fn before_rewritten(&self, bytes: &[u8], last: u32) -> usize {
         if self.read > 0 {
-            // That which has begun is none. The rest is looked at next time.
+            // A frame that has already started is not one. The rest is checked next time.
             return bytes.len().min(HEAD - self.read);
         }
         let mut at = self.left;
@@ -64,7 +64,7 @@ impl ServerFrames {
         bytes.len()
     }
 
-    /// Rewrites the GOAWAY that these bytes begin with, which is taken from h2, so that it names `last`; how long it is.
+    /// Rewrites the GOAWAY at the start of these bytes so that it names `last`. Returns its length.
     pub fn rewrite(&mut self, bytes: &[u8], last: u32, out: &mut Vec<u8>) -> Option<usize> {
         let head = Head::first(bytes).filter(|head| head.kind == GOAWAY)?;
         let (_, rest) = bytes.get(HEAD..head.whole())?.split_first_chunk::<4>()?;
@@ -75,7 +75,7 @@ impl ServerFrames {
         Some(head.whole())
     }
 
-    /// It has written this; `data` is told how long each of its DATA is.
+    /// h2 has written these bytes. `data` receives the length of each DATA frame.
     #[inline]
     pub fn advance(&mut self, mut bytes: &[u8], mut data: impl FnMut(usize)) {
         loop {
@@ -98,7 +98,7 @@ impl ServerFrames {
             match head.kind {
                 DATA => data(head.length),
                 HEADERS => {
-                    // Where the settings apply by now, it has begun with the size.
+                    // If the settings apply by now, this field section starts with the size.
                     self.table = self.table.filter(|told| self.applied.wrapping_sub(*told) > u32::MAX / 2);
                 }
                 SETTINGS if head.has(ACK) => self.applied = self.applied.wrapping_add(1),

@@ -1,4 +1,4 @@
-//! What is known of the fast path to those who serve the connection.
+//! !The state that the fast path shares with the connection's task.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,55 +13,55 @@ use crate::plain::PlainAnswer;
 use super::super::library::Responder;
 use super::super::request::{self, ConnectionContext};
 
-/// Answers that may wait for h2 to send them.
+/// The most answers that may wait for h2 to send them.
 const MOST_LEFT: usize = 16;
 
-/// What both sides know.
+/// The shared state.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// How many requests were answered.
+    /// The number of requests answered.
     answered: AtomicU64,
-    /// Whether something of that is not written.
+    /// Whether some of their output is not yet written.
     unsent: AtomicBool,
-    /// Why the connection is to end; 0 where it is not.
+    /// The reason to end the connection; 0 if there is none.
     end: AtomicU32,
-    /// Answers for which there was no room, each with its stream, for h2 to send when it comes to that.
+    /// Answers without room, with their streams, for h2 to send when it gets there.
     left: Mutex<VecDeque<(u32, Bytes)>>,
 }
 
 impl Shared {
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn count(&self) {
         self.answered.store(self.answered.load(Relaxed) + 1, Relaxed);
     }
 
-    /// How many were.
+    /// The number of answered requests.
     pub fn answered(&self) -> u64 {
         self.answered.load(Relaxed)
     }
 
-    /// Whether something waits for the client to take it.
+    /// Whether output waits for the client to take it.
     pub fn is_unsent(&self) -> bool {
         self.unsent.load(Relaxed)
     }
 
-    /// Something does, or does not.
+    /// Sets whether output waits.
     pub fn set_unsent(&self, unsent: bool) {
         self.unsent.store(unsent, Relaxed);
     }
 
-    /// The connection is to end.
+    /// Requests the connection's end.
     pub fn end(&self, reason: Reason) {
         self.end.store(reason.into(), Relaxed);
     }
 
-    /// Why it is to end, where it is: told once.
+    /// The reason to end the connection, returned once.
     pub fn take_end(&self) -> Option<Reason> {
-        // Asked after each read, when most often nothing is there.
+        // Called after each read, usually with nothing there.
         if self.end.load(Relaxed) == 0 { None } else { Some(self.end.swap(0, Relaxed).into()) }
     }
 
-    /// Whether an answer may yet be left to h2.
+    /// Whether another answer can be left to h2.
     pub fn has_room(&self) -> bool {
         self.lock().len() < MOST_LEFT
     }
@@ -71,7 +71,7 @@ impl Shared {
         self.lock().push_back((stream, answer));
     }
 
-    /// The answer on a stream that h2 came to, where it is there. Those before it h2 has refused.
+    /// The answer for a stream that h2 has reached, if there is one. h2 has refused those before it.
     pub fn take(&self, stream: u32) -> Option<Bytes> {
         let mut left = self.lock();
         while left.front().is_some_and(|(other, _)| *other < stream) {

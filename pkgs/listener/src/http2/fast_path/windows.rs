@@ -1,40 +1,40 @@
-//! How much the client takes of answers that h2 does not know of.
+//! !Flow control for answers that h2 does not know of.
 //!
-//! h2 knows of the connection's window only what it is told. Of each WINDOW_UPDATE a part is kept for answers from here, and
-//! h2 is told of the rest, so that both together never send more than the client takes. What was kept is h2's once it has
-//! nothing left: a client may say that it takes more only when it was sent all of what it took.
+//! !h2 knows only the part of the connection's window that it is told. Of each WINDOW_UPDATE, a part is kept for
+//! answers from here, and h2 is told the rest, so both together never exceed the window. If h2 has no window left, it
+//! gets what was kept, since a client may extend the window only after it received all that the window allowed.
 
 use super::frame::MOST;
 
-/// No window may be larger (RFC 9113, section 6.9.1).
+/// The largest window (RFC 9113, section 6.9.1).
 const LARGEST: u64 = (1 << 31) - 1;
 
-/// What a window is unless something is said (RFC 9113, section 6.9.2).
+/// The default window (RFC 9113, section 6.9.2).
 const DEFAULT: u32 = 65_535;
 
-/// The most that is kept for answers from here. Browsers take some 15 MB, and say so again when they have half of it.
+/// The most that is kept for answers from here. Browsers allow some 15 MB, and extend that once half of it is used.
 const MOST_CREDIT: u32 = 4 << 20;
 
-/// What is kept is at most so much of what there is: h2 is not to wait for a client whose window is small.
+/// At most this share of the window is kept, so that h2 need not wait for a client with a small window.
 const SHARE: u64 = 4;
 
-/// What becomes of a WINDOW_UPDATE.
+/// The result of a WINDOW_UPDATE.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Increment {
-    /// h2 is told of so much; of nothing where it is 0.
+    /// h2 is told this much; nothing if 0.
     Told(u32),
-    /// There is no such window.
+    /// The window would exceed the maximum.
     TooLarge,
 }
 
-/// The windows of a connection, for what is sent to the client.
+/// The send windows of a connection.
 #[derive(Debug)]
 pub struct Windows {
-    /// What the client takes on the connection.
+    /// The connection's window.
     all: u64,
     /// How much of that is kept from h2.
     credit: u32,
-    /// The least that the client has ever said it takes of a stream: it may yet count by what it said before.
+    /// The smallest stream window that the client has ever set, since it may still count by an earlier one.
     stream: u32,
 }
 
@@ -45,16 +45,16 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// The client says how much it takes of streams.
+    /// The client sets the window of streams.
     pub fn say(&mut self, stream: u32) {
         self.stream = self.stream.min(stream);
     }
 
-    /// The client takes so much more on the connection.
+    /// The client extends the connection's window.
     pub fn grow(&mut self, increment: u32) -> Increment {
         let all = self.all + u64::from(increment);
         if all > LARGEST {
-            // Where nothing is kept h2 knows as well as this.
+            // If nothing is kept, h2 knows as much as this layer.
             return if self.credit == 0 { Increment::Told(increment) } else { Increment::TooLarge };
         }
         self.all = all;
@@ -64,18 +64,18 @@ impl Windows {
         Increment::Told(increment - kept)
     }
 
-    /// h2 sends so much.
+    /// h2 sends this many bytes.
     pub fn passed(&mut self, bytes: usize) {
         self.all = self.all.saturating_sub(bytes as u64);
     }
 
-    /// Whether h2 has nothing left but what is kept from it.
+    /// Whether h2 has no window left except what is kept from it.
     #[inline]
     pub fn is_owed(&self) -> bool {
         self.credit > 0 && self.all <= self.credit.into()
     }
 
-    /// Gives that to h2, where it is; how much it is.
+    /// In that case returns the kept window to h2, and its size.
     pub fn give_back(&mut self) -> Option<u32> {
         self.is_owed().then(|| std::mem::take(&mut self.credit))
     }
@@ -85,7 +85,7 @@ impl Windows {
         (self.credit.min(self.stream) as usize).min(MOST)
     }
 
-    /// An answer from here takes so much of its [room](Self::room).
+    /// An answer from here uses this much of its [room](Self::room).
     pub fn take(&mut self, bytes: usize) {
         self.credit = self.credit.saturating_sub(bytes as u32);
         self.all = self.all.saturating_sub(bytes as u64);
@@ -100,7 +100,7 @@ mod tests {
     fn what_is_kept_is_a_part_of_what_there_is() {
         for (increment, told, room) in [
             (0, 0, 0),
-            // All of a small one, for three quarters of the first window are still h2's.
+            // All of a small one, since three quarters of the first window are still h2's.
             (1000, 0, 1000),
             (15_633, 0, 16_384),
             (1 << 20, (1 << 20) - (282_686 - 16_633), 16_384),
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn both_together_send_no_more_than_there_is() {
-        // What h2 was told, less what it sent, and the credit, are what there is.
+        // h2's share less what it sent, plus the credit, is the whole window.
         let mut windows = Windows::default();
         let (mut h2, mut state) = (u64::from(DEFAULT), 1_u32);
         for _ in 0..10_000 {

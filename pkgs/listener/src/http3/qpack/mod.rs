@@ -1,7 +1,7 @@
-//! Field sections of HTTP/3 without a dynamic table (RFC 9204, section 4.5), for what is answered before a request is made:
-//! reading plain requests, and writing answers.
+//! !Field sections of HTTP/3 without a dynamic table (RFC 9204, section 4.5), for the fast path: decodes plain requests
+//! and encodes answers.
 //!
-//! Nobody is told of a dynamic table, so no client may use one. What is not plain is left to h3, which refuses what is
+//! !No dynamic table is announced, so no client may use one. What is not plain is left to h3, which refuses what is
 //! malformed.
 
 mod static_table;
@@ -11,28 +11,29 @@ use crate::field_compression::{Section, Text};
 
 use static_table::FIELDS;
 
-/// Reads a whole field section in place of what there was; none where that is not plain, or larger than `most` bytes.
+/// Reads a complete field section into `section`. None if it is not plain, or exceeds `most` bytes.
 pub fn read(section: &mut Section, bytes: &[u8], most: usize) -> Option<()> {
-    // No entry of a dynamic table is required, and nothing is relative to one.
+    // It must require no entry of a dynamic table, and refer to none.
     let mut bytes = bytes.strip_prefix(&[0, 0])?;
     section.clear(most);
     while let Some(first) = bytes.first() {
         let (name, value);
         match first >> 4 {
-            // Indexed, of the static table.
+            // Indexed, from the static table.
             0b1100..=0b1111 => {
                 let entry;
                 (entry, bytes) = static_entry(bytes, 6)?;
                 (name, value) = (Text::Static(entry.0), Text::Static(entry.1));
             }
-            // A literal with a name of the static table; that intermediaries must not index it is nothing to us.
+            // A literal with a name from the static table. The bit that forbids intermediaries to index it does not
+            // concern a server.
             0b0101 | 0b0111 => {
                 let entry;
                 (entry, bytes) = static_entry(bytes, 4)?;
                 name = Text::Static(entry.0);
                 (value, bytes) = section.text(bytes, 7)?;
             }
-            // A literal with a name of its own.
+            // A literal with a literal name.
             0b0010 | 0b0011 => {
                 (name, bytes) = section.text(bytes, 3)?;
                 (value, bytes) = section.text(bytes, 7)?;
@@ -44,21 +45,21 @@ pub fn read(section: &mut Section, bytes: &[u8], most: usize) -> Option<()> {
     Some(())
 }
 
-/// An entry of the static table, whose index has so many bits of the first byte, and what follows it.
+/// An entry of the static table, whose index has this many bits in the first byte, and the rest.
 fn static_entry(bytes: &[u8], bits: u32) -> Option<((&'static str, &'static str), &[u8])> {
     let (index, rest) = integer(bytes, bits)?;
     Some((*FIELDS.get(index)?, rest))
 }
 
-/// How a line begins whose name is of the static table (section 4.5.4).
+/// The start of a line whose name is in the static table (section 4.5.4).
 const NAME_OF_STATIC: u8 = 0b0101_0000;
 
-/// Begins a field section.
+/// Starts a field section.
 pub fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Appends the line of a status of three digits.
+/// Appends the line of a three-digit status.
 pub fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
     let index = match status {
         b"200" => 25,
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// The lines of a section, where it is plain.
+    /// The lines of a section, if it is plain.
     fn read(bytes: &[u8]) -> Option<Vec<(String, String)>> {
         testing::read(|section| super::read(section, bytes, 16 << 10))
     }
@@ -103,7 +104,7 @@ mod tests {
     fn sections_are_read() {
         // RFC 9204, appendix B.1.
         assert_eq!(read(b"\x00\x00\x51\x0b/index.html"), lines(&[(":path", "/index.html")]));
-        // By Huffman's code (RFC 7541, appendix C.4.1), and with a name of its own.
+        // With Huffman's code (RFC 7541, appendix C.4.1), and with a literal name.
         assert_eq!(
             read(b"\x00\x00\xd1\x50\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\x23abc\x01d"),
             lines(&[(":method", "GET"), (":authority", "www.example.com"), ("abc", "d")])
@@ -120,7 +121,7 @@ mod tests {
         for section in [
             &b""[..],
             b"\x00",
-            // An entry of a dynamic table is required, named, or pointed at.
+            // An entry of a dynamic table is required, named, or referred to.
             b"\x02\x00\x80",
             b"\x00\x01\xd1",
             b"\x00\x00\x80",
@@ -136,9 +137,9 @@ mod tests {
             b"\x00\x00\x51\x02x",
             b"\x00\x00\x23ab",
             b"\x00\x00\x51\xff\xff",
-            // An integer longer than any text may be.
+            // An integer that is too long.
             b"\x00\x00\x51\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
-            // Padding that is none.
+            // Invalid padding.
             b"\x00\x00\x51\x81\x00",
         ] {
             assert_eq!(read(section), None, "{section:x?}");
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_section_has_a_size() {
-        // RFC 9114, section 4.2.2: names, values and 32 bytes a line.
+        // RFC 9114, section 4.2.2: names, values and 32 bytes per line.
         let section = b"\x00\x00\x51\x0b/index.html";
         for (most, read) in [(5 + 11 + 32, true), (5 + 11 + 31, false)] {
             assert_eq!(super::read(&mut Section::new(), section, most).is_some(), read);
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn no_bytes_do_harm() {
-        // Deterministic noise, half of it behind a prefix that is fine.
+        // Deterministic noise, half of it after a valid prefix.
         let mut state = 1_u64;
         let mut noise = || {
             state ^= state << 13;

@@ -106,7 +106,7 @@ pub(super) const FIELDS: [(&str, &str); 99] = [
 /// The first entry of `:status`.
 pub(super) const STATUS: usize = 24;
 
-/// An entry that has this name, of those that answers have.
+/// The index of an entry with this name. Only for names that answers have.
 pub(super) fn index(name: &[u8]) -> Option<usize> {
     Some(match name {
         b"age" => 2,

@@ -1,4 +1,4 @@
-//! Reading field sections as a client compresses them (RFC 7541).
+//! !Decodes field sections as a client compresses them (RFC 7541).
 
 use h2::Reason;
 
@@ -7,16 +7,16 @@ use super::static_table::FIELDS;
 use crate::field_compression::primitives::integer;
 use crate::field_compression::section::{Section, Text, size};
 
-/// A client whose fields are so many times as large as may be is not told so, but sent away, as h2 does.
+/// A client whose fields exceed the limit by this factor gets no error response but is disconnected, as in h2.
 const ABUSE: usize = 4;
 
-/// What is read of a connection's field sections, each of which may refer to those before it.
+/// Decodes a connection's field sections. Each may refer to earlier ones.
 #[derive(Debug, Default)]
 pub struct Decoder {
     table: DynamicTable,
 }
 
-/// A line, and whether it is kept in the table.
+/// A line, and whether the table keeps it.
 struct Line {
     name: Text,
     value: Text,
@@ -24,17 +24,17 @@ struct Line {
 }
 
 impl Decoder {
-    /// Reads a whole field section in place of what there was; whether it has room in `most` bytes, else the first line that has
-    /// none is the last. Fails with why the connection has to end.
+    /// Reads a complete field section into `section`. Returns whether it fits `most` bytes; otherwise the first line
+    /// that does not fit is the last one read. Fails with the reason to end the connection.
     pub fn read(&mut self, section: &mut Section, mut bytes: &[u8], most: usize) -> Result<bool, Reason> {
         section.clear(most);
-        // How the table is to change is said first (section 4.2).
+        // Changes of the table's size come first (section 4.2).
         while let [0b0010_0000..=0b0011_1111, ..] = bytes {
             let (most, rest) = integer(bytes, 5).ok_or(Reason::COMPRESSION_ERROR)?;
             self.table.resize(most).ok_or(Reason::COMPRESSION_ERROR)?;
             bytes = rest;
         }
-        // What there is beyond the room.
+        // The size beyond the limit.
         let mut beyond = None;
         while !bytes.is_empty() {
             let end = section.end();
@@ -57,7 +57,7 @@ impl Decoder {
         Ok(beyond.is_none())
     }
 
-    /// Reads a line, and what follows it.
+    /// Reads a line. Returns it and the rest.
     #[inline]
     fn line<'b>(&self, section: &mut Section, bytes: &'b [u8]) -> Option<(Line, &'b [u8])> {
         let first = *bytes.first()?;
@@ -74,9 +74,9 @@ impl Decoder {
         }
         let (kept, bits) = match first >> 4 {
             0b0100..=0b0111 => (true, 6),
-            // One that is not to be kept, or never.
+            // A line that the table does not keep, or must never keep.
             0b0000 | 0b0001 => (false, 4),
-            // A size of the table, which comes too late.
+            // A change of the table's size, which comes too late here.
             _ => return None,
         };
         let (index, rest) = integer(bytes, bits)?;
@@ -100,14 +100,14 @@ mod tests {
 
     const ROOM: usize = 16 << 10;
 
-    /// The lines of a section that has room.
+    /// The lines of a section within the limit.
     fn read(decoder: &mut Decoder, bytes: &[u8]) -> Option<Vec<(String, String)>> {
         testing::read(|section| decoder.read(section, bytes, ROOM).is_ok_and(|fits| fits).then_some(()))
     }
 
     #[test]
     fn sections_refer_to_those_before_them() {
-        /// Lines, and how they are written without Huffman's code and with it.
+        /// Lines, and their encoding without and with Huffman's code.
         type Request<'a> = (&'a [(&'a str, &'a str)], &'a [u8], &'a [u8]);
         // RFC 7541, appendices C.3 and C.4.
         let requests: [Request<'_>; 3] = [
@@ -144,7 +144,7 @@ mod tests {
             assert_eq!(read(&mut plain, as_plain), lines(expected));
             assert_eq!(read(&mut coded, as_coded), lines(expected));
         }
-        // A name of the table, and the same line kept once more.
+        // A name from the table, and the same line kept again.
         assert_eq!(read(&mut plain, b"\x7e\x01x\xbe"), lines(&[("custom-key", "x"), ("custom-key", "x")]));
     }
 
@@ -158,7 +158,7 @@ mod tests {
             (b"\x82", (":method", "GET")),
             // An index of two bytes.
             (b"\x0f\x2b\x01a", ("user-agent", "a")),
-            // The table's sizes come first, of which there may be two.
+            // One or two changes of the table's size come first.
             (b"\x20\x82", (":method", "GET")),
             (b"\x20\x3f\xe1\x1f\x82", (":method", "GET")),
             (b"\x40\x00\x00", ("", "")),
@@ -171,17 +171,17 @@ mod tests {
     #[test]
     fn what_is_malformed_ends_the_connection() {
         for section in [
-            // Entries that there are not.
+            // Entries that do not exist.
             &b"\x80"[..],
             b"\xbe",
             b"\x7e\x01a",
             b"\x0f\x2f\x01a",
             b"\x40\x01a\x01b\xbf",
-            // A size beyond what there may be, or that comes late.
+            // A size above the maximum, or too late.
             b"\x3f\xe2\x1f",
             b"\x3f\xff\xff\xff\xff\xff\x01",
             b"\x82\x20",
-            // What has been removed.
+            // A removed entry.
             b"\x40\x01a\x01b\x20\xbe",
             // It ends within a line.
             b"\xff",
@@ -190,9 +190,9 @@ mod tests {
             b"\x41\x02a",
             b"\x40\x01a",
             b"\x40\x03ab",
-            // An integer longer than any may be.
+            // An integer that is too long.
             b"\x41\x7f\xff\xff\xff\xff\x01x",
-            // Padding that is none.
+            // Invalid padding.
             b"\x41\x81\x00",
         ] {
             let read = Decoder::default().read(&mut Section::new(), section, ROOM);
@@ -204,20 +204,20 @@ mod tests {
     fn the_table_s_size_is_the_client_s_to_say() {
         let mut decoder = Decoder::default();
         assert_eq!(read(&mut decoder, b"\x40\x01a\x01b\x40\x01c\x01d"), lines(&[("a", "b"), ("c", "d")]));
-        // Of 34 bytes there is room for one.
+        // There is room for one entry of 34 bytes.
         assert_eq!(read(&mut decoder, b"\x3f\x03\xbe"), lines(&[("c", "d")]));
         assert_eq!(read(&mut decoder, b"\xbf"), None);
-        // None, and then all there may be: nothing is left.
+        // First no room, then the maximum: nothing is left.
         assert_eq!(read(&mut decoder, b"\x20\x3f\xe1\x1f\x82"), lines(&[(":method", "GET")]));
         assert_eq!(read(&mut decoder, b"\xbe"), None);
-        // What has no room is no mistake.
+        // An entry that does not fit is no error.
         assert_eq!(read(&mut decoder, b"\x20\x40\x01a\x01b"), lines(&[("a", "b")]));
         assert_eq!(read(&mut decoder, b"\xbe"), None);
     }
 
     #[test]
     fn a_section_has_a_size_and_the_table_is_as_if_it_had_none() {
-        // RFC 9113, section 6.5.2: names, values and 32 bytes a line.
+        // RFC 9113, section 6.5.2: names, values and 32 bytes per line.
         let section = b"\x04\x0b/index.html";
         for (most, fits) in [(5 + 11 + 32, true), (5 + 11 + 31, false)] {
             assert_eq!(Decoder::default().read(&mut Section::new(), section, most), Ok(fits));
@@ -236,7 +236,7 @@ mod tests {
         let entry = [&b"\x40\x01a\x7f\xe0\x1e"[..], value.as_bytes()].concat();
         assert_eq!(read(&mut decoder, &entry), lines(&[("a", &value)]));
         let mut section = Section::new();
-        // Of sixteen times 4 KiB there are four and one kept, and the last is one too many.
+        // Of sixteen lines of 4 KiB, four fit and one is kept as the first too many.
         assert_eq!(decoder.read(&mut section, &[0xbe; 16], ROOM), Ok(false));
         assert_eq!(section.lines().len(), 5);
         assert!(section.end() <= 5 * MOST);

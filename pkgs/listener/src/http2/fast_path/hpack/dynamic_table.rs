@@ -4,27 +4,27 @@ use std::collections::VecDeque;
 
 use crate::field_compression::section;
 
-/// Bytes that a client's table has, and may have: what it is unless something else is said, and nothing is
-/// (RFC 9113, section 6.5.2).
+/// The size of a client's table and its maximum, in bytes: the default, since no setting changes it (RFC 9113, section
+/// 6.5.2).
 pub const MOST: usize = 4096;
 
-/// A client's table. One that is empty holds no memory.
+/// A client's table. An empty one holds no memory.
 #[derive(Debug)]
 pub struct DynamicTable {
-    /// Names and values of its entries, in order, behind those of entries that are gone: less than [`MOST`] of either.
+    /// Names and values of its entries, in order, after those of removed entries: less than [`MOST`] of each.
     text: Vec<u8>,
-    /// How many bytes of text there were before these, modulo 2^32.
+    /// How many bytes of text preceded these, modulo 2^32.
     before: u32,
-    /// Its entries, the oldest first.
+    /// Its entries, oldest first.
     entries: VecDeque<Entry>,
-    /// How large it is, and may be.
+    /// Its current size, and its maximum.
     size: usize,
     most: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where its name begins, counted with all text that there was. Its value comes next.
+    /// Where the name starts, counted over all text ever added. The value follows it.
     start: u32,
     name: u16,
     value: u16,
@@ -43,18 +43,19 @@ impl Default for DynamicTable {
 }
 
 impl DynamicTable {
-    /// Name and value of an entry; 0 is the newest.
+    /// The name and value of an entry. 0 is the newest.
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
         let start = self.place(*entry);
         Some(self.text.get(start..start + entry.length())?.split_at(entry.name.into()))
     }
 
-    /// Adds an entry. The oldest go for it; one that is larger than the table empties it (section 4.4).
+    /// Adds an entry, and removes the oldest ones to make room. An entry larger than the table empties it (section
+    /// 4.4).
     pub fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = section::size(name, value);
         self.shrink(self.most.saturating_sub(size));
-        // What has room is not longer than that.
+        // Lengths of a text that fits also fit the type.
         if let (Ok(name_length), Ok(value_length)) = (name.len().try_into(), value.len().try_into())
             && size <= self.most
         {
@@ -66,14 +67,14 @@ impl DynamicTable {
         }
     }
 
-    /// Changes how large it may be; none where that is more than it may ever be (section 6.3).
+    /// Changes the maximum. None if it exceeds the absolute one (section 6.3).
     pub fn resize(&mut self, most: usize) -> Option<()> {
         self.most = Some(most).filter(|most| *most <= MOST)?;
         self.shrink(most);
         Some(())
     }
 
-    /// Removes the oldest entries until it is no larger than that.
+    /// Removes the oldest entries until the table is no larger than this.
     fn shrink(&mut self, most: usize) {
         while self.size > most
             && let Some(oldest) = self.entries.pop_front()
@@ -97,7 +98,7 @@ impl DynamicTable {
 mod tests {
     use super::*;
 
-    /// All entries, the newest first.
+    /// All entries, newest first.
     fn entries(table: &DynamicTable) -> Vec<(String, String)> {
         let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         (0..).map_while(|index| table.get(index)).map(|(name, value)| (text(name), text(value))).collect()
@@ -117,7 +118,7 @@ mod tests {
     fn the_newest_comes_first_and_the_oldest_goes() {
         let mut table = DynamicTable::default();
         expect(&table, &[]);
-        // Room for two of 36 bytes.
+        // Room for two entries of 36 bytes.
         table.resize(2 * 36).expect("it is less than may be");
         table.insert(b"a", b"123");
         table.insert(b"b", b"");
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn its_memory_has_a_bound_however_long_it_is_used() {
-        // Soon beyond what can be counted of text.
+        // The counter of text is about to overflow.
         let mut table = DynamicTable { before: u32::MAX - 10_000, ..DynamicTable::default() };
         let mut kept = VecDeque::new();
         for n in 0..20_000_usize {

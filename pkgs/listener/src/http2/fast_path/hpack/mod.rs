@@ -1,10 +1,10 @@
-//! Field sections of HTTP/2 (RFC 7541): reading them, and writing answers, and what h2 is given, so that they leave the reader's
-//! table as it is.
+//! !Field sections of HTTP/2 (RFC 7541): decodes requests, and encodes answers and h2's input in ways that leave the
+//! reader's table unchanged.
 //!
-//! A client's table is here. h2's is empty: it is given nothing that would be kept in it.
+//! !The client's table is kept here. h2's own stays empty, since nothing that it receives is to be kept in it.
 //!
-//! - [`decoder`][]: reading.
-//! - [`dynamic_table`]: what a client refers to.
+//! - !- [`decoder`][]: decodes.
+//! - !- [`dynamic_table`]: the entries that a client refers to.
 
 pub mod decoder;
 mod dynamic_table;
@@ -14,10 +14,10 @@ use crate::field_compression::primitives::{put_literal, put_text};
 
 pub use decoder::Decoder;
 
-/// How a line begins that is no entry of a table and becomes none (section 6.2.2).
+/// The start of a line that is not an entry and does not become one (section 6.2.2).
 const NOT_KEPT: u8 = 0;
 
-/// Appends the line of a status of three digits.
+/// Appends the line of a three-digit status.
 pub fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
     let index = match status {
         b"200" => 8,
@@ -32,7 +32,7 @@ pub fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
     out.push(0b1000_0000 | index);
 }
 
-/// Appends a line, which is not to be kept.
+/// Appends a line that the table does not keep.
 pub fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match static_table::index(name) {
         Some(index) => put_literal(out, NOT_KEPT, index, value),

@@ -1,6 +1,6 @@
 //! The static table of HPACK (RFC 7541, appendix A).
 
-/// Its entries: names and values. The first has the index 1.
+/// Its entries: names and values. The first has index 1.
 pub(super) const FIELDS: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -68,7 +68,7 @@ pub(super) const FIELDS: [(&str, &str); 61] = [
 /// The first entry of `:status`.
 pub(super) const STATUS: usize = 8;
 
-/// The index of an entry that has this name, of those that answers have.
+/// The index of an entry with this name. Only for names that answers have.
 pub(super) fn index(name: &[u8]) -> Option<usize> {
     Some(match name {
         b"accept-ranges" => 18,
