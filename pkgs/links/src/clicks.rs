@@ -1,8 +1,7 @@
-//! Clicks, from the visit to the store.
+//! !Counts clicks, from the visit to the store.
 //!
-//! Each worker counts in a [`Counter`] of its own, touched by its thread alone. A few times a second it
-//! enters what it has in the one [`ClickBuffer`], where the counts of all workers meet, so that the store
-//! updates a popular link once a flush rather than once a worker.
+//! !Each worker counts in its own [`Counter`], which only its thread touches. A few times a second it adds its counts
+//! to the single [`ClickBuffer`]. So the store updates a popular link once per flush, not once per worker.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,41 +13,40 @@ use crate::geoip::GeoIp;
 use crate::store::{Click, ClickBatch, CountryClick};
 use crate::when::HOURS;
 
-/// Distinct referrers kept between two flushes; visits from further ones count as from [`OTHER`].
+/// Distinct referrers between two flushes. Further ones are counted as [`OTHER`].
 const MAX_REFERRERS: usize = 1024;
 
-/// Distinct counts the ledger keeps while the store cannot write: some 64 MiB. Further ones are lost.
+/// Distinct counts that the buffer holds while the store cannot write: some 64 MiB. Further ones are lost.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// Distinct addresses of a link's visitors kept until their countries are looked up; visits from further ones count as from
-/// nowhere that is known.
+/// Distinct addresses per link that wait for their country. Visits from further ones count for an unknown country.
 const MAX_ADDRESSES: usize = 1 << 16;
 
-/// The name further referrers are counted under.
+/// The name for further referrers.
 const OTHER: &str = "(other)";
 
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// Slots of the table that remembers what recent `User-Agent` values were found to be.
+/// Slots of the table that remembers how recent `User-Agent` values were classified.
 const AGENT_SLOTS: usize = 64;
 
-/// The clicks of one worker since they were last taken. Bounded by what a worker can answer between two ticks.
+/// A worker's clicks since they were last taken. Limited by what a worker can answer between two ticks.
 pub struct Counter {
     hour: i32,
     counts: HashMap<(i64, u32, Agent), u32, foldhash::fast::RandomState>,
     referrers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
     agents: Box<[(Box<[u8]>, Agent)]>,
-    /// Visits by link and address, where countries are told apart.
+    /// Visits by link and address, if countries are counted.
     addresses: HashMap<(i64, Option<IpAddr>), u32, foldhash::fast::RandomState>,
 }
 
-/// What a worker has counted.
+/// A worker's counts.
 #[derive(Debug, Default)]
 pub struct Counted {
     /// The clicks.
     pub clicks: ClickBatch,
-    /// Where they came from: nowhere, unless countries are told apart.
+    /// The visits' addresses; empty unless countries are counted.
     pub visits: Vec<Visits>,
 }
 
@@ -80,13 +78,13 @@ impl Counter {
         *self.counts.entry((link, referrer, agent)).or_insert(0) += 1;
     }
 
-    /// Has a click count for the country of this address, which is looked up later.
+    /// Counts a click for the country of this address, which is looked up later.
     pub fn locate(&mut self, link: i64, address: Option<IpAddr>) {
         let known = self.addresses.len() < MAX_ADDRESSES || self.addresses.contains_key(&(link, address));
         *self.addresses.entry((link, address.filter(|_| known))).or_insert(0) += 1;
     }
 
-    /// Hands out what was counted and starts over, in `hour`. None where nothing was.
+    /// Returns the counts and starts over, in `hour`. None if there are none.
     pub fn take(&mut self, hour: i32) -> Option<Counted> {
         let counted = std::mem::replace(&mut self.hour, hour);
         if self.counts.is_empty() {
@@ -109,12 +107,12 @@ impl Counter {
         Some(Counted { clicks: ClickBatch { referrers, clicks, countries: Vec::new() }, visits })
     }
 
-    /// The index of a host, from 1; 0 is none.
+    /// The index of a host, from 1; 0 means none.
     fn referrer(&mut self, host: &str) -> u32 {
         if let Some(index) = self.referrers.get(host) {
             return *index;
         }
-        // The last place is kept for all further hosts.
+        // The last place is for all further hosts.
         let lower: Box<str> = if self.referrers.len() + 1 < MAX_REFERRERS {
             host.to_ascii_lowercase().into_boxed_str()
         } else {
@@ -124,9 +122,9 @@ impl Counter {
         *self.referrers.entry(lower).or_insert(next)
     }
 
-    /// What kind of program sends this `User-Agent`; remembered, for browsers send the same long value over and over.
+    /// The kind of program with this `User-Agent`. Remembered, since browsers repeat the same long value.
     pub fn agent(&mut self, value: &[u8]) -> Agent {
-        // Length and last byte tell common agents apart well enough; a wrong slot only costs a new look.
+        // Length and last byte distinguish common agents well enough. A collision only costs another classification.
         let slot = (value.len() ^ usize::from(value.last().copied().unwrap_or(0)) << 2) % AGENT_SLOTS;
         let (known, agent) = &mut self.agents[slot];
         if known.as_ref() != value {
@@ -147,7 +145,7 @@ struct Entries {
     /// Index of each host in a batch, from 1; 0 is none.
     referrers: HashMap<String, u32, foldhash::fast::RandomState>,
     clicks: u64,
-    /// Visits whose countries are yet to be looked up.
+    /// Visits whose countries still have to be looked up.
     visits: Vec<Visits>,
     countries: Countries,
 }
@@ -156,25 +154,24 @@ struct Entries {
 type Countries = HashMap<(i64, i32, Country), u64, foldhash::fast::RandomState>;
 
 impl ClickBuffer {
-    /// Enters what a worker has counted. Answers how many of its clicks found no room.
+    /// Adds a worker's counts. Returns how many of its clicks found no room.
     pub fn enter_counted(&self, counted: Counted) -> u64 {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // They wait for the next flush alone, whatever becomes of that.
+        // They only wait for the next flush, whether it succeeds or not.
         let room = MAX_ENTRIES.saturating_sub(entries.visits.len());
         entries.visits.extend(counted.visits.into_iter().take(room));
         entries.enter(counted.clicks)
     }
 
-    /// Enters a batch. Answers how many of its clicks found no room.
+    /// Adds a batch. Returns how many of its clicks found no room.
     pub fn enter(&self, batch: ClickBatch) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).enter(batch)
     }
 
-    /// Takes everything out, for the store, with the countries that visits came from. What the store cannot take is entered
-    /// again.
+    /// Takes everything for the store, with the visits' countries. What the store does not accept is added again.
     pub fn take(&self, geoip: Option<&GeoIp>) -> Option<ClickBatch> {
         let taken = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // Nobody waits for it.
+        // No client waits for this.
         let country = |address: Option<IpAddr>| match (geoip, address) {
             (Some(geoip), Some(address)) => geoip.country(address),
             _ => Country::UNKNOWN,
@@ -182,7 +179,7 @@ impl ClickBuffer {
         taken.batch(country)
     }
 
-    /// Clicks entered and not taken.
+    /// Clicks that were added and not taken.
     pub fn pending(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clicks
     }
@@ -219,7 +216,7 @@ impl Entries {
         lost
     }
 
-    /// All of it, with the country of each address.
+    /// Everything as a batch, with the country of each address.
     fn batch(self, country: impl Fn(Option<IpAddr>) -> Country) -> Option<ClickBatch> {
         let Self { counts, referrers, visits, mut countries, .. } = self;
         if counts.is_empty() {

@@ -1,4 +1,4 @@
-//! Which country an address is in, by a file in the format of MaxMind DB (GeoLite2-Country, DB-IP and others).
+//! !Countries of addresses, from a file in MaxMind DB format (GeoLite2-Country, DB-IP and others).
 
 use std::fmt;
 use std::fs::File;
@@ -10,16 +10,16 @@ use maxminddb::{MaxMindDbError, PathElement, Reader};
 
 use crate::model::country::Country;
 
-/// The longest file taken, in bytes: it is in memory as a whole. Those with all cities have some 100 MiB.
+/// The largest file, in bytes, since it is held in memory. Files with all cities have some 100 MiB.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// How many networks are looked at for one that has a country, before the file is of no use.
+/// How many networks are searched for one with a country, before the file is refused.
 const LOOKED_AT: usize = 10_000;
 
-/// Where the code of a country is in a network's record.
+/// The path of the country's code in a network's record.
 const CODE: [PathElement<'static>; 2] = [PathElement::Key("country"), PathElement::Key("iso_code")];
 
-/// Why a file is of no use.
+/// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read.
@@ -28,22 +28,22 @@ pub enum Error {
     /// It is longer than [`MAX_BYTES`].
     #[error("is longer than {} MiB", MAX_BYTES >> 20)]
     TooLong,
-    /// It is no such database.
+    /// It is not such a database.
     #[error("is no MaxMind DB that can be read: {0}")]
     Format(#[from] MaxMindDbError),
-    /// It is one of something else.
+    /// It contains something else.
     #[error("is a MaxMind DB of {0}, which tells no countries")]
     NoCountries(String),
 }
 
-/// The file, read.
+/// The file's content.
 pub struct GeoIp(Reader<Vec<u8>>);
 
 impl GeoIp {
-    /// Reads a file whole, once.
+    /// Reads a whole file, once.
     ///
     /// # Errors
-    /// When it cannot be read, or tells no countries.
+    /// When it cannot be read, or has no countries.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let mut bytes = Vec::new();
         File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
@@ -64,11 +64,11 @@ impl GeoIp {
         }
     }
 
-    /// The country of an address. Some 200 ns, and without allocating.
+    /// The country of an address. Takes some 200 ns, and allocates nothing.
     pub fn country(&self, address: IpAddr) -> Country {
         let found = self.0.lookup(address.to_canonical());
         let code = found.and_then(|found| found.decode_path::<&str>(&CODE));
-        // What cannot be read of a file that is damaged is not known.
+        // An unreadable record of a damaged file counts as unknown.
         code.ok().flatten().map_or(Country::UNKNOWN, Country::of)
     }
 }

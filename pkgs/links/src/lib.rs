@@ -10,17 +10,17 @@
 //!  people ───▶ cli: commands ─▶ backend ─▶ store, or the API of a running server
 //! ```
 //!
-//! - [`front`]: the public listener; answers `GET|HEAD /{code}` and nothing else.
-//! - [`cache`]: ready-made answers by code, bounded by bytes, coherent with the store.
-//! - [`clicks`]: what each worker counts, flushed to the store once a second.
-//! - [`geoip`]: which country a visitor's address is in, where a file says so.
-//! - [`store`]: SQLite, with one writer thread and one read connection per worker; or PostgreSQL, shared with other servers,
-//!   where a miss is waited for.
-//! - [`admin`]: the admin listener; the `/api/v1` API, health and metrics.
-//! - [`domains`]: which host a link is at, and the table of them.
-//! - [`cli`]: the command line, on the database itself or over the API.
+//! - !- [`front`]: the public listener, which only answers `GET|HEAD /{code}`.
+//! - !- [`cache`]: prepared answers by code, limited in bytes, coherent with the store.
+//! - !- [`clicks`]: each worker's counts, flushed to the store once a second.
+//! - !- [`geoip`]: the country of a visitor's address, if a file is given.
+//! - !- [`store`]: SQLite, with one writer thread and one read connection per worker; or PostgreSQL, shared with other
+//!   servers, where a miss has to wait.
+//! - !- [`admin`]: the admin listener: the `/api/v1` API, health and metrics.
+//! - !- [`domains`]: the domains of links, and their table.
+//! - !- [`cli`]: the command line, which uses the database or the API.
 //! - [`transfer`]: links as CSV and JSON, for import and export.
-//! - [`link`], [`code`], [`target`], [`when`], [`agent`], [`country`]: the words the rest is written in.
+//! - !- [`link`], [`code`], [`target`], [`when`], [`agent`], [`country`]: basic types.
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -36,7 +36,7 @@ pub mod transfer;
 pub(crate) use model::patch;
 pub use model::{agent, code, country, domains, invalid, link, target, when};
 
-/// What is fuzzed, and of no use to anybody else.
+/// Entry points for fuzz targets, not for other use.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::front::password_of;

@@ -1,9 +1,9 @@
-//! The binary: an allocator and a way out.
+//! !The binary: sets the allocator and runs the command line.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-/// Much faster than glibc's on the many small blocks of a request.
+/// Much faster than glibc's for the many small blocks of a request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,7 +1,7 @@
-//! What the audit log is told of writes.
+//! !Entries of the audit log.
 //!
-//! A digest is SHA-256 of a link as JSON, without its clicks: its first 24 digits are the link's `ETag`. That from before
-//! is taken within the transaction that writes.
+//! !A digest is the SHA-256 of a link as JSON, without its clicks. Its first 24 digits are the link's `ETag`. The
+//! digest before a write is taken within the write's transaction.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::domains::{Domain, LinkKey};
 use crate::link::Link;
 use crate::store::{Grant, TokenInfo};
 
-/// Where the writes of a request are logged; nowhere where there is no audit log.
+/// The audit log of a request; none without an audit log.
 pub(super) struct Audit(Option<AuditContext>);
 
 struct AuditContext {
@@ -26,20 +26,20 @@ struct AuditContext {
 
 /// A link, a domain or a key that was written.
 pub(super) struct Written {
-    /// Its code, behind its domain where that is not the default one; its host; or its id.
+    /// Its code, after its domain unless that is the default one; its host; or its id.
     pub target: String,
-    /// Its digest from before.
+    /// Its digest before.
     pub before: Option<String>,
-    /// Its digest from after.
+    /// Its digest after.
     pub after: Option<String>,
 }
 
-/// What a link is called.
+/// A link's name in the log.
 pub(super) fn target_of(link: &Link) -> String {
     named(link.domain.as_deref(), &link.code)
 }
 
-/// The same by its key.
+/// The same from its key.
 pub(super) fn target(state: &State, key: &LinkKey) -> String {
     let domain = state.store.domains().get(key.domain).map(|domain| domain.host.clone());
     named(domain.as_deref(), &key.code)
@@ -49,7 +49,7 @@ fn named(domain: Option<&str>, code: &str) -> String {
     domain.map_or_else(|| code.to_owned(), |domain| format!("{domain}/{code}"))
 }
 
-/// The digest of a link from before a write, which the writer's thread takes.
+/// The digest of a link before a write. The writer's thread takes it.
 #[derive(Clone, Default)]
 pub(super) struct Before(Arc<OnceLock<String>>);
 
@@ -65,24 +65,24 @@ impl Before {
     }
 }
 
-/// SHA-256 of all of a link that an edit can change.
+/// SHA-256 of everything that an edit can change.
 pub(super) fn sum(link: &Link) -> [u8; 32] {
     let edited = Link { clicks: 0, ..link.clone() };
     Sha256::digest(serde_json::to_vec(&edited).unwrap_or_default()).into()
 }
 
-/// The same as the audit log has it.
+/// The same in the audit log's form.
 pub(super) fn digest(link: &Link) -> String {
     service::access_log::digest("sha256", &sum(link))
 }
 
-/// The digest of a domain, of its JSON.
+/// The digest of a domain's JSON.
 pub(super) fn digest_of_domain(domain: &Domain) -> String {
     let sum: [u8; 32] = Sha256::digest(serde_json::to_vec(domain).unwrap_or_default()).into();
     service::access_log::digest("sha256", &sum)
 }
 
-/// The digest of a key, of its JSON, in which there is no secret; without its last use.
+/// The digest of a key's JSON, which contains no secret, without its last use.
 pub(super) fn digest_of_key(key: &TokenInfo) -> String {
     let unused = TokenInfo { last_used_at: None, ..key.clone() };
     let sum: [u8; 32] = Sha256::digest(serde_json::to_vec(&unused).unwrap_or_default()).into();
@@ -109,7 +109,7 @@ impl Audit {
         Self(auditing)
     }
 
-    /// What takes the digest from before, where there is an audit log.
+    /// Takes the digest before the write, if there is an audit log.
     pub fn before(&self) -> Option<Before> {
         self.0.as_ref().map(|_| Before::default())
     }
@@ -132,7 +132,7 @@ impl Audit {
         log.write(id, actor, records).await;
     }
 
-    /// Logs that so many links were written of which there are too many to tell them one by one.
+    /// Logs that this many links were written, too many for one line each.
     pub async fn wrote_many(&self, action: &str, count: u64) {
         let Some(AuditContext { log, id, actor }) = &self.0 else { return };
         log.write(id, actor, [AuditRecord { action, count, ..AuditRecord::default() }]).await;

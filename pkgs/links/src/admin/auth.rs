@@ -1,5 +1,5 @@
-//! Bearer tokens (RFC 6750): our own, for which each request asks the store, so that a revoked one ends with its
-//! revocation; and, where an issuer is named, JSON Web Tokens of it, which end when they say.
+//! !Bearer tokens (RFC 6750). Each request looks up our own in the store, so a revoked one ends at once. If an issuer
+//! is configured, its JSON Web Tokens are accepted too, until they expire.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -23,15 +23,15 @@ use crate::domains::{DEFAULT, InDomains};
 use crate::store::{Grant, Reader, Scope};
 use crate::when::Timestamp;
 
-/// What is said of a token that is none.
+/// The answer's header for an invalid token.
 const INVALID: &str = "Bearer error=\"invalid_token\"";
 
-/// Unknown tokens a second that the database is asked for.
+/// How many unknown tokens per second are looked up in the database.
 const LOOKS: u32 = 50;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Tokens remembered as known; there are no more.
+/// How many known tokens are remembered; there cannot be more.
 const KNOWN: usize = 1_000;
 
 /// Lets only requests with a token of this scope through to the handler, before their body is read.
@@ -52,14 +52,14 @@ pub(super) async fn require(
     }
 }
 
-/// Refuses what a web page may have sent by DNS rebinding: a request without a key for another name than ours.
+/// Refuses requests that a web page may have sent by DNS rebinding: those without a key, for another host than ours.
 pub(super) async fn by_local_names<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let state = request.app_data::<web::Data<State>>();
     if let Some(hosts) = state.and_then(|state| state.hosts.as_ref())
-        // Where keys are looked at, one that is sent says that this is no page's doing.
+        // Where keys are checked, a request with one does not come from a web page.
         && !(request.path().starts_with("/api/v1/") && request.headers().contains_key(header::AUTHORIZATION))
     {
         let field = |name| request.headers().get(name).map(HeaderValue::as_bytes);
@@ -71,7 +71,7 @@ pub(super) async fn by_local_names<B: MessageBody + 'static>(
     Ok(next.call(request).await?.map_into_boxed_body())
 }
 
-/// What the request's token allows, as [`require`] has found.
+/// The rights of the request's token, which [`require`] has found.
 pub(super) fn granted(request: &HttpRequest) -> Result<Grant, Failure> {
     let granted = request.extensions().get().cloned();
     granted.ok_or_else(|| Problem::internal("nobody has looked for a key").into())
@@ -131,7 +131,7 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
     Ok(granted)
 }
 
-/// What somebody may whom the issuer vouches for: at all domains, of which it knows nothing.
+/// The rights of an issuer's token: at all domains, since the issuer knows nothing of them.
 async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Grant, Failure> {
     let bearer = tokens.bearer(token).await.map_err(|refused| match refused {
         Refused::Unavailable(error) => Failure::busy(&error.to_string()),
@@ -149,15 +149,15 @@ async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Gran
     Ok(Grant { id: None, name, scope, domains: InDomains::All, expires_at: None, last_used_at: None })
 }
 
-/// Bounds how often unknown tokens make the database look: who makes tokens up shall not take the readers from those
-/// who have one. Tokens that were known lately are always looked up, so that a revoked one ends at once.
+/// Limits how often unknown tokens are looked up in the database, so that clients with invented tokens cannot take the
+/// readers from others. Tokens that were recently known are always looked up, so a revoked one ends at once.
 #[derive(Default)]
 pub(super) struct UnknownTokens(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
     known: HashSet<[u8; 32]>,
-    /// Unknown ones since when.
+    /// Unknown tokens, and since when they are counted.
     missed: Option<(Instant, u32)>,
 }
 
@@ -190,14 +190,14 @@ fn unauthorized(detail: &str, challenge: &'static str) -> Failure {
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
 }
 
-/// The token, or what to say where there is none.
+/// The token, or the reason why there is none.
 fn bearer(request: &HttpRequest) -> Result<String, &'static str> {
     let Some(value) = request.headers().get(header::AUTHORIZATION) else {
         return Err("a key is needed: Authorization: Bearer KEY");
     };
     let (scheme, token) = value.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
     let token = token.trim();
-    // Ours are far shorter than those of an issuer.
+    // Our tokens are far shorter than an issuer's.
     if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= TOKEN_BYTES {
         Ok(token.to_owned())
     } else {

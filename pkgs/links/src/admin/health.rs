@@ -1,4 +1,4 @@
-//! For load balancers and service managers: the answers every service here gives.
+//! !Health checks for load balancers and service managers, with the same answers as in every service.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -7,7 +7,7 @@ use service::problem::Problem;
 
 use super::State;
 
-/// Whether the process is alive; always so when it answers.
+/// Whether the process is alive. It is, if it answers.
 #[utoipa::path(get, path = "/healthz", tag = "health", operation_id = "healthz",
     responses((status = 200, description = "It is alive", body = Health)))]
 pub(super) fn alive() -> HttpResponse {
@@ -33,7 +33,7 @@ fn respond(answer: Answer) -> HttpResponse {
     }
     let mut response = response.body(answer.body);
     if let Some(problem) = answer.problem {
-        // For the listener, which knows the request's id.
+        // The listener adds the request's id to it.
         response.extensions_mut().insert(problem);
     }
     response

@@ -15,7 +15,7 @@ use service::problem::Problem;
 use super::State;
 use super::protocol::failure::Failure;
 
-/// Requests by route and status. Few pass here, so a lock a request is fine.
+/// Requests by route and status. They are few, so a lock per request is fine.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(Family<Labels, Counter>);
 
@@ -26,7 +26,7 @@ struct Labels {
     status: u16,
 }
 
-/// The pattern of a request's route, where that is not actix-web's.
+/// The pattern of a request's route, if actix-web did not route it.
 pub(super) struct Route(pub String);
 
 impl Requests {
@@ -34,7 +34,7 @@ impl Requests {
         registry.register("linerate_links_admin_requests", "Requests to the admin listener", self.0.clone());
     }
 
-    /// Counts an answer to what is known of nothing else.
+    /// Counts an answer without any route.
     fn count_unknown(&self, status: u16) {
         let (method, route) = ("other".to_owned(), "unknown".to_owned());
         self.0.get_or_create(&Labels { method, route, status }).inc();
@@ -47,15 +47,15 @@ impl listener::Refusals for Requests {
     }
 }
 
-/// Counts each answer under its route's pattern; unknown routes and methods share a label each, so that
-/// clients cannot make up series.
+/// Counts each answer under its route's pattern. Unknown routes share one label, and so do unknown methods, so that
+/// clients cannot create series.
 pub(super) async fn count(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let line = format!("{} {}", request.method(), request.path().escape_debug());
     let state = request.app_data::<web::Data<State>>().cloned();
-    // A panic costs its request, and the client is told.
+    // A panic fails only its request, and the client gets an answer.
     let response = match Catch::new(Box::pin(next.call(request))).await {
         Ok(response) => response?,
         Err(panic) => {
@@ -82,7 +82,7 @@ pub(super) async fn count(
     Ok(response)
 }
 
-/// Everything that is measured, for Prometheus.
+/// All metrics, for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
     responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text")))]
 pub(super) fn show(state: &State) -> HttpResponse {

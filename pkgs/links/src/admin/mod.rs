@@ -1,15 +1,15 @@
 //! The admin listener: the API under `/api/v1`, health and metrics.
 //!
-//! - [`routes`]: the table of the API's paths, which actix-web routes, and who may ask.
-//! - [`pages`]: what needs no key, which the `router` crate routes: health, metrics and the API's description.
+//! - !- [`routes`]: the table of the API's paths, which actix-web routes, with the required scopes.
+//! - !- [`pages`]: pages without a key, which the `router` crate routes: health, metrics and the API's description.
 //! - `api`: the API itself: links, batches, import and export, statistics, QR codes, domains, keys.
-//! - `health`, `metrics`: for the operator's machines; the listener's own counters.
+//! - !- `health`, `metrics`: health checks; the listener's own counters.
 //! - [`openapi`]: the API's description, and its page for people.
-//! - `protocol`: what stands between the listener and a handler: actix-web's application as its service; bodies, queries and
-//!   errors.
-//! - `auth`, `audit`, `readers`, `blocking`: who may ask, what is noted of a write, the connections to read from, and threads.
+//! - !- `protocol`: the layer between the listener and handlers: actix-web's application as its service; bodies,
+//!   queries and errors.
+//! - !- `auth`, `audit`, `readers`, `blocking`: tokens, the audit log, read connections, and threads.
 //!
-//! It is the `listener` crate that reads and writes here, as in front of everything else, and actix-web that routes the API.
+//! !As everywhere else, the `listener` crate reads and writes; actix-web only routes the API.
 
 pub(crate) mod api;
 mod audit;
@@ -52,31 +52,31 @@ pub use api::domains::DomainList;
 pub use api::links::{Listing, Shown};
 pub use metrics::Requests;
 
-/// The longest head, in bytes: a search of 8,000 bytes, each percent-encoded, and its fields.
+/// The longest head, in bytes: for a search of 8,000 percent-encoded bytes, and other fields.
 const HEAD_BYTES: usize = 32 * 1024;
 
 /// How long a client may take next to nothing of an answer.
 const STALLED: Duration = Duration::from_secs(10);
 
-/// The longest body that somebody may announce. So many fit in a sum of all.
+/// The longest body that may be announced. Many of these still fit the sum of all.
 const ANY_BYTES: u64 = 1 << 40;
 
-/// Requests of one connection at once, by HTTP/2.
+/// How many requests an HTTP/2 connection may have at once.
 const STREAMS: u32 = 32;
 
-/// How long requests in flight may take at shutdown.
+/// How long running requests may take at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What requests may have sent of bodies that are held until they are whole, together, in KiB.
+/// The sum of all request bodies that are held until they are complete, in KiB.
 const BODIES_KIB: usize = 64 * 1024;
 
-/// Read connections the API's queries share; SQLite's page cache is per connection, so few are better.
+/// Read connections that the API's queries share. SQLite's page cache is per connection, so fewer are better.
 const READERS: usize = 4;
 
-/// Imports and exports at once. Each holds a thread.
+/// Imports and exports at once. Each occupies a thread.
 const TRANSFERS: usize = 2;
 
-/// How long clients may take.
+/// Timeouts of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// To send a request's head.
@@ -88,39 +88,39 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Idle connections are kept above the 60 s after which common proxies close theirs, so that none is closed on a
-    /// request just sent.
+    /// Idle connections are kept longer than the 60 s of common proxies, so that none is closed just as a request is
+    /// sent.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { head: seconds(10), body: seconds(30), idle: seconds(75) }
     }
 }
 
-/// What the handlers share.
+/// The state that handlers share.
 pub struct State {
     store: Store,
     pages: pages::Pages,
     readers: ReaderPool,
     transfers: Arc<Semaphore>,
-    /// Of [`BODIES_KIB`].
+    /// Permits of [`BODIES_KIB`].
     bodies: Semaphore,
-    /// Where short URLs start, without a slash at the end.
+    /// The start of short URLs, without a final slash.
     base: String,
     readiness: Readiness,
     registry: Registry,
     requests: Requests,
     unknown_tokens: UnknownTokens,
-    /// Tokens of an issuer, where those are taken.
+    /// Verifies an issuer's tokens, if there is one.
     tokens: Option<Tokens>,
-    /// By which names requests without a key are taken; by any where absent.
+    /// The hosts for which requests without a key are accepted; any if absent.
     hosts: Option<AllowedHosts>,
     timeouts: Timeouts,
     audit_log: Option<AuditLog>,
 }
 
 impl State {
-    /// `base` is the URL the public listener is reached at, such as `https://go.example`. `requests`, of the admin listener,
-    /// join what is in `registry`, which `/metrics` shows.
+    /// `base` is the URL of the public listener, such as `https://go.example`. The admin listener's `requests` are
+    /// added to `registry`, which `/metrics` shows.
     ///
     /// # Errors
     /// When the database cannot be opened for reading.
@@ -150,29 +150,29 @@ impl State {
         })
     }
 
-    /// Takes requests without a key by these names only: for a listener on loopback, where web pages are kept out by
-    /// nothing else (DNS rebinding).
+    /// Accepts requests without a key only for these hosts. Needed on loopback, where nothing else keeps web pages out
+    /// (DNS rebinding).
     #[must_use]
     pub fn only_for(mut self, hosts: AllowedHosts) -> Self {
         self.hosts = Some(hosts);
         self
     }
 
-    /// Takes these tokens of an issuer beside our own.
+    /// Also accepts an issuer's tokens.
     #[must_use]
     pub fn vouched_for_by(mut self, tokens: Option<Tokens>) -> Self {
         self.tokens = tokens;
         self
     }
 
-    /// Gives clients so long.
+    /// Sets clients' timeouts.
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// Logs writes there.
+    /// Sets the audit log.
     #[must_use]
     pub fn logging(mut self, audit_log: Option<AuditLog>) -> Self {
         self.audit_log = audit_log;
@@ -184,8 +184,8 @@ impl State {
     }
 }
 
-/// How the admin listener at this address behaves: that of the `listener` crate, for few connections of which those that stand
-/// still make room for others. What it refuses is counted in `requests`.
+/// The `listener` configuration of an admin listener at this address: for few connections, of which stalled ones make
+/// room for others. What it refuses is counted in `requests`.
 pub fn config(address: Address, timeouts: Timeouts, requests: &Requests) -> Config {
     let private = Config::private(address);
     Config {
@@ -195,8 +195,8 @@ pub fn config(address: Address, timeouts: Timeouts, requests: &Requests) -> Conf
             head_time: timeouts.head,
             idle: timeouts.idle,
             write_stall: STALLED,
-            // A file to import is as long as it is, and is never held whole. Whoever holds a body bounds it, in bytes and in
-            // time, and is to be first to say so.
+            // A file to import may have any length, and is never held whole. Whoever holds a body limits its bytes and
+            // time, and reports that first.
             body_bytes: ANY_BYTES,
             body_bytes_total: u64::MAX,
             body_idle: timeouts.body.max(api::bulk::STALLED) + STALLED,
@@ -210,7 +210,7 @@ pub fn config(address: Address, timeouts: Timeouts, requests: &Requests) -> Conf
     }
 }
 
-/// What the admin listener serves, on workers that are a thread each.
+/// The service of the admin listener, whose workers are a thread each.
 pub fn service(state: State) -> impl HttpService {
     Mounted::new(Arc::new(state))
 }

@@ -1,4 +1,4 @@
-//! The API's description (OpenAPI 3.1), from the handlers themselves, and a page of it for people.
+//! !The API's description (OpenAPI 3.1), generated from the handlers, and a page that shows it.
 
 use std::sync::LazyLock;
 
@@ -63,7 +63,7 @@ use super::{health, metrics};
 )]
 struct Api;
 
-/// Names the security scheme the operations refer to.
+/// The security scheme that the operations refer to.
 struct Bearer;
 
 impl Modify for Bearer {
@@ -75,7 +75,7 @@ impl Modify for Bearer {
     }
 }
 
-/// What any operation may answer besides what it says itself: every error is a problem.
+/// The answers of every operation besides its own: every error is a problem.
 struct Problems;
 
 impl Modify for Problems {
@@ -104,7 +104,7 @@ fn problem(description: &str) -> Response {
     response
 }
 
-/// Where the description is.
+/// The description's path.
 pub(super) const PATH: &str = "/openapi.json";
 
 /// The whole description.
@@ -112,7 +112,7 @@ pub fn describe() -> Document {
     Api::openapi()
 }
 
-/// Built once: it depends on nothing but the program.
+/// Built once, since it depends only on the program.
 static JSON: LazyLock<Bytes> = LazyLock::new(|| describe().to_json().map(Bytes::from).unwrap_or_default());
 
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), PATH)));
@@ -124,7 +124,7 @@ pub(super) fn document() -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "application/json")).body(JSON.clone())
 }
 
-/// This document, for people
+/// This document, as a page
 #[utoipa::path(get, path = "/", tag = "documentation", operation_id = "page",
     responses((status = 200, description = "A page without scripts", content_type = "text/html")))]
 pub(super) fn page() -> HttpResponse {

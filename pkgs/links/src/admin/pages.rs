@@ -1,5 +1,5 @@
-//! What needs no key: health, metrics and the API's description, which [`router`] finds. actix-web routes the API alone,
-//! and asks here for whatever is not part of that.
+//! !Pages without a key: health, metrics and the API's description. [`router`] routes them. actix-web routes only the
+//! API, and passes all other requests here.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use service::problem::Problem;
 use super::protocol::failure::Failure;
 use super::{State, health, metrics, openapi};
 
-/// What is at a path.
+/// A page.
 pub struct Page {
-    /// The path. A GET answers HEAD too.
+    /// The path. GET also answers HEAD.
     pub path: &'static str,
     show: fn(&State) -> HttpResponse,
 }
@@ -25,7 +25,7 @@ const fn page(path: &'static str, show: fn(&State) -> HttpResponse) -> Page {
     Page { path, show }
 }
 
-/// All of them.
+/// All pages.
 pub static PAGES: [Page; 5] = [
     page(ALIVE_PATH, |_| health::alive()),
     page(READY_PATH, health::ready),
@@ -34,18 +34,18 @@ pub static PAGES: [Page; 5] = [
     page(openapi::PATH, |_| openapi::document()),
 ];
 
-/// Other places of the same: where the description was, and the base that is printed and asked for.
+/// Further paths of pages: the description's old path, and the base URL that is printed.
 static ALIASES: [Page; 3] = [
     page("/api/v1/openapi.json", |_| openapi::document()),
     page("/api/v1", |_| openapi::page()),
     page("/api/v1/", |_| openapi::page()),
 ];
 
-/// The table, compiled.
+/// The compiled table.
 pub(super) struct Pages(Router<&'static Page>);
 
 impl Pages {
-    /// Of [`PAGES`], and what else is answered without a key.
+    /// From [`PAGES`], and the aliases.
     pub(super) fn new() -> Self {
         let mut routes = router::Builder::new();
         for page in PAGES.iter().chain(&ALIASES) {
@@ -61,12 +61,12 @@ impl fmt::Debug for Pages {
     }
 }
 
-/// Answers what is no part of the API: a known path with another method is 405, anything else 404.
+/// Answers requests outside the API: a known path with another method is 405, anything else 404.
 pub(super) async fn answer(request: HttpRequest, state: web::Data<State>) -> HttpResponse {
     let routes = &state.pages.0;
-    // A token, as actix-web has read it.
+    // actix-web has checked that it is a token.
     let method = Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
-    // Every path has a GET: what it is counted as is known by that, whatever the method.
+    // Every path has a GET, so that gives the label, whatever the method is.
     if let Some(found) = routes.find(&Method::GET, request.path()).matched() {
         request.extensions_mut().insert(metrics::Route(found.pattern().to_owned()));
     }
@@ -79,7 +79,7 @@ pub(super) async fn answer(request: HttpRequest, state: web::Data<State>) -> Htt
     }
 }
 
-/// 405, with what `Allow` says of the path.
+/// 405, with the `Allow` of the path.
 pub(super) fn wrong_method(allowed: &str) -> HttpResponse {
     let failure = Failure::from(Problem::new(405, format!("the methods here are {allowed}")));
     match HeaderValue::from_str(allowed) {

@@ -1,4 +1,4 @@
-//! Read connections, shared by requests and used on threads that may block.
+//! !Read connections that requests share, for use on threads that may block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A fixed number of read connections.
 pub(super) struct ReaderPool {
     idle: Arc<Mutex<Vec<Reader>>>,
-    /// As many permits as readers: who has one finds one idle.
+    /// One permit per reader: whoever has a permit finds an idle reader.
     permits: Arc<Semaphore>,
 }
 
@@ -25,7 +25,7 @@ impl ReaderPool {
         Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(count)) })
     }
 
-    /// Runs a query where it may block.
+    /// Runs a query on a thread that may block.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
@@ -35,7 +35,7 @@ impl ReaderPool {
             _ => return Err(Error::Busy),
         };
         let idle = self.idle.clone();
-        // The reader goes back when the query ends, even where the request was given up.
+        // The reader is returned when the query ends, even if the request was given up.
         let (sender, answer) = oneshot::channel();
         aside(Box::new(move || {
             let Some(reader) = lock(&idle).pop() else {

@@ -1,4 +1,4 @@
-//! The API's paths, and who may ask. Whatever is none of them is asked of [`pages`].
+//! !The API's paths, with the scope that each requires. All other paths go to [`pages`].
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
@@ -9,13 +9,13 @@ use super::api::{batch, bulk, domains, keys, links, qr, stats};
 use super::{auth, pages};
 use crate::store::Scope;
 
-/// One method of one path.
+/// A method of a path.
 pub struct Endpoint {
-    /// A GET answers HEAD too.
+    /// GET also answers HEAD.
     pub method: Method,
-    /// A pattern: `{name}` is one segment.
+    /// A pattern; `{name}` is one segment.
     pub path: &'static str,
-    /// The scope a token needs.
+    /// The scope that a token needs.
     pub scope: Scope,
     handler: fn() -> Route,
 }
@@ -27,7 +27,7 @@ const fn endpoint(method: Method, path: &'static str, scope: Scope, handler: fn(
 const READ: Scope = Scope::Read;
 const WRITE: Scope = Scope::Write;
 
-/// All of the API. Fixed paths stand before the patterns that would match them too.
+/// The whole API. Fixed paths come before patterns that would also match them.
 #[rustfmt::skip]
 pub static ENDPOINTS: [Endpoint; 23] = [
     endpoint(Method::POST,   "/api/v1/links",              WRITE, || web::to(links::create)),
@@ -55,7 +55,7 @@ pub static ENDPOINTS: [Endpoint; 23] = [
     endpoint(Method::GET,    "/api/v1/whoami",             READ,  || web::to(keys::whoami)),
 ];
 
-/// Puts [`ENDPOINTS`] in place; a known path with another method is 405, anything else [`pages::answer`]'s.
+/// Registers [`ENDPOINTS`]. A known path with another method is 405; other paths go to [`pages::answer`].
 pub(super) fn configure(app: &mut web::ServiceConfig) {
     let mut rest = &ENDPOINTS[..];
     while let Some(first) = rest.first() {
@@ -79,7 +79,7 @@ impl Endpoint {
     }
 }
 
-/// 405: what is here has other methods.
+/// 405: the path has other methods.
 async fn wrong_method(request: HttpRequest) -> HttpResponse {
     let path = request.match_pattern().unwrap_or_default();
     let methods = ENDPOINTS.iter().filter(|endpoint| endpoint.path == path).map(|endpoint| &endpoint.method);

@@ -1,4 +1,4 @@
-//! What is left of the links that take a number of clicks.
+//! !The remaining clicks of links with a limit.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,41 +7,40 @@ use std::time::{Duration, Instant};
 
 use crate::store::LEASED;
 
-/// How long the counter of a click limit outlives the entries that use it: well beyond the next flush, so
-/// that a reloaded entry never starts from a count that lags behind.
+/// How long the counter of a limited link outlives its cache entries: well beyond the next flush, so that a reloaded
+/// entry never starts from an outdated count.
 const COUNTER_KEPT: Duration = Duration::from_secs(60);
 
-/// Which grants are taken back.
+/// The grants to take back.
 #[derive(Clone, Copy, Debug)]
 pub enum Grants {
     /// Those of this link.
     Of(i64),
-    /// Those of links that were granted nothing for so long.
+    /// Those of links that were granted nothing for this long.
     Idle(Duration),
 }
 
-/// Clicks so far of the links that have a limit, one counter a link for all workers and all
-/// reloads of its entry.
+/// The clicks so far of links with a limit. Each link has one counter, for all workers and all reloads of its entry.
 #[derive(Default)]
 pub(super) struct ClickLimits(Mutex<LiveCounters>);
 
 #[derive(Default)]
 struct LiveCounters {
     counters: HashMap<i64, (Arc<AtomicU64>, Instant)>,
-    /// The limits by which clicks were granted.
+    /// The limits under which clicks were granted.
     limits: HashMap<i64, u64>,
     sweep_at: usize,
 }
 
 impl ClickLimits {
-    /// The counter of a link, starting from what the store has where there is none.
+    /// The counter of a link. A new one starts from the store's count.
     pub(super) fn counter(&self, link: i64, stored: u64) -> Arc<AtomicU64> {
         let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((counter, used)) = live.counters.get_mut(&link) {
             *used = Instant::now();
             return Arc::clone(counter);
         }
-        // Sweep each time the map has doubled. What was counted is in the store by the time it is forgotten.
+        // Sweep each time the map has doubled. By the time a counter is removed, its clicks are in the store.
         if live.counters.len() >= live.sweep_at {
             live.counters
                 .retain(|_, (counter, used)| Arc::strong_count(counter) > 1 || used.elapsed() < COUNTER_KEPT);
@@ -54,10 +53,10 @@ impl ClickLimits {
         counter
     }
 
-    /// Notes a limit; whether another one was noted.
+    /// Records a limit. Returns whether it differs from the recorded one.
     pub(super) fn changed(&self, link: i64, most: Option<u64>) -> bool {
         let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of a link without a limit there is nothing to note, and most are.
+        // Nothing is recorded for links without a limit, which most links are.
         if most.is_none() && live.limits.is_empty() {
             return false;
         }
@@ -68,12 +67,12 @@ impl ClickLimits {
         before.is_some() && before != most
     }
 
-    /// Adds to what is left of a link that is [`LEASED`].
+    /// Adds clicks to a [`LEASED`] link.
     pub(super) fn grant(&self, link: i64, clicks: u64) {
         self.counter(link, LEASED).fetch_sub(clicks, Ordering::Relaxed);
     }
 
-    /// Takes what is left of links that are [`LEASED`].
+    /// Takes the remaining clicks of [`LEASED`] links.
     pub(super) fn take(&self, of: Grants) -> Vec<(i64, u64)> {
         let take = |link: i64, counter: &AtomicU64| {
             let left = LEASED - counter.swap(LEASED, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What is known of a code.
+//! !Cache entries: what is known about a code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,39 +11,39 @@ use crate::when::Timestamp;
 
 use super::click_limits::ClickLimits;
 
-/// What the cache and the allocator spend on an entry besides its text, in bytes.
-/// Measured by `cargo bench --bench redirect`, which prints the resident bytes of a cached link.
+/// The overhead of the cache and the allocator per entry, in bytes. Measured by `cargo bench --bench redirect`, which
+/// prints the resident bytes per cached link.
 const OVERHEAD_BYTES: u64 = 160;
 
-/// What is known of a code: one allocation, shared by whoever holds a clone, with the text right behind the
-/// rest, so that a visit finds it all in neighbouring lines of memory.
+/// What is known about a code. It is one shared allocation, with the text directly after the rest, so that a visit
+/// reads neighbouring lines of memory.
 #[derive(Clone)]
 pub struct Entry(ThinArc<Head, u8>);
 
-/// An entry but for its text.
+/// An entry without its text.
 struct Head {
     stamp: u32,
     key_bytes: u8,
-    /// The redirect's status, or none where no link answers to this code.
+    /// The redirect's status; none if there is no link with this code.
     redirect: Option<RedirectStatus>,
     forward_query: bool,
     link: i64,
     rules: Option<Box<Rules>>,
 }
 
-/// What only some links have.
+/// Properties that only some links have.
 pub struct Rules {
-    /// Not found before.
+    /// 404 before this time.
     pub not_before: Option<Timestamp>,
-    /// Gone from here on.
+    /// 410 from this time on.
     pub expires_at: Option<Timestamp>,
-    /// Gone after this many clicks; with the clicks so far, shared by all workers.
+    /// 410 after this many clicks; with the clicks so far, shared by all workers.
     pub limit: Option<(u64, Arc<AtomicU64>)>,
     /// The argon2id hash of the password.
     pub password_hash: Option<Box<str>>,
 }
 
-/// What to answer a visit with.
+/// The answer to a visit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The redirect.
@@ -54,7 +54,7 @@ pub enum Verdict {
     Missing,
     /// Expired.
     Gone,
-    /// Nothing is left of its clicks.
+    /// No clicks are left.
     UsedUp,
 }
 
@@ -99,17 +99,17 @@ impl Entry {
         &self.0.slice
     }
 
-    /// Whether this is what the store had for `key` when its stamp was `stamp`.
+    /// Whether this is the store's content for `key` as of `stamp`.
     pub(super) fn is(&self, key: &[u8], stamp: u32) -> bool {
         self.head().stamp == stamp && self.key() == key
     }
 
-    /// The [key](super::with_key) it stands for.
+    /// The entry's [key](super::with_key).
     pub(super) fn key(&self) -> &[u8] {
         &self.text()[..usize::from(self.head().key_bytes)]
     }
 
-    /// Where the redirect leads, in UTF-8; empty where there is no link.
+    /// The redirect's target, in UTF-8; empty if there is no link.
     pub fn target(&self) -> &[u8] {
         &self.text()[usize::from(self.head().key_bytes)..]
     }
@@ -119,7 +119,7 @@ impl Entry {
         self.head().redirect.unwrap_or_default()
     }
 
-    /// Whether the visit's query string goes along.
+    /// Whether the visit's query string is appended.
     pub fn forward_query(&self) -> bool {
         self.head().forward_query
     }
@@ -134,7 +134,7 @@ impl Entry {
         self.head().rules.as_ref()?.password_hash.as_deref()
     }
 
-    /// What a visit gets at `now`. Says nothing yet of the click limit: see [`Entry::spend`].
+    /// Decides a visit at `now`. Does not check the click limit: see [`Entry::spend`].
     pub fn judge(&self, now: Timestamp) -> Verdict {
         if self.head().redirect.is_none() {
             return Verdict::Missing;
@@ -153,7 +153,7 @@ impl Entry {
         }
     }
 
-    /// Whether it answers so often and no more.
+    /// Whether it has a click limit.
     pub fn is_limited(&self) -> bool {
         self.head().rules.as_ref().is_some_and(|rules| rules.limit.is_some())
     }
@@ -164,7 +164,7 @@ impl Entry {
         limit.is_some_and(|(most, _)| *most == LEASED)
     }
 
-    /// Takes one click off the limit; false when none was left.
+    /// Uses one click of the limit. False if none was left.
     pub fn spend(&self) -> bool {
         match self.head().rules.as_ref().and_then(|rules| rules.limit.as_ref()) {
             None => true,

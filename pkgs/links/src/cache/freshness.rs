@@ -1,25 +1,24 @@
-//! For how long a cache may be used whose database has other writers, and what becomes of it while that is away.
+//! !How long a cache may be used if its database has other writers, also while the database is away.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::generations::Generations;
 
-/// What is known of other writers. Reading what is cached asks none of this: it is the stamps that no longer are the
-/// present ones.
+/// How much is known about other writers. Reading the cache does not check this; instead, all stamps become outdated.
 pub(super) struct Freshness {
     state: Mutex<State>,
-    /// It has become fresh, and will not be so for ever.
+    /// Notified when the cache becomes fresh for a limited time.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The last instant before which every change was heard of.
+    /// The last time before which every change is known.
     heard: Option<Instant>,
     /// Until when the cache may be used.
     until: Option<Instant>,
-    /// Until when it goes on while the database is away.
+    /// Until when it is used while the database is away.
     away_until: Option<Instant>,
     fresh: bool,
 }
@@ -29,7 +28,7 @@ impl Freshness {
         Self { state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Every change before `heard` was heard of: the cache may be used for `bound` from then on.
+    /// Every change before `heard` is known, so the cache may be used for `bound` from then on.
     pub(super) fn extend(&self, generations: &Generations, heard: Instant, bound: Duration) {
         let mut state = self.state();
         state.away_until = None;
@@ -42,20 +41,20 @@ impl Freshness {
         }
     }
 
-    /// The database is away: what was right when it was heard of last is used for `limit` from then on.
+    /// The database is away: the last known state is used for `limit` after it was last heard of.
     pub(super) fn linger(&self, limit: Duration) {
         let mut state = self.state();
         state.away_until = state.heard.map(|heard| heard + limit);
     }
 
-    /// For how long nothing was heard, where the cache is used all the same because the database is away.
+    /// How long nothing was heard, if the cache is still used because the database is away.
     pub(super) fn lingers(&self) -> Option<Duration> {
         let (state, now) = (self.state(), Instant::now());
         let lingers = !state.fresh && state.away_until > Some(now);
         state.heard.filter(|_| lingers).map(|heard| now.saturating_duration_since(heard))
     }
 
-    /// For how long what others write has not been heard of; none where it never was.
+    /// How long ago other servers' writes were last heard of; none if never.
     pub(super) fn age(&self) -> Option<Duration> {
         self.state().heard.map(|heard| heard.elapsed())
     }
@@ -64,7 +63,7 @@ impl Freshness {
         self.state().fresh
     }
 
-    /// Ends the use of the cache when its time is over, again and again.
+    /// Ends the use of the cache whenever its time is over; never returns.
     pub(super) fn watch(&self, generations: &Generations) -> ! {
         let mut state = self.state();
         loop {

@@ -1,19 +1,19 @@
-//! Which entries are out of date.
+//! !Stamps that tell which entries are out of date.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Set while nobody knows what has changed: then no stamp is the present one.
+/// Set while changes are unknown: then every stamp is outdated.
 const STALE: u32 = 1 << 31;
 
-/// When each code last changed: a counter a stripe of codes, and one for all.
+/// When each code last changed: a counter per stripe of codes, and one for all.
 pub(super) struct Generations {
     stripes: Box<[AtomicU32]>,
-    /// A counter, and [`STALE`].
+    /// A counter, and the flag [`STALE`].
     all: AtomicU32,
 }
 
 impl Generations {
-    /// With so many stripes, a power of two: an edit makes one entry in as many reload, besides its own.
+    /// With this many stripes, a power of two. An edit reloads one in this many entries besides its own.
     pub(super) fn new(stripes: usize) -> Self {
         assert!(stripes.is_power_of_two(), "stripes are told apart by bits of a hash");
         Self { stripes: (0..stripes).map(|_| AtomicU32::new(0)).collect(), all: AtomicU32::new(0) }
@@ -25,7 +25,7 @@ impl Generations {
         stripe.wrapping_add(self.all.load(Ordering::Acquire))
     }
 
-    /// The stamp that would be the present one if what was heard last were all there is.
+    /// The stamp that would be current if nothing changed since the database was last heard of.
     pub(super) fn last_stamp(&self, hash: u64) -> u32 {
         let stripe = self.stripe(hash).load(Ordering::Acquire);
         stripe.wrapping_add(self.all.load(Ordering::Acquire) & !STALE)
@@ -39,7 +39,7 @@ impl Generations {
         self.all.fetch_add(1, Ordering::Release);
     }
 
-    /// Makes no entry count, or those again that are what was heard of last.
+    /// Makes all entries outdated, or makes those valid again that were current when the database was last heard of.
     pub(super) fn set_stale(&self, stale: bool) {
         if stale {
             self.all.fetch_or(STALE, Ordering::Release);

@@ -1,4 +1,4 @@
-//! One worker's own cache.
+//! !A worker's own cache.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use crate::store::{Error, Reader, Route};
 use super::entry::Entry;
 use super::{Cache, Source, with_key};
 
-/// Slots of a set. Of 10,000 codes in use, one in 30 has a set with more codes than slots; with as many sets of
-/// one slot it would be seven in ten.
+/// Slots per set. With 10,000 codes in use, one in 30 is in a set with more codes than slots; with as many sets of one
+/// slot it would be seven in ten.
 const WAYS: usize = 4;
 
 /// Sets of a worker's own table: 32,768 slots in 512 KiB.
 const LOCAL_SETS: usize = 1 << 13;
 
-/// The longest code and target a slot keeps, in bytes, so that a table holds at most 32 MiB. Longer ones are
-/// found in the shared cache each time.
+/// The longest code and target in a slot, in bytes, so that a table holds at most 32 MiB. Longer ones are looked up in
+/// the shared cache each time.
 pub(super) const LOCAL_TEXT_BYTES: usize = 1 << 10;
 
-/// Every 64th hit in a worker's own table is repeated on the shared cache, so that its eviction policy
-/// still sees what is popular.
+/// Every 64th hit in a worker's table is repeated on the shared cache, so that its eviction policy sees which links are
+/// popular.
 const TOUCH_EVERY: u32 = 64;
 
-/// One worker's own table, four ways associative: a code has one set, and in it any slot.
+/// A worker's own table, four-way associative: a code belongs to one set, and may be in any of its slots.
 pub struct LocalCache {
     cache: Arc<Cache>,
     pub(super) sets: Box<[Set]>,
-    /// The last entry that no slot keeps.
+    /// The last entry that is too long for a slot.
     other: Option<Entry>,
     hits: u32,
-    /// The slot that gives way next where a set is full.
+    /// The next slot to replace if a set is full.
     victim: u8,
 }
 
-/// A line of memory (64 bytes): tags tell which slot is worth following.
+/// One cache line (64 bytes). Tags tell which slot may hold the entry.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Set {
@@ -51,12 +51,12 @@ impl LocalCache {
         Self { cache, sets, other: None, hits: 0, victim: 0 }
     }
 
-    /// What is known of a code of the default domain; read from the store where no layer knows it.
+    /// Looks up a code of the default domain. Reads the store if no layer knows it.
     pub fn find(&mut self, code: &str, reader: &Reader) -> Result<(&Entry, Source), Error> {
         self.find_at(DomainId::DEFAULT, code, reader)
     }
 
-    /// The same at a domain. The code is well-formed.
+    /// The same at a domain, for a well-formed code.
     #[inline]
     pub fn find_at(
         &mut self,
@@ -79,7 +79,7 @@ impl LocalCache {
             let (entry, source) = self.cache.shared((key, hash), stamp, read)?;
             return Ok((self.other.insert(entry), source));
         }
-        // The stripe is in the low bits, the tag in the high ones, the set between.
+        // The low bits choose the stripe, the high ones are the tag, and those between choose the set.
         let tag = (hash >> 32) as u32;
         let set = &mut self.sets[(hash >> 16) as usize % LOCAL_SETS];
         let matching = (0..WAYS).find(|&way| set.tags[way] == tag && set.slots[way].is_some());

@@ -1,16 +1,15 @@
-//! Ready-made answers by domain and code, in two layers, coherent with the store.
+//! !Prepared answers by domain and code, in two layers, coherent with the store.
 //!
-//! [`Cache`] is shared by all workers and bounded by bytes. [`LocalCache`] is one worker's small set-associative
-//! table in front of it: a hit there touches no memory that another core writes, so a popular link costs
-//! the same on sixteen cores as on one.
+//! ![`Cache`] is shared by all workers and limited in bytes. [`LocalCache`] is a worker's small set-associative table
+//! in front of it. A hit there touches no memory that another core writes, so a popular link costs the same on sixteen
+//! cores as on one.
 //!
-//! Coherence does not rest on removing entries, which would race with a read under way. Every entry
-//! carries the [`Generations`] stamp read *before* its row was; the writer thread raises the stamp of a
-//! changed code after the commit and before acknowledging it. An entry whose stamp is no longer the
-//! present one counts as absent, on every worker, from that moment.
+//! !Coherence does not rely on removing entries, which would race with running reads. Every entry has the
+//! [`Generations`] stamp that was read *before* its row. The writer thread raises the stamp of a changed code after the
+//! commit and before acknowledging it. From that moment, an entry with an old stamp counts as absent on every worker.
 //!
-//! Where others write to the database too ([`Cache::following`]), a cache counts for as long as it is known that all they
-//! wrote was heard of. When it is not, no stamp is the present one, so that a hit asks no clock.
+//! !If others also write to the database ([`Cache::following`]), the cache is valid only as long as all their writes
+//! are known. Otherwise every stamp is outdated, so a hit need not read a clock.
 
 mod click_limits;
 mod entry;
@@ -38,22 +37,22 @@ pub use click_limits::Grants;
 pub use entry::{Entry, Rules, Verdict};
 pub use local::LocalCache;
 
-/// The bytes of most entries, of which the shared cache guesses how many there will be.
+/// A typical entry's size, from which the shared cache estimates the number of entries.
 const TYPICAL_BYTES: u64 = 256;
 
 /// The longest [key](with_key), in bytes.
 const MAX_KEY_BYTES: usize = 1 + size_of::<i64>() + code::MAX_BYTES;
 
-/// Stripes where one process has the database: few enough to stay near the processor.
+/// Stripes if one process has the database: few enough to stay in the processor's cache.
 const STRIPES: usize = 1 << 12;
 
-/// Stripes where there may be many writers: of 100 edits a second, each makes one entry in a million reload.
+/// Stripes if there may be many writers: each of 100 edits per second reloads one entry in a million.
 const FOLLOWING_STRIPES: usize = 1 << 20;
 
-/// By the hash of the key: the entry itself has the key, which tells it from another of the same hash.
+/// Keyed by the key's hash. The entry contains the key, which distinguishes it from others with the same hash.
 type Shared = quick_cache::sync::Cache<u64, Entry, Weigher, BuildHasherDefault<IdentityHasher>>;
 
-/// Weighs an entry at the memory it takes.
+/// Weighs an entry by its memory.
 #[derive(Clone)]
 struct Weigher;
 
@@ -63,7 +62,7 @@ impl quick_cache::Weighter<u64, Entry> for Weigher {
     }
 }
 
-/// Takes a hash for what it is.
+/// Uses a hash as it is.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -90,14 +89,14 @@ pub struct Cache {
     freshness: Option<Freshness>,
 }
 
-/// A code that is about to be read, and what was known of its changes before.
+/// The state of a code before it is read from the store.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingRead {
     hash: u64,
     stamp: u32,
 }
 
-/// Where an answer came from.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The worker's own table or the shared cache.
@@ -107,12 +106,13 @@ pub enum Source {
 }
 
 impl Cache {
-    /// A cache of at most `bytes`; 0 turns it off, so that every visit reads the store.
+    /// A cache of at most `bytes`. With 0 there is none, and every visit reads the store.
     pub fn new(bytes: u64) -> Self {
         Self::with(bytes, STRIPES, None)
     }
 
-    /// One of a database that others write to as well, which is used while it is known what they write: not yet.
+    /// A cache of a database that others write to as well. It is valid only while their writes are known, and initially
+    /// not.
     pub fn following(bytes: u64) -> Arc<Self> {
         let cache = Arc::new(Self::with(bytes, FOLLOWING_STRIPES, Some(Freshness::new())));
         cache.generations.set_stale(true);
@@ -122,7 +122,7 @@ impl Cache {
                 freshness.watch(&watched.generations);
             }
         };
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::Builder::new()
             .name("freshness".into())
             .spawn(watch)
@@ -140,32 +140,32 @@ impl Cache {
         Self { entries, hasher, generations, limits: ClickLimits::default(), freshness }
     }
 
-    /// Every change before `heard` was heard of: what is held may be used for `bound` from then on.
+    /// Every change before `heard` is known, so entries may be used for `bound` from then on.
     pub fn heard_all_before(&self, heard: Instant, bound: Duration) {
         self.freshness.iter().for_each(|freshness| freshness.extend(&self.generations, heard, bound));
     }
 
-    /// The database is away: what is held goes on for `limit` after it was heard of last.
+    /// The database is away: entries are used for `limit` after it was last heard of.
     pub fn away(&self, limit: Duration) {
         self.freshness.iter().for_each(|freshness| freshness.linger(limit));
     }
 
-    /// For how long nothing was heard, where what is held is used because the database is away.
+    /// How long nothing was heard, if entries are still used because the database is away.
     pub fn lingers(&self) -> Option<Duration> {
         self.freshness.as_ref().and_then(Freshness::lingers)
     }
 
-    /// For how long what others write has not been heard of: zero where no others do, and none where it never was.
+    /// How long ago other servers' writes were last heard of: zero without other writers, none if never.
     pub fn feed_age(&self) -> Option<Duration> {
         self.freshness.as_ref().map_or(Some(Duration::ZERO), Freshness::age)
     }
 
-    /// Whether what is held is known to be right, and used.
+    /// Whether entries are known to be right, and used.
     pub fn is_fresh(&self) -> bool {
         self.freshness.as_ref().is_none_or(Freshness::holds)
     }
 
-    /// What was known of a code when the database was heard of last.
+    /// The entry of a code as of the last time the database was heard of.
     pub fn last(&self, domain: DomainId, code: &str) -> Option<Entry> {
         with_key(domain, code, |key| {
             let hash = self.hasher.hash_one(key);
@@ -174,13 +174,13 @@ impl Cache {
         })
     }
 
-    /// To be taken before a code is read of a database that has to be waited for.
+    /// Call this before reading a code from a database that has to be waited for.
     pub fn reading(&self, domain: DomainId, code: &str) -> PendingRead {
         let hash = with_key(domain, code, |key| self.hasher.hash_one(key));
         PendingRead { hash, stamp: self.generations.last_stamp(hash) }
     }
 
-    /// What was read of a code. It is held, and found for as long as nothing has changed since it was begun to be read.
+    /// Stores the result of reading a code. It is valid as long as nothing has changed since the read started.
     pub fn keep(&self, reading: PendingRead, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
         let entry = self.entry(reading, domain, code, route);
         if let Some(entries) = &self.entries {
@@ -189,27 +189,27 @@ impl Cache {
         entry
     }
 
-    /// The same, not to be held.
+    /// The same, without storing it.
     pub fn entry(&self, reading: PendingRead, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
         with_key(domain, code, |key| Entry::new(key, reading.stamp, route, &self.limits))
     }
 
-    /// Lets a link be followed `clicks` times more, of those that this process has been granted.
+    /// Grants `clicks` more clicks of a link to this process.
     pub fn grant(&self, link: i64, clicks: u64) {
         self.limits.grant(link, clicks);
     }
 
-    /// Notes the limit of a link whose clicks are granted; whether it is another one than was noted.
+    /// Records the limit of a link whose clicks are granted. Returns whether it differs from the recorded one.
     pub fn limits_changed(&self, link: i64, most: Option<u64>) -> bool {
         self.limits.changed(link, most)
     }
 
-    /// Takes back what a link was granted and did not need, of one link or of all that were granted nothing for so long.
+    /// Takes back unused grants, of one link or of all that were granted nothing for this long.
     pub fn take_grants(&self, of: Grants) -> Vec<(i64, u64)> {
         self.limits.take(of)
     }
 
-    /// Makes what changed reload. Called after the commit, before it is acknowledged.
+    /// Makes changed entries outdated. Called after the commit, before it is acknowledged.
     pub fn changed(&self, change: &Change<'_>) {
         match change {
             Change::Codes(codes) => {
@@ -222,22 +222,22 @@ impl Cache {
         }
     }
 
-    /// How many entries are held.
+    /// The number of entries.
     pub fn len(&self) -> u64 {
         self.entries.as_ref().map_or(0, |entries| entries.len() as u64)
     }
 
-    /// Whether nothing is held.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes the entries are weighed at.
+    /// The weight of all entries, in bytes.
     pub fn bytes(&self) -> u64 {
         self.entries.as_ref().map_or(0, Shared::weight)
     }
 
-    /// What is known of a key, which hashes to this and is read so where it is not known.
+    /// Looks up a key with this hash, and reads it with this function if it is not cached.
     fn shared(
         &self,
         (key, hash): (&[u8], u64),
@@ -257,8 +257,8 @@ impl Cache {
     }
 }
 
-/// Does something with the key of a code: the code itself at the default domain, at another one its id before it. No code
-/// has a slash, so no two keys are the same.
+/// Passes a code's key to `what`: the code itself at the default domain, otherwise the domain's id followed by the
+/// code. Codes contain no slash, so no two keys are equal.
 #[inline]
 fn with_key<R>(domain: DomainId, code: &str, what: impl FnOnce(&[u8]) -> R) -> R {
     if domain == DomainId::DEFAULT {

@@ -1,4 +1,4 @@
-//! The admin API as a client sees it.
+//! !A client of the admin API.
 
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
@@ -23,27 +23,27 @@ use crate::link::{LinkPatch, ManyPatch, NewLink};
 use crate::store::{ListQuery, Stats, Tally};
 use crate::transfer::{Format, ImportOptions};
 
-/// How long a server may take to accept a connection.
+/// Timeout of connecting to a server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long it may be silent; it gives up on a query after 5 s itself.
+/// How long a server may be silent. It gives up on a query after 5 s itself.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The longest JSON answer, in bytes: a page of 1,000 links, each at its limits.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Why the API does not do what is asked.
+/// Why a request to the API failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It says so.
+    /// The API refused it.
     #[error("{detail}")]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// For people.
+        /// The reason, for people.
         detail: String,
     },
-    /// It is the public listener.
+    /// The server is the public listener.
     #[error(
         "at {0} links are followed: --api is the address of the admin listener, 127.0.0.1:8081 unless configured"
     )]
@@ -53,32 +53,32 @@ pub enum Error {
         "no server answers at {url} ({source}): is 'linerate-links serve' running, and is this its --admin address?"
     )]
     Unreachable {
-        /// Its base.
+        /// The server's base URL.
         url: Url,
-        /// Why.
+        /// The reason.
         source: Box<ureq::Error>,
     },
-    /// It is not known to be who it should be.
+    /// The server's identity cannot be verified.
     #[error("{url} cannot be trusted: {reason}")]
     Untrusted {
-        /// Its base.
+        /// The server's base URL.
         url: Url,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// There is nobody who could vouch for it.
+    /// There are no trusted authorities.
     #[error(transparent)]
     Trust(#[from] trust::Error),
-    /// Its answer breaks off.
+    /// Its answer is incomplete.
     #[error("the answer breaks off: {0}")]
     Answer(#[source] io::Error),
-    /// Its answer is something else.
+    /// Its answer has an unexpected form.
     #[error("this is no answer of a linerate-links API: {0}")]
     Strange(#[source] Box<ureq::Error>),
 }
 
 impl Error {
-    /// Whether other input would have helped.
+    /// Whether other input could have helped.
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
@@ -90,34 +90,34 @@ impl Error {
     }
 }
 
-/// What an export has.
+/// The options of an export.
 pub struct Export<'e> {
-    /// How it is written.
+    /// The format.
     pub format: Format,
-    /// With the hashes of passwords.
+    /// Whether to include password hashes.
     pub hashes: bool,
-    /// The links of one domain; of all where absent.
+    /// Only the links of this domain; all if absent.
     pub domain: Option<&'e str>,
 }
 
-/// A client of one server; keeps its connection.
+/// A client of one server. It keeps its connection.
 pub struct Client {
     base: Url,
     authorization: String,
     agent: Agent,
 }
 
-/// Said of a URL that is no API's.
+/// The error for a URL that is not an API's.
 #[derive(Debug, thiserror::Error)]
 #[error("an http or https URL without query is needed")]
 pub(super) struct InvalidBase;
 
-/// Parses the base URL of an API.
+/// Parses an API's base URL.
 pub(super) fn base(text: &str) -> Result<Url, InvalidBase> {
     let mut url = Url::parse(text).map_err(|_| InvalidBase)?;
     match url.scheme() {
         "http" | "https" if url.has_host() && url.query().is_none() && url.fragment().is_none() => {
-            // As it stands in the description of the API.
+            // The path as in the API's description.
             let path = url.path().trim_end_matches('/');
             let path = path.strip_suffix("/api/v1").unwrap_or(path).to_owned();
             url.set_path(&path);
@@ -128,14 +128,14 @@ pub(super) fn base(text: &str) -> Result<Url, InvalidBase> {
 }
 
 impl Client {
-    /// A client; connects with the first request. By TLS, `authorities` is a file with those that are trusted, in the
-    /// place of the system's.
+    /// Makes a client, which connects with its first request. With TLS, `authorities` is a file of trusted authorities
+    /// that replaces the system's.
     ///
     /// # Errors
-    /// When it speaks TLS, and there is nobody to trust.
+    /// When the URL uses TLS, and there are no trusted authorities.
     pub fn new(base: Url, token: &str, authorities: Option<&Path>) -> Result<Self, Error> {
         let tls = if base.scheme() == "https" { trust::config(authorities)? } else { TlsConfig::default() };
-        // A proxy meant for the web has no business with an admin token.
+        // A proxy for the web must not see an admin token.
         let agent = Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
@@ -185,14 +185,14 @@ impl Client {
         self.json("PATCH", self.url_at(&["links", code], domain), Some(patch))
     }
 
-    /// `POST /links/batch-edit`: of each why not.
+    /// `POST /links/batch-edit`. Returns a result per link.
     pub fn edit_many(
         &self,
         domain: Option<&str>,
         codes: &[String],
         patch: &ManyPatch,
     ) -> Result<Vec<Result<(), String>>, Error> {
-        /// What is sent, beside the change.
+        /// The body of the request.
         #[derive(Serialize)]
         struct Sent<'a> {
             links: Vec<LinkName>,
@@ -212,7 +212,7 @@ impl Client {
         self.send(request, SendBody::none()).map(drop)
     }
 
-    /// `POST /links/import`, the input streamed.
+    /// `POST /links/import`, with a streamed body.
     pub fn import(&self, format: Format, input: &mut dyn Read, how: &ImportOptions) -> Result<Tally, Error> {
         let mut url = self.url_at(&["links", "import"], how.domain.as_deref());
         url.query_pairs_mut()
@@ -222,7 +222,7 @@ impl Client {
         parsed(self.send(request, SendBody::from_reader(input))?)
     }
 
-    /// `GET /links/export`, to be streamed, and how many links it disables for want of their password.
+    /// `GET /links/export`, as a stream, with the number of links that it disables because their password is left out.
     pub fn export(&self, what: &Export<'_>) -> Result<(impl Read, u64), Error> {
         let mut url = self.url_at(&["links", "export"], what.domain);
         url.query_pairs_mut()
@@ -250,7 +250,7 @@ impl Client {
             .append_pair("from", &days.start().to_string())
             .append_pair("to", &days.end().to_string());
         if hours {
-            // A server of a release before knows no such parameter.
+            // An older server does not know this parameter.
             url.query_pairs_mut().append_pair("hours", "true");
         }
         self.json("GET", url, NOTHING)
@@ -280,7 +280,7 @@ impl Client {
         self.send(self.request("DELETE", &url), SendBody::none()).map(drop)
     }
 
-    /// With the domain as a parameter, where there is one.
+    /// Adds the domain as a parameter, if there is one.
     fn url_at(&self, path: &[&str], domain: Option<&str>) -> Url {
         let mut url = self.url(path);
         if let Some(domain) = domain {
@@ -291,7 +291,7 @@ impl Client {
 
     fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
-        // Fails only for URLs that have no host.
+        // Fails only for URLs without a host.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
@@ -343,7 +343,7 @@ impl Client {
     }
 }
 
-/// Whether only the public listener says so.
+/// Whether only the public listener answers like this.
 fn is_public(problem: &Problem) -> bool {
     let said = [Refusal::Missing, Refusal::Method].map(|refusal| refusal.text().2);
     said.contains(&problem.detail.as_str())
@@ -361,7 +361,7 @@ fn parsed<T: DeserializeOwned>(mut response: Response<Body>) -> Result<T, Error>
         .map_err(|error| Error::Strange(Box::new(error)))
 }
 
-/// What a problem says that a person can act on: which fields are wrong and how, where it knows.
+/// The parts of a problem that a person can act on: which fields are wrong and why, if it says so.
 fn in_words(problem: &Problem) -> String {
     if problem.status != 422 || problem.errors.is_empty() {
         return problem.detail.clone();
@@ -371,7 +371,7 @@ fn in_words(problem: &Problem) -> String {
     faults.collect::<Vec<_>>().join("; ")
 }
 
-/// The word that stands for a value in JSON.
+/// The JSON text of an enum's value.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

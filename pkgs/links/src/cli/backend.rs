@@ -1,4 +1,4 @@
-//! Where links are: in the database, or behind the API of a running server. Commands do not care which.
+//! !Access to links: in the database, or through a running server's API. Commands work with either.
 
 use std::io::{Read, Write};
 use std::ops::RangeInclusive;
@@ -18,14 +18,14 @@ use crate::link::{LinkPatch, ManyPatch, NewLink};
 use crate::store::{self, ListQuery, Reader, Stats, StatsScope, Tally};
 use crate::transfer::{self, Format, ImportOptions, Writer};
 
-/// Which links a command works on.
+/// Where a command finds links.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BackendArgs {
     /// The database.
     #[command(flatten)]
     pub database: DatabaseArgs,
 
-    /// Work over the admin API of a running server instead, such as http://127.0.0.1:8081.
+    /// Use the admin API of a running server instead, such as http://127.0.0.1:8081.
     #[arg(long, value_name = "URL", env = "LINERATE_LINKS_API", value_parser = api::base, conflicts_with = "database",
           requires = "token")]
     pub api: Option<Url>,
@@ -34,7 +34,7 @@ pub struct BackendArgs {
     #[arg(long, value_name = "TOKEN", env = "LINERATE_LINKS_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 
-    /// Trust the authorities in this PEM file when the API is an https one, and no others. Default: those of the system.
+    /// For an https API, trust only the authorities in this PEM file. Default: the system's.
     #[arg(long, value_name = "FILE", env = "LINERATE_LINKS_CACERT", requires = "api")]
     pub cacert: Option<PathBuf>,
 }
@@ -43,11 +43,11 @@ pub struct BackendArgs {
 pub enum Backend {
     /// In the database.
     Database {
-        /// For everything but changes; closed before the store.
+        /// For everything except changes. Dropped before the store.
         reader: Box<Reader>,
         /// For changes.
         store: OpenDatabase,
-        /// Where short URLs begin; a server has its own.
+        /// The start of short URLs; a server has its own.
         public: PublicArgs,
     },
     /// Behind the API.
@@ -55,7 +55,7 @@ pub enum Backend {
 }
 
 impl BackendArgs {
-    /// Opens what was asked for. The policy is the database's; a server has its own.
+    /// Opens the database or the API. The policy applies to the database; a server has its own.
     pub fn open(&self, policy: &PolicyArgs, missing: IfMissing) -> Result<Backend, Error> {
         match (&self.api, &self.token) {
             (Some(url), Some(token)) => {
@@ -82,7 +82,7 @@ impl Backend {
         }
     }
 
-    /// A link by code, at the default domain or at another one.
+    /// A link by its code, at the default domain or another.
     pub fn get(&self, domain: Option<&str>, code: &str) -> Result<Shown, Error> {
         match self {
             Self::Database { reader, store, public } => {
@@ -116,7 +116,7 @@ impl Backend {
         }
     }
 
-    /// Changes the same of many links, and says of each why not.
+    /// Makes the same change to many links. Returns a result per link.
     pub fn edit_many(
         &self,
         domain: Option<&str>,
@@ -156,8 +156,8 @@ impl Backend {
         }
     }
 
-    /// Exports links. `failed` says what a failure to write means. Answers how many links it disabled for want of their
-    /// password.
+    /// Exports links. `failed` converts write errors. Returns how many links were disabled because their password is
+    /// left out.
     pub fn export(
         &self,
         what: &Export<'_>,
@@ -191,7 +191,7 @@ impl Backend {
         }
     }
 
-    /// Clicks of one link, of all, or of those at a domain, on the days asked for, by hour too if that is asked for.
+    /// Clicks of one link, of all, or of a domain, on these days, and by hour if requested.
     pub fn stats(
         &self,
         domain: Option<&str>,
@@ -220,7 +220,7 @@ impl Backend {
         }
     }
 
-    /// The domains, by their hosts.
+    /// The domains, sorted by host.
     pub fn domains(&self) -> Result<DomainList, Error> {
         match self {
             Self::Database { store, .. } => {
@@ -239,7 +239,7 @@ impl Backend {
         }
     }
 
-    /// Deletes a domain, with `force` along with its links.
+    /// Deletes a domain; with `force`, also its links.
     pub fn delete_domain(&self, host: &str, force: bool) -> Result<(), Error> {
         match self {
             Self::Database { store, .. } => {

@@ -1,4 +1,4 @@
-//! Which database a command works on.
+//! !The database of a command.
 
 use std::num::NonZero;
 use std::ops::Deref;
@@ -14,50 +14,51 @@ use super::Error;
 use super::policy::PolicyArgs;
 use crate::store::{self, Options, Pending, PostgresOptions, Store};
 
-/// Commands that may wait for the writer: a command line has few at a time.
+/// How many commands may wait for the writer; a command line has few at a time.
 const QUEUE: usize = 64;
 
-/// Connections of a command: one for what is under way, and one beside.
+/// Connections of a command: one in use, and one spare.
 const CONNECTIONS: NonZero<u32> = NonZero::new(2).expect("two is not zero");
 
 /// How long PostgreSQL may take to answer a command.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest scheme that is told, in bytes.
+/// The longest scheme that an error shows, in bytes.
 const MOST_SCHEME: usize = 16;
 
 /// Where the database is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct DatabaseArgs {
-    /// The database: a file, or postgres://USER@HOST,HOST/DATABASE?PARAMETER=VALUE with the parameters of libpq, which several
-    /// servers share; backup and check are for files alone. Default: the file $STATE_DIRECTORY/links.db under systemd,
-    /// otherwise $XDG_DATA_HOME/linerate/links.db or ~/.local/share/linerate/links.db. Give a URL with a password by the
-    /// variable, a credential of that name or the file of settings: everybody on the machine sees flags.
+    /// The database: a file, or postgres://USER@HOST,HOST/DATABASE?PARAMETER=VALUE with libpq's parameters. Several
+    /// servers can share a PostgreSQL database; backup and check are only for files. Default: the file
+    /// $STATE_DIRECTORY/links.db under systemd, otherwise $XDG_DATA_HOME/linerate/links.db or
+    /// ~/.local/share/linerate/links.db. Give a URL with a password in the variable, a credential of that name or the
+    /// file of settings, since flags are visible to everybody on the machine.
     #[arg(long, value_name = "PATH|URL", env = "LINERATE_LINKS_DATABASE", hide_env_values = true,
           value_parser = service::settings::secret::<Location>())]
     pub database: Option<Location>,
 
-    /// A TOML file with the server's settings, named as its flags without their dashes in front.
+    /// A TOML file with the server's settings; keys are the flags without their leading dashes.
     #[arg(long, value_name = "FILE", env = "LINERATE_LINKS_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
-/// Where links are kept.
+/// The place of the database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// A file.
     File(PathBuf),
-    /// A server.
+    /// A PostgreSQL server.
     Postgres(Box<Conninfo>),
 }
 
-/// A text names no database. It is not told which text: there may be a password in it, where nobody looks for one.
+/// The text is not a valid database. Errors do not repeat it, since it may contain a password in an unexpected place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLocation {
-    /// Of no kind that there is.
+    /// It has an unknown scheme.
     #[error("links are in a file on this machine or in PostgreSQL, and {0}:// names neither")]
     Scheme(String),
-    /// It begins as one of PostgreSQL.
+    /// It starts like a PostgreSQL URL.
     #[error(transparent)]
     Postgres(#[from] InvalidConninfo),
 }
@@ -76,7 +77,7 @@ impl FromStr for Location {
     }
 }
 
-/// Without what a URL may hold of secrets.
+/// Leaves out secrets of a URL.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,25 +93,25 @@ impl fmt::Debug for Location {
     }
 }
 
-/// What to do where there is no database.
+/// What to do if there is no database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
     /// Create it.
     Create,
-    /// Say so.
+    /// Fail.
     Refuse,
 }
 
 impl DatabaseArgs {
-    /// The database asked for, or the default.
+    /// The requested database, or the default.
     pub fn location(&self) -> Location {
         self.database.clone().unwrap_or_else(|| Location::File(default_database()))
     }
 
-    /// The same for what only a file can do.
+    /// The same, for commands that need a file.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is not a file.
     pub fn of_a_file(&self) -> Result<&Self, Error> {
         match self.location() {
             Location::File(_) => Ok(self),
@@ -158,14 +159,14 @@ impl DatabaseArgs {
     }
 }
 
-/// An open database, closed in the end. It goes after the readers: then SQLite tidies its log away.
+/// An open database, closed at the end. It is dropped after the readers, so that SQLite removes its log.
 pub struct OpenDatabase {
     store: Store,
     path: PathBuf,
 }
 
 impl OpenDatabase {
-    /// What came of a write; where the database is at fault, with its path.
+    /// Waits for a write. If the database is at fault, the error contains its path.
     ///
     /// # Errors
     /// Why it was not written.
@@ -194,7 +195,7 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// Makes sure that the directory of a file is there.
+/// Creates the directory of a file if necessary.
 pub fn create_parent(path: &Path) -> Result<(), Error> {
     match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => {
@@ -204,8 +205,8 @@ pub fn create_parent(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Where the database is unless told otherwise: in systemd's state directory (the first, where it has
-/// several), or in the user's data directory (XDG Base Directory Specification), or right here.
+/// The default database: in systemd's state directory (the first, if there are several), in the user's data directory
+/// (XDG Base Directory Specification), or in the current directory.
 pub fn default_database() -> PathBuf {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(directories) = set("STATE_DIRECTORY") {

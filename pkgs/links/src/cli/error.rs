@@ -1,4 +1,4 @@
-//! Why a command fails, and the exit code that says so.
+//! !Errors of commands, with their exit codes.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum Error {
     /// The server.
     #[error(transparent)]
     Serve(#[from] serve_error::Error),
-    /// The server that runs.
+    /// The running server.
     #[error(transparent)]
     Reload(#[from] ReloadError),
     /// The database.
@@ -35,13 +35,13 @@ pub enum Error {
     /// A backup would replace another file.
     #[error("{}: there is a file already, and a backup replaces none: name a new one", .0.display())]
     BackupExists(PathBuf),
-    /// A token for no API.
+    /// A token without an API.
     #[error("a token (--token, LINERATE_LINKS_TOKEN) is for an API: say by --api where that is")]
     NoApi,
     /// The API.
     #[error(transparent)]
     Api(#[from] api::Error),
-    /// A command that only reads or changes was given a database that is not there.
+    /// The command does not create a database, and there is none.
     #[error("there is no database at {}; --database names another", .0.display())]
     NoDatabase(PathBuf),
     /// A file or directory that cannot be used.
@@ -67,7 +67,7 @@ pub enum Error {
     /// An import that broke off.
     #[error("after {} rows: {}", rows(.0), .0.cause)]
     Import(#[from] ImportError),
-    /// Some of many failed; each was told of.
+    /// Some of many items failed; each was reported.
     #[error("{failed} of {total} failed")]
     Some {
         /// How many failed.
@@ -75,12 +75,12 @@ pub enum Error {
         /// How many there were.
         total: u64,
     },
-    /// The database is damaged; what was found was printed.
+    /// The database is damaged; the findings were printed.
     #[error("the database is damaged: {0} problems")]
     Damaged(usize),
 }
 
-/// What a file that is named can be faulted for.
+/// The exit code for an error of a named file.
 fn of_file(error: &io::Error) -> u8 {
     use io::ErrorKind::{AlreadyExists, InvalidData, IsADirectory, NotADirectory, NotFound};
     match error.kind() {
@@ -89,7 +89,7 @@ fn of_file(error: &io::Error) -> u8 {
     }
 }
 
-/// What was asked of the store that it cannot do, or of a file that is none of its.
+/// The exit code for an error of the store.
 fn of_store(error: &store::Error) -> u8 {
     use store::Error::{
         Code, Directory, Field, Foreign, Host, NoDomain, NoToken, NotADatabase, NotEmpty, NotFound,
@@ -113,14 +113,14 @@ fn of_store(error: &store::Error) -> u8 {
     }
 }
 
-/// Rows dealt with before an import broke off.
+/// How many rows were processed before an import broke off.
 fn rows(error: &ImportError) -> u64 {
     let tally = &error.tally;
     tally.created + tally.replaced + tally.skipped + tally.failed
 }
 
 impl Error {
-    /// The exit code: [`USAGE`] where other input would have helped, [`FAILURE`] otherwise.
+    /// The exit code: [`USAGE`] if other input could have helped, otherwise [`FAILURE`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) | Self::Database { source: error, .. } => of_store(error),
@@ -147,8 +147,8 @@ impl Error {
         }
     }
 
-    /// Prints the error in one line on stderr and answers with its exit code. A reader that has closed
-    /// standard output has seen enough: that is no failure.
+    /// Prints the error as one line on stderr, and returns its exit code. If the reader has closed standard output, it
+    /// has seen enough, and that is no failure.
     pub fn report(&self) -> ExitCode {
         if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;

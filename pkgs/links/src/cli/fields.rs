@@ -1,4 +1,4 @@
-//! The fields of a link as flags, for creating and editing alike.
+//! !A link's fields as flags, for creating and editing.
 
 use std::io::{self, BufRead};
 
@@ -33,29 +33,29 @@ pub struct Fields {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub forward_query: Option<bool>,
 
-    /// Ask visitors for this password. Others on this machine can see it: prefer --password-stdin.
+    /// Require this password from visitors. Others on this machine can see it, so prefer --password-stdin.
     #[arg(long, value_name = "PASSWORD")]
     pub password: Option<String>,
 
-    /// Ask visitors for the password that is the first line of standard input.
+    /// Require a password from visitors: the first line of standard input.
     #[arg(long, conflicts_with = "password")]
     pub password_stdin: bool,
 
-    /// Answer only from this instant on: a date (UTC), RFC 3339, or a span from now such as 12h.
+    /// Answer only from this time on: a date (UTC), RFC 3339, or a span from now such as 12h.
     #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
     pub not_before: Option<Timestamp>,
 
-    /// Answer only up to this instant: a date (its start, UTC), RFC 3339, or a span from now such as 7d.
+    /// Answer only until this time: a date (its start, UTC), RFC 3339, or a span from now such as 7d.
     #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
     pub expires: Option<Timestamp>,
 
-    /// Answer only this many times. Known bots, such as previews of chats, do not count and are not shown the target.
+    /// Answer only this many times. Known bots, such as chat previews, do not count and do not see the target.
     #[arg(long, value_name = "N")]
     pub max_clicks: Option<u64>,
 }
 
 impl Fields {
-    /// The password, from wherever it was to come.
+    /// The password, from its source.
     pub fn password(&mut self) -> Result<Option<String>, Error> {
         if !self.password_stdin {
             return Ok(self.password.take());
@@ -66,7 +66,7 @@ impl Fields {
     }
 }
 
-/// Takes the words that stand for a value in JSON.
+/// Accepts the JSON texts of an enum's values.
 pub fn words<T>(words: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,

@@ -1,7 +1,7 @@
-//! The command line: the server, and the links by hand.
+//! !The command line: the server, and commands for links.
 //!
-//! One subcommand a file in [`commands`], each with its `Args` and a `run`; [`serve`] is the server. Those that work on links take a
-//! [`backend::Backend`], which is the database itself or the API of a running server.
+//! !Each subcommand is a file in [`commands`], with its `Args` and a `run`; [`serve`] is the server. Subcommands for
+//! links take a [`backend::Backend`]: the database itself, or a running server's API.
 
 pub mod api;
 pub mod backend;
@@ -31,7 +31,7 @@ pub type Output = service::output::Output<Error>;
 /// The binary's name.
 pub const NAME: &str = "linerate-links";
 
-/// What `--help` and the manual page end with.
+/// The end of `--help` and of the manual page.
 const AFTERWORD: &str = "\
 Examples:
   linerate-links serve --public-url https://go.example
@@ -52,7 +52,7 @@ server's file of settings.";
 #[derive(Debug, Parser)]
 #[command(name = NAME, version, propagate_version = true, after_long_help = AFTERWORD)]
 pub struct Cli {
-    /// Print JSON, one line, for programs.
+    /// Print JSON for programs, as one line.
     #[arg(long, global = true)]
     pub json: bool,
 
@@ -64,16 +64,16 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Answer redirects, and the API on the admin listener.
+    /// Answer redirects, and serve the API on the admin listener.
     Serve(Box<serve::Args>),
-    /// Have the server that runs take over what has changed: its program, these settings, or what SIGHUP reads again. No
+    /// Make the running server take over what has changed: its program, these settings, or what SIGHUP reads again. No
     /// connection is lost.
     Reload(Reload),
     /// Add a link and print its short URL.
     Add(commands::add::Args),
     /// Print a link.
     Get(commands::get::Args),
-    /// Print links: a page of them, or all.
+    /// Print a page of links, or all links.
     List(commands::list::Args),
     /// Change a link.
     Edit(commands::edit::Args),
@@ -85,24 +85,24 @@ pub enum Command {
     Export(commands::export::Args),
     /// Print clicks by day, referrer and kind of agent.
     Stats(commands::stats::Args),
-    /// Add, list, change and delete domains: further hosts that links can be at.
+    /// Add, list, change and delete domains: further hosts for links.
     Domain(commands::domain::Args),
     /// Add, list and revoke the API's keys.
     #[command(alias = "token")]
     Key(commands::key::Args),
     /// Copy the database to a new file, while it is in use.
     Backup(commands::backup::Args),
-    /// Copy everything into another database, an empty one: from a file to PostgreSQL, or back.
+    /// Copy everything into another, empty database: from a file to PostgreSQL, or back.
     Migrate(commands::migrate::Args),
     /// Check the integrity of the database.
     Check(commands::check::Args),
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(manual::CompletionsArgs),
-    /// Print the manual page, or write those of all commands.
+    /// Print the manual page, or write the pages of all commands.
     Man(manual::ManArgs),
 }
 
-/// The command line as manual pages and completions describe it.
+/// The command line for manual pages and completions.
 fn command() -> clap::Command {
     settings::command::<Cli>("links", "serve")
 }
@@ -141,7 +141,7 @@ fn run(cli: Cli) -> Result<(), Error> {
             Some(path) => Error::File { path, source },
         }),
     };
-    // What was printed before a failure is printed all the same.
+    // Output before a failure is printed too.
     let flushed = output.flush();
     done.and(flushed)
 }

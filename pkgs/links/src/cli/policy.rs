@@ -1,4 +1,4 @@
-//! Which codes and targets are taken: one set of flags for the server and for commands on its database.
+//! !The rules for codes and targets, as flags of the server and of commands on its database.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,10 +10,10 @@ use url::{Host, Url};
 use crate::code::{self, CodePolicy};
 use crate::target::{self, TargetPolicy};
 
-/// Where the public listener is unless told otherwise.
+/// The default address of the public listener.
 const LISTEN: &str = "127.0.0.1:8080";
 
-/// Where short URLs begin, and which codes and targets are taken.
+/// The start of short URLs, and the rules for codes and targets.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Codes and targets")]
 pub struct PolicyArgs {
@@ -21,21 +21,21 @@ pub struct PolicyArgs {
     #[command(flatten)]
     pub public: PublicArgs,
 
-    /// Characters of a random code.
+    /// Length of a random code, in characters.
     #[arg(long, value_name = "N", env = "LINERATE_LINKS_CODE_LENGTH", default_value_t = code::LENGTH,
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=code::MAX_BYTES as u64))]
     pub code_length: usize,
 
-    /// What random codes are drawn from: ASCII letters, digits, - and _, without repeats.
+    /// The characters of random codes: ASCII letters, digits, - and _, without repeats.
     #[arg(long, value_name = "CHARS", env = "LINERATE_LINKS_CODE_ALPHABET", default_value = code::ALPHABET,
           value_parser = alphabet, allow_hyphen_values = true)]
     pub code_alphabet: String,
 
-    /// A custom code to refuse, whatever its case, besides the built-in ones; may be repeated.
+    /// A custom code to refuse, in any case, besides the built-in ones; may be repeated.
     #[arg(long = "reserve", value_name = "WORD", env = "LINERATE_LINKS_RESERVE", value_delimiter = ',')]
     pub reserved: Vec<String>,
 
-    /// A URL scheme that targets may have; may be repeated.
+    /// An allowed URL scheme of targets; may be repeated.
     #[arg(long = "scheme", value_name = "SCHEME", env = "LINERATE_LINKS_SCHEME", value_delimiter = ',',
           default_values = target::SCHEMES, value_parser = scheme)]
     pub schemes: Vec<String>,
@@ -45,8 +45,8 @@ pub struct PolicyArgs {
           value_parser = RangedU64ValueParser::<usize>::new().range(16..=65_536))]
     pub max_target_bytes: usize,
 
-    /// Another host of this shortener, refused in targets because it would loop: HOST at any port, or HOST:PORT; may
-    /// be repeated.
+    /// Another host of this shortener. Targets there are refused, since they would loop: HOST at any port, or
+    /// HOST:PORT; may be repeated.
     #[arg(long = "own-host", value_name = "HOST", env = "LINERATE_LINKS_OWN_HOST", value_delimiter = ',')]
     pub own_hosts: Vec<String>,
 }
@@ -54,7 +54,7 @@ pub struct PolicyArgs {
 /// Where short URLs begin.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PublicArgs {
-    /// What short URLs begin with; refused in targets, since it would loop. Default: where the server listens.
+    /// The start of short URLs. Targets there are refused, since they would loop. Default: where the server listens.
     #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", value_parser = public_url)]
     pub public_url: Option<Url>,
 
@@ -71,7 +71,7 @@ impl Default for PublicArgs {
 }
 
 impl Default for PolicyArgs {
-    /// As without flags: what commands that take no codes and targets open a database with.
+    /// As without flags: for commands that take no codes or targets.
     fn default() -> Self {
         Self {
             public: PublicArgs::default(),
@@ -86,7 +86,7 @@ impl Default for PolicyArgs {
 }
 
 impl PublicArgs {
-    /// What short URLs begin with, without a slash at the end.
+    /// The start of short URLs, without a final slash.
     pub fn base(&self) -> String {
         match &self.public_url {
             Some(url) => url.as_str().trim_end_matches('/').to_owned(),
@@ -99,13 +99,13 @@ impl PublicArgs {
         format!("{}/{code}", self.base())
     }
 
-    /// An address at which the server can be reached from this machine.
+    /// An address of the server for this machine.
     fn address(&self) -> SocketAddr {
         let address = self.listen.iter().find_map(reached);
         address.unwrap_or_else(|| LISTEN.parse().expect("the constant is an address"))
     }
 
-    /// Where a target would lead back here. Who is reached at one of the web's own ports is reached at the other.
+    /// Hosts at which a target would loop. A host on one of the web's own ports is assumed to be on the other too.
     fn own_hosts(&self) -> Vec<String> {
         let Some(url) = &self.public_url else { return vec![self.address().to_string()] };
         let host = url.host_str().unwrap_or_default();
@@ -116,7 +116,7 @@ impl PublicArgs {
     }
 }
 
-/// Where a listener is reached from this machine.
+/// A listener's address for this machine.
 fn reached(address: &Address) -> Option<SocketAddr> {
     let Address::Tcp(mut address) = *address else { return None };
     if address.ip().is_unspecified() {
@@ -126,14 +126,14 @@ fn reached(address: &Address) -> Option<SocketAddr> {
 }
 
 impl PolicyArgs {
-    /// Takes these for addresses of this shortener too, where it has no name by which it is known.
+    /// Also treats these as addresses of this shortener, if it has no public URL.
     pub fn also_at(&mut self, addresses: &[Address]) {
         if self.public.public_url.is_none() {
             self.own_hosts.extend(addresses.iter().filter_map(reached).map(|address| address.to_string()));
         }
     }
 
-    /// Which codes are made and taken.
+    /// The rules for codes.
     pub fn codes(&self) -> CodePolicy {
         CodePolicy {
             length: self.code_length,
@@ -142,7 +142,7 @@ impl PolicyArgs {
         }
     }
 
-    /// Which targets are taken.
+    /// The rules for targets.
     pub fn targets(&self) -> TargetPolicy {
         TargetPolicy {
             schemes: self.schemes.clone(),

@@ -1,9 +1,8 @@
-//! Progress on standard error, where a person watches it.
+//! !Progress on standard error, if it is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over bytes where their number is known, a counter of bytes where it is not. Hidden unless standard
-/// error is a terminal.
+/// A bar if the total number of bytes is known, otherwise a counter. Hidden unless standard error is a terminal.
 pub fn bytes(total: Option<u64>) -> ProgressBar {
     match total {
         Some(total) => ProgressBar::new(total)
@@ -24,7 +23,7 @@ pub fn pages() -> ProgressBar {
     ProgressBar::new(0).with_style(style("{wide_bar} {pos}/{len} pages {eta}"))
 }
 
-/// A style; the plain one should the template be wrong, which is no reason to fail.
+/// A style, or the plain one if the template is wrong, which is no reason to fail.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,4 +1,4 @@
-//! `serve`: the public and the admin listener, from start to drain.
+//! !`serve`: runs the public and the admin listener, from start to drain.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -41,13 +41,13 @@ use crate::store::{self, Change, Options, PostgresOptions, Scope, Store};
 /// The name of the token that `--print-token` renews.
 const CONSOLE_TOKEN: &str = "console";
 
-/// How long the database's writer may be at one transaction: no disk that is worth waiting for holds one up longer.
+/// How long the database's writer may take for one transaction. No usable disk takes longer.
 const WRITE_STUCK: Duration = Duration::from_secs(120);
 
 /// How long PostgreSQL may take to answer.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often the threads are looked for.
+/// How often to check that the threads run.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The same once they were told to end.
@@ -56,25 +56,25 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// By HTTP/2 in the clear too.
+    /// HTTP/2 without TLS.
     #[command(flatten, next_help_heading = "Public listener")]
     pub h2c: H2cArgs,
 
-    /// By TLS too.
+    /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Sends visitors in the clear to the same address by TLS, by 308: at the port of --public-url where that is https,
-    /// at that of the first --tls-listen otherwise.
+    /// Redirects visitors without TLS to the same address with TLS, by 308: to the port of --public-url if that is
+    /// https, otherwise to that of the first --tls-listen.
     #[arg(long, requires = "tls_listen", help_heading = "Public listener")]
     pub https_redirect: bool,
 
-    /// Has browsers that came by TLS come by nothing else for so long (Strict-Transport-Security), in seconds. Default:
-    /// not said.
+    /// Makes browsers that used TLS use only TLS for this long (Strict-Transport-Security), in seconds. Default: not
+    /// sent.
     #[arg(long, value_name = "SECONDS", requires = "tls_listen", help_heading = "Public listener")]
     pub hsts: Option<u32>,
 
-    /// Which proxies are in front of the public listeners.
+    /// The proxies in front of the public listeners.
     #[command(flatten)]
     pub proxies: ProxyArgs,
 
@@ -82,15 +82,15 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub admin: Address,
 
-    /// By TLS, where that is asked for.
+    /// The admin listener's TLS.
     #[command(flatten)]
     pub admin_tls: AdminTlsArgs,
 
-    /// Which tokens of an issuer the admin listener takes.
+    /// The issuer's tokens that the admin listener accepts.
     #[command(flatten)]
     pub jwt: JwtArgs,
 
-    /// By which names the admin listener is asked.
+    /// The hosts for which the admin listener accepts requests.
     #[command(flatten)]
     pub allowed_hosts: AllowedHostArgs,
 
@@ -98,12 +98,12 @@ pub struct Args {
     #[command(flatten)]
     pub database: DatabaseArgs,
 
-    /// Prints a new admin token named "console", which replaces the last one of that name. Without this
-    /// flag, one is printed only when the database has no token yet.
+    /// Prints a new admin token named "console", which replaces the previous one of that name. Without this flag, one
+    /// is printed only if the database has no token yet.
     #[arg(long)]
     pub print_token: bool,
 
-    /// How many threads answer redirects.
+    /// The number of threads that answer redirects.
     #[command(flatten)]
     pub workers: WorkerArgs,
 
@@ -111,26 +111,27 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
     pub cache_bytes: u64,
 
-    /// How many connections visitors have.
+    /// Limits of visitors' connections.
     #[command(flatten)]
     pub limits: ConnectionArgs,
 
-    /// How many wait.
+    /// The limit of waiting connections.
     #[command(flatten)]
     pub backlog: BacklogArgs,
 
-    /// For how many days before today clicks are told apart by day; older ones stay in all other sums. 0: for ever.
+    /// How many days before today keep their clicks by day; older days are merged and stay in all other sums. 0:
+    /// forever.
     #[arg(long, value_name = "DAYS", default_value_t = 400, help_heading = "Resources",
           value_parser = clap::value_parser!(u32).range(..=36_525))]
     pub click_retention: u32,
 
-    /// For how many days before today clicks are told apart by hour too; older hours are forgotten, and stay in all sums.
+    /// How many days before today also keep their clicks by hour; older hours are deleted, and stay in all sums.
     #[arg(long, value_name = "DAYS", default_value_t = 14, help_heading = "Resources",
           value_parser = clap::value_parser!(u32).range(1..=92))]
     pub click_hour_retention: u32,
 
-    /// A file in the format of MaxMind DB that tells countries, such as GeoLite2-Country.mmdb: clicks are counted by the country
-    /// of the visitor's address too, which itself is not kept. Read once, at the start.
+    /// A file in MaxMind DB format that maps addresses to countries, such as GeoLite2-Country.mmdb. Clicks are then
+    /// also counted by the visitor's country; the address is not stored. Read once, at the start.
     #[arg(long, value_name = "FILE", help_heading = "Resources")]
     pub geoip: Option<PathBuf>,
 
@@ -139,33 +140,33 @@ pub struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub write_queue: usize,
 
-    /// With PostgreSQL: how far behind the writes of other servers a cached link may be, in milliseconds.
+    /// With PostgreSQL: how outdated a cached link may be after a write of another server, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "PostgreSQL",
           value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub staleness: u64,
 
-    /// With PostgreSQL: for how many seconds after it was heard of last cached links are answered while none of its hosts
-    /// takes writes. Others may write meanwhile, so such answers say by Cache-Status how old they may be.
+    /// With PostgreSQL: how many seconds cached links are still answered while none of its hosts accepts writes, from
+    /// when it was last heard of. Others may write meanwhile, so such answers say in Cache-Status how old they may be.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, help_heading = "PostgreSQL",
           value_parser = clap::value_parser!(u64).range(..=31_536_000))]
     pub cached_while_down: u64,
 
-    /// With PostgreSQL: connections for writes and lists. Each worker has one or two of its own for misses.
+    /// With PostgreSQL: connections for writes and lists. Each worker also has one or two for cache misses.
     #[arg(long, value_name = "N", default_value = "10", help_heading = "PostgreSQL")]
     pub connections: NonZero<u32>,
 
-    /// With PostgreSQL: puts the traceparent of requests (W3C Trace Context) that are recorded, by their flag 01, behind each
-    /// of their statements, as a comment (sqlcommenter). Such a statement is planned anew, and such a miss shares no
-    /// round trip; what the cache answers asks the database nothing. For where callers set the flag with moderation.
+    /// With PostgreSQL: adds the traceparent of requests (W3C Trace Context) that are recorded, by their flag 01, to
+    /// each of their statements, as a comment (sqlcommenter). Such a statement is planned again, and such a miss shares
+    /// no round trip; cache hits send no statement. For callers that set the flag with moderation.
     #[arg(long, help_heading = "PostgreSQL")]
     pub trace_database: bool,
 
-    /// How long visitors may take.
+    /// Timeouts of visitors.
     #[command(flatten)]
     pub timeouts: TimeoutArgs<10>,
 
-    /// How long a body sent to the admin listener may take, in seconds. A file to import may take longer, while some of
-    /// it comes.
+    /// How long a body sent to the admin listener may take, in seconds. A file to import may take longer, as long as it
+    /// makes progress.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub body_timeout: u64,
@@ -174,8 +175,8 @@ pub struct Args {
     #[arg(long, value_name = "URL", help_heading = "Public listener")]
     pub root_target: Option<url::Url>,
 
-    /// What answers visitors that ask for a host which is no domain's: the default domain, or 404. With not-found the default
-    /// domain answers at the host of --public-url alone. Only the Host field counts, whatever a proxy adds to it.
+    /// What answers requests for a host that is no domain's: the default domain, or 404. With not-found, the default
+    /// domain answers only at the host of --public-url. Only the Host field counts, whatever a proxy adds.
     #[arg(long, value_name = "WHAT", default_value = "default", help_heading = "Public listener",
           value_parser = ["default", "not-found"], requires_if("not-found", "public_url"))]
     pub unknown_host: String,
@@ -188,31 +189,31 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Public listener")]
     pub robots: Option<PathBuf>,
 
-    /// Sends a small page with each redirect, for clients that do not follow.
+    /// Sends a small page with each redirect, for clients that do not follow redirects.
     #[arg(long, help_heading = "Public listener")]
     pub redirect_body: bool,
 
-    /// How long browsers may keep a redirect, in seconds; visits within are not counted.
+    /// How long browsers may cache a redirect, in seconds. Cached visits are not counted.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = "Public listener")]
     pub redirect_max_age: u32,
 
-    /// Which codes and targets are taken.
+    /// The rules for codes and targets.
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// Which requests are logged, to the public and to the admin listener.
+    /// The access log of the public and the admin listener.
     #[command(flatten)]
     pub access_log: AccessLogArgs,
 
-    /// Whether writes are.
+    /// The audit log.
     #[command(flatten)]
     pub audit_log: AuditLogArgs,
 
-    /// Whom it takes over from.
+    /// The process to take over from.
     #[command(flatten)]
     pub handover: HandoverArgs,
 
-    /// Of which generation of the host it says it is.
+    /// The host's generation.
     #[command(flatten)]
     pub build: BuildArgs,
 
@@ -221,7 +222,7 @@ pub struct Args {
     pub logs: LogArgs,
 }
 
-/// Text of `/robots.txt` unless configured.
+/// The default text of `/robots.txt`.
 const ROBOTS: &str = "User-agent: *\nDisallow:\n";
 
 /// Runs the server until it is told to stop.
@@ -271,7 +272,8 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let location = args.database.location();
     let path = PathBuf::from(location.to_string());
     let failed = |source| Error::Store { path: path.clone(), source };
-    // Two processes may use the database at once, as the command line does beside a server; not two versions of it.
+    // Two processes may use the database at once, as the command line does beside a server; two versions with different
+    // schemas may not.
     if let Location::File(file) = &location
         && takeover.is_under_way()
         && file.exists()
@@ -317,12 +319,12 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     watches.push(operators.heartbeats().watch(STUCK));
     let admin_address = operators.addresses().first().cloned();
     let token = token(&store, args.print_token).map_err(failed)?;
-    // Whatever can fail has not.
+    // Everything that can fail has succeeded.
     takeover.complete(&shutdown)?;
     let public = public.start("links", service, &shutdown)?;
     let admin = operators.start_boxed("links-admin", admin::service(state), &shutdown)?;
 
-    // Whoever reads where it listens finds it ready.
+    // A program that reads where it listens finds it ready.
     readiness.set_ready();
     let admin_address = admin_address.as_ref().map(|address| (address, args.admin_tls.scheme()));
     greet(json, &plain, &https, admin_address, &path, token.as_deref());
@@ -338,7 +340,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
                 never = front.give_back_grants() => match never {},
             }
             readiness.set_stopping();
-            // It ends when its connections have drained.
+            // It ends once its connections have drained.
             while !public.is_finished() {
                 tokio::time::sleep(DRAIN_LOOK).await;
             }
@@ -405,7 +407,7 @@ fn open(args: &Args, location: Location, workers: usize) -> Result<(Store, Arc<C
     }
 }
 
-/// Tells a cache what others write.
+/// Tells a cache about other writers.
 struct Coherent {
     cache: Arc<Cache>,
     staleness: Duration,
@@ -426,7 +428,7 @@ impl store::Watch for Coherent {
     }
 }
 
-/// Waits until it is time to stop: told to, or one of the threads there should be is there no more.
+/// Waits until the server is told to stop, or one of its threads has ended.
 async fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) {
     let ended = async {
         while !has_ended() {
@@ -436,14 +438,14 @@ async fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) {
         shutdown.fail();
     };
     tokio::select! {
-        // Told to stop, threads end: then that is no failure.
+        // Threads that end because they were told to are no failure.
         biased;
         () = shutdown.wait() => {}
         () = ended => {}
     }
 }
 
-/// What visits come to.
+/// The settings of visits.
 fn settings(args: &Args) -> Result<Settings, Error> {
     let robots = match &args.robots {
         None => ROBOTS.to_owned(),
@@ -474,7 +476,7 @@ fn unknown_host(args: &Args) -> UnknownHost {
     }
 }
 
-/// The public listener: those in the clear first, and then those by TLS.
+/// The public listener: endpoints without TLS first, then those with TLS.
 fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>) -> listener::Config {
     let plain = args.policy.public.listen.iter().cloned().map(if args.h2c.h2c {
         listener::Endpoint::h2c
@@ -502,7 +504,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
     }
 }
 
-/// What is particular to visitors by TLS, who find it at these addresses.
+/// The settings for visitors over TLS, who use these addresses.
 fn secured(args: &Args, https: &[Address]) -> TlsPolicy {
     let public = args.policy.public.public_url.as_ref();
     let announced = public.filter(|url| url.scheme() == "https").and_then(url::Url::port_or_known_default);
@@ -554,7 +556,7 @@ fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics, build: &Bui
     registry
 }
 
-/// A token for the console: on request, or where there is none to begin with. None on a read-only database.
+/// A token for the console: on request, or if there is no token yet. None on a read-only database.
 fn token(store: &Store, renew: bool) -> Result<Option<String>, store::Error> {
     let tokens = store.reader()?.tokens()?;
     if !renew && !tokens.is_empty() {
@@ -570,7 +572,7 @@ fn token(store: &Store, renew: bool) -> Result<Option<String>, store::Error> {
     }
 }
 
-/// Says on stdout where everything is, as one line of JSON where asked. Where nobody listens, the server runs all the same.
+/// Prints the addresses on stdout, as one line of JSON if requested. The server runs even if nobody reads them.
 fn greet(
     json: bool,
     plain: &[Address],

@@ -1,4 +1,4 @@
-//! Why the server does not start, or ends.
+//! !Errors of the server.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ pub enum Error {
         /// Why.
         source: store::Error,
     },
-    /// The process that serves until now.
+    /// The process that served until now.
     #[error(transparent)]
     Handover(#[from] handover::Error),
-    /// A migration would take the database from under the process that serves until now.
+    /// A migration would change the database under the process that serves until now.
     #[error(
         "{}: this version of the program would migrate the database, and one that serves is at it: stop that one first",
         .0.display()
@@ -35,7 +35,7 @@ pub enum Error {
     /// The access log or the audit log.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
-    /// Tokens of an issuer.
+    /// The issuer's tokens.
     #[error(transparent)]
     Jwt(#[from] oidc::jwt::OpenError),
     /// A file that was named cannot be read.
@@ -46,7 +46,7 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// The file that tells countries.
+    /// The file of countries.
     #[error("{path}: {source}")]
     GeoIp {
         /// Which.
@@ -54,7 +54,7 @@ pub enum Error {
         /// Why.
         source: geoip::Error,
     },
-    /// A thread ended that should not have.
+    /// A thread ended unexpectedly.
     #[error("{0} ended in a panic; the log says which")]
     Ended(&'static str),
     /// Signals, threads or the admin listener.

@@ -9,13 +9,13 @@ use crate::domains::short_url;
 use crate::link::{Link, Status};
 use crate::when::Timestamp;
 
-/// A link of the database, as the API would show it.
+/// A link of the database, as the API shows it.
 pub fn with_short_url(link: Link, public: &PublicArgs) -> Shown {
     let short_url = short_url(&public.base(), link.domain.as_deref(), &link.code);
     Shown { short_url, link }
 }
 
-/// Says so of a link that answers no more from the start.
+/// Notes that a link has already expired.
 pub fn note_expired(shown: &Shown) {
     if shown.link.expires_at.is_some_and(|at| at <= Timestamp::now()) {
         eprintln!("note: this link has expired already: it answers 410");
@@ -45,7 +45,7 @@ pub fn print(shown: &Shown, output: &mut Output) -> Result<(), Error> {
     output.pairs(&pairs)
 }
 
-/// The code of a link, behind its domain where it has one.
+/// The code of a link, after its domain if it has one.
 pub fn code(link: &Link) -> String {
     link.domain.as_ref().map_or_else(|| link.code.clone(), |domain| format!("{domain}/{}", link.code))
 }
@@ -55,12 +55,12 @@ pub fn tags(link: &Link) -> String {
     or_dash((!link.tags.is_empty()).then(|| link.tags.join(" ")))
 }
 
-/// A value that may be absent.
+/// A value, or a dash if it is absent.
 pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// The word for a status.
+/// The name of a status.
 pub fn status(status: Status) -> &'static str {
     match status {
         Status::Active => "active",

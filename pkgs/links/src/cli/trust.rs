@@ -1,4 +1,4 @@
-//! Whom a command trusts that works over an API by TLS: an authority that is named, or those of the system.
+//! !The authorities that a command trusts when it uses an API over TLS: a named file, or the system's.
 
 use std::env;
 use std::fs;
@@ -12,10 +12,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// The variable that names another file than the system's, to OpenSSL and to curl.
+/// The variable with which OpenSSL and curl name another file than the system's.
 const VARIABLE: &str = "SSL_CERT_FILE";
 
-/// Where systems keep those that they trust: Debian, Arch and NixOS; Fedora; openSUSE; Alpine.
+/// The files of trusted authorities in Debian, Arch and NixOS; Fedora; openSUSE; Alpine.
 const OF_SYSTEMS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -23,7 +23,7 @@ const OF_SYSTEMS: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Why nobody can be trusted.
+/// Why there are no trusted authorities.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file of authorities cannot be read.
@@ -34,17 +34,17 @@ pub enum Error {
         /// Why not.
         source: pem::Error,
     },
-    /// It has none.
+    /// It contains none.
     #[error("{} has no certificate", .0.display())]
     Empty(PathBuf),
-    /// The system keeps no list of them, as far as is known.
+    /// No list of the system is known.
     #[error(
         "this system has no list of certificate authorities: name a file with the one to trust by --cacert"
     )]
     NoSystem,
 }
 
-/// Trusts the authorities in `file`, and no others, or those of the system.
+/// Trusts only the authorities in `file`, or the system's.
 ///
 /// # Errors
 /// When there are none.
@@ -66,7 +66,7 @@ fn of_system() -> Option<PathBuf> {
     named.or_else(|| OF_SYSTEMS.iter().map(PathBuf::from).find(|file| fs::exists(file).unwrap_or(false)))
 }
 
-/// Why a server is not trusted, where that is why it was not asked: what it shows, and what would help.
+/// Why a server is not trusted, if that is why the request failed: what it shows, and what would help.
 pub fn refusal(error: &ureq::Error) -> Option<String> {
     let error = match error {
         ureq::Error::Rustls(error) => error,
@@ -74,7 +74,7 @@ pub fn refusal(error: &ureq::Error) -> Option<String> {
         _ => return None,
     };
     let said = match error {
-        // Of an authority that is called as one that is trusted, the signature is what is wrong.
+        // If the authority has the name of a trusted one, its signature is wrong.
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             "no authority that is trusted has signed its certificate: name a file with the one that has by --cacert"
         }

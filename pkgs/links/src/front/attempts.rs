@@ -1,4 +1,4 @@
-//! Tries at passwords, bounded per visitor and link, per link, and overall.
+//! !Limits password attempts per visitor and link, per link, and overall.
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -9,21 +9,21 @@ use service::rate_limit::{Rate, RateLimiter};
 use service::socket::network;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Tries a minute from one address at one link.
+/// Attempts per minute from one address at one link.
 const PER_VISITOR: NonZero<u32> = NonZero::new(5).unwrap();
 
-/// Tries a minute at one link from everywhere.
+/// Attempts per minute at one link from everywhere.
 const PER_LINK: NonZero<u32> = NonZero::new(100).unwrap();
 
 /// Hashes at once: each takes 19 MiB and a core for some 20 ms.
 const AT_ONCE: usize = 2;
 
-/// Visitors and links whose tries are remembered.
+/// Visitors and links whose attempts are remembered.
 const REMEMBERED: usize = 100_000;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Bounds tries at passwords.
+/// Limits password attempts.
 pub struct Attempts {
     limiter: RateLimiter,
     hashes: Arc<Semaphore>,
@@ -36,10 +36,10 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Asks to try a password; keep the permit while hashing.
+    /// Requests an attempt. Keep the permit while hashing.
     ///
     /// # Errors
-    /// When there were too many tries, or are too many just now: how long until there may be one, in whole seconds.
+    /// When there were too many attempts, or too many run now. The error says how many seconds to wait.
     pub fn begin(&self, link: i64, address: IpAddr, now: Instant) -> Result<OwnedSemaphorePermit, u64> {
         let visitor = (link, Some(network(address)));
         let everybody = (link, None::<IpAddr>);
@@ -50,7 +50,7 @@ impl Attempts {
             return Err(exceeded.retry_seconds());
         }
         Arc::clone(&self.hashes).try_acquire_owned().map_err(|_| {
-            // Nothing was tried.
+            // No attempt was made.
             self.limiter.give_back(visitor, by_visitor);
             self.limiter.give_back(everybody, by_link);
             1

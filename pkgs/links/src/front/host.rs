@@ -1,4 +1,4 @@
-//! Which host a visit is for, and what answers there.
+//! !The host of a visit, and what answers there.
 
 use request_head::Lines;
 
@@ -10,22 +10,22 @@ pub enum UnknownHost {
     /// The default domain.
     #[default]
     Default,
-    /// 404 for everything; the default domain answers at its own host alone.
+    /// 404 for everything. The default domain answers only at its own host.
     NotFound {
-        /// That of the public URL.
+        /// The public URL's host.
         own: String,
     },
 }
 
-/// Where a request names its host. It is not read before somebody needs to know it.
+/// Where a request names its host. It is read only if needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Host<'v> {
     /// Nowhere.
     #[default]
     None,
-    /// This authority (`host [ ":" port ]`), whatever there is in the fields.
+    /// This authority (`host [ ":" port ]`), whatever the fields say.
     Authority(&'v [u8]),
-    /// In the fields of a head in origin form.
+    /// In the fields of a head with a target in origin form.
     Lines(&'v Lines<'v, 'v>),
 }
 
@@ -46,14 +46,14 @@ impl<'v> Host<'v> {
 pub enum Site<'d> {
     /// The default domain.
     Default,
-    /// Another one.
+    /// A further domain.
     Domain(&'d Domain),
     /// Nothing.
     Unknown,
 }
 
 impl UnknownHost {
-    /// What answers at a host. Where there is but the default domain, and it answers everywhere, the host is not looked at.
+    /// What answers at a host. If only the default domain exists and answers everywhere, the host is not read.
     #[inline]
     pub fn site<'d>(&self, domains: &'d Domains, host: Host<'_>) -> Site<'d> {
         if domains.is_empty() && *self == Self::Default { Site::Default } else { self.look(domains, host) }

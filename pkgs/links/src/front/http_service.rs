@@ -1,6 +1,6 @@
-//! What the `listener` crate calls: visits in the clear and by TLS, in HTTP/1.1, HTTP/2 and HTTP/3.
+//! !The service for the `listener` crate: visits with and without TLS, over HTTP/1.1, HTTP/2 and HTTP/3.
 //!
-//! Each of its threads has a [`WorkerContext`], made when it is first asked for something.
+//! !Each of its threads has a [`WorkerContext`], made at its first visit.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -38,30 +38,30 @@ use super::worker_context::WorkerContext;
 use super::{Front, TICK};
 use crate::front::request as plain;
 
-/// How often a visit asks for clicks of a limit that others then use up.
+/// How often a visit requests clicks of a limit, in case others use them up first.
 const GRANTS: usize = 16;
 
-/// What says that an answer may be out of date.
+/// The field that says that an answer may be outdated.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 thread_local! {
     static CONTEXT: OnceCell<WorkerContext> = const { OnceCell::new() };
 }
 
-/// What is particular to visitors by TLS.
+/// Settings for visitors over TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsPolicy {
-    /// Whether visitors in the clear are sent there, whatever they ask for.
+    /// Whether all visitors without TLS are redirected to TLS.
     pub redirects: bool,
-    /// For how long browsers that were here come by TLS alone (RFC 6797), in seconds.
+    /// How long browsers may only use TLS after a visit (RFC 6797), in seconds.
     pub hsts: Option<u32>,
-    /// At which port those in the clear find them: they are sent there.
+    /// The port with TLS, for those redirects.
     pub port: u16,
-    /// The host those are sent to who name none.
+    /// The host of redirects for requests that name none.
     pub host: Option<String>,
 }
 
-/// Answers visits on the workers of a `listener`; clones share.
+/// Answers visits on a `listener`'s workers. Clones share their state.
 #[derive(Clone)]
 pub struct HttpService(Arc<Shared>);
 
@@ -69,25 +69,25 @@ struct Shared {
     front: Arc<Front>,
     routes: Routes,
     responses: Responses,
-    /// The same answers as bytes of HTTP/1.1.
+    /// The same answers as HTTP/1.1 bytes.
     templates: Templates,
     secured: TlsPolicy,
     hsts: Option<HeaderValue>,
-    /// The same as a line of HTTP/1.1.
+    /// The same as an HTTP/1.1 line.
     hsts_line: String,
-    /// For each worker, until it has made its context of it.
+    /// What each worker makes its context from.
     parts: Mutex<Vec<(Arc<WorkerMetrics>, Reader)>>,
-    /// What is waited for, where that is not read at once.
+    /// The database, if reads have to be waited for.
     remote: Option<Remote>,
 }
 
-/// An answer at once, or once a form has arrived.
+/// An answer at once, or after a form has arrived.
 type Answering = Either<Ready<Answered>, Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
 type Answered = Result<Response<Body>, Infallible>;
 
 impl HttpService {
-    /// For so many workers.
+    /// For this many workers.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -110,22 +110,22 @@ impl HttpService {
         })))
     }
 
-    /// What is asked for; none where what is there has other methods.
+    /// The target of a request; none if it has other methods.
     fn target<'r>(&self, request: &'r request::Parts) -> Option<Target<'r>> {
         self.0.routes.find(&request.method, request.uri.path())
     }
 
-    /// Where a visitor is, where that is of interest.
+    /// The visitor's address, if it is needed.
     fn address(&self, address: impl FnOnce() -> Option<IpAddr>) -> Option<IpAddr> {
         self.0.front.geoip.as_ref().and_then(|_| address())
     }
 
-    /// Does something with what this thread has.
+    /// Passes this thread's context to `what`.
     fn with<R>(&self, what: impl FnOnce(&WorkerContext) -> R) -> R {
         CONTEXT.with(|context| what(context.get_or_init(|| self.open())))
     }
 
-    /// Makes the context of this thread, and has it kept in order.
+    /// Makes this thread's context, and starts the task that maintains it.
     fn open(&self) -> WorkerContext {
         let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let (metrics, reader) = parts.pop().expect("there are parts for each worker");
@@ -133,7 +133,7 @@ impl HttpService {
         WorkerContext::new(Arc::clone(&self.0.front), metrics, reader)
     }
 
-    /// Decides a visit, and has it counted, unless something has to be waited for. What there is of the link may be known.
+    /// Decides and counts a visit, unless something has to be waited for. The link's entry may be known already.
     fn look(
         &self,
         request: &request::Parts,
@@ -152,7 +152,7 @@ impl HttpService {
         })
     }
 
-    /// Decides a visit, and has it counted.
+    /// Decides and counts a visit.
     async fn visit(&self, request: &request::Parts, trusted: bool) -> Response<Body> {
         match self.look(request, trusted, None) {
             Ok(response) => response,
@@ -160,7 +160,7 @@ impl HttpService {
         }
     }
 
-    /// The same once what it needs is here.
+    /// The same, after waiting for what it needs.
     async fn wait(&self, request: &request::Parts, trusted: bool, unread: Unread) -> Response<Body> {
         let refused = |refusal| render::deny(&self.0.responses, &asked(request), refusal);
         let (entry, certainty) = match self.find(request).await {
@@ -168,7 +168,7 @@ impl HttpService {
             Err(refusal) => return refused(refusal),
         };
         let mut unread = (unread != Unread::Link).then_some(unread);
-        // Others may be faster to use what was granted.
+        // Others may use up what was granted first.
         for _ in 0..GRANTS {
             if let Some(Unread::Clicks(link)) = unread {
                 match self.lease(link).await {
@@ -190,7 +190,7 @@ impl HttpService {
         refused(Refusal::Unavailable)
     }
 
-    /// What there is of the link that is asked for, of a database that has to be waited for.
+    /// The entry of the requested link, from a database that has to be waited for.
     async fn find(&self, request: &request::Parts) -> Result<(Entry, Certainty), Refusal> {
         let front = &self.0.front;
         let domain = self.with(|context| {
@@ -205,13 +205,13 @@ impl HttpService {
         remote::find(&front.cache, store, domain, &code).await.map_err(|error| unread(&error))
     }
 
-    /// Has clicks of a limit granted; whether there were any left.
+    /// Requests clicks of a limit. Returns whether there were any left.
     async fn lease(&self, link: i64) -> Result<bool, Refusal> {
         let Some(store) = &self.0.remote else { return Err(Refusal::Unavailable) };
         remote::lease(&self.0.front.cache, store, link).await.map_err(|error| unread(&error))
     }
 
-    /// The link that is asked for, where it asks for a password.
+    /// The requested link, if it requires a password.
     async fn locked(&self, request: &request::Parts, unread: Unread) -> Result<LockedLink, Refusal> {
         let (entry, _) = self.find(request).await?;
         let target = self.target(request).ok_or(Refusal::Method)?;
@@ -230,10 +230,10 @@ impl HttpService {
         Err(Refusal::Unavailable)
     }
 
-    /// The answer to a password, once it is here.
+    /// The answer to a password, once the form has arrived.
     async fn unlock(self, request: request::Parts, locked: LockedLink, body: Body) -> Response<Body> {
         let client = request.extensions.get().and_then(|peer: &Peer| peer.client(&request.headers));
-        // Those of a Unix socket that nobody tells apart have their tries together.
+        // Visitors through a Unix socket cannot be distinguished, so they share their attempts.
         let address = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let unlocked = match form(body).await {
             Ok(form) => locked.unlock(&self.0.front, &form, address).await,
@@ -249,15 +249,15 @@ impl HttpService {
         response
     }
 
-    /// What the statements of a visit have behind them.
+    /// The comment for the statements of a visit.
     fn trace(&self, request: &request::Parts) -> Option<Comment> {
         self.0.front.store.trace(&request.extensions, &request.headers)
     }
 
-    /// Sends a visitor in the clear to the same place by TLS.
+    /// Redirects a visitor without TLS to the same place with TLS.
     fn to_https(&self, request: &request::Parts) -> Response<Body> {
         let location = match (self.host(request), request.uri.path_and_query()) {
-            // `OPTIONS *` has no place to go to.
+            // `OPTIONS *` has no path to redirect to.
             (Some(host), Some(target)) if target.as_str().starts_with('/') => match self.0.secured.port {
                 443 => HeaderValue::try_from(format!("https://{host}{target}")),
                 port => HeaderValue::try_from(format!("https://{host}:{port}{target}")),
@@ -273,13 +273,13 @@ impl HttpService {
         *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
         let fields = response.headers_mut();
         fields.insert(header::LOCATION, location);
-        // It is not for ever that TLS is spoken there: only HSTS promises that.
+        // TLS may not always be available there: only HSTS promises that.
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         response
     }
 
-    /// The host a visitor asks for, without its port.
+    /// The host of the request, without its port.
     fn host(&self, request: &request::Parts) -> Option<String> {
         let named =
             request.headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
@@ -288,7 +288,7 @@ impl HttpService {
         host.or_else(|| self.0.secured.host.clone())
     }
 
-    /// Counts an answer, and adds what those by TLS have.
+    /// Counts an answer, and adds the fields for TLS.
     fn finish(&self, mut response: Response<Body>, secure: bool) -> Answered {
         self.with(|context| context.metrics.answered(response.status().as_u16()));
         if let Some(hsts) = self.0.hsts.as_ref().filter(|_| secure) {
@@ -323,7 +323,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
                     return Either::Right(Box::pin(commented(trace, answered)));
                 }
             },
-            // Content has no meaning here, but an answer that comes before all of it is missed by some clients of HTTP/2.
+            // A body has no meaning here, but some HTTP/2 clients miss an answer that comes before its end.
             Method::GET | Method::HEAD => {
                 let (this, trace) = (self.clone(), self.trace(&request));
                 let answered = async move {
@@ -365,7 +365,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
     }
 }
 
-/// Plain visits by HTTP/1.1, without a request made of them.
+/// Answers plain HTTP/1.1 visits without making a request object.
 impl FastPath for HttpService {
     fn answer(
         &mut self,
@@ -380,7 +380,7 @@ impl FastPath for HttpService {
         let request = plain::plain(head).ok()??;
         let connection = exchange.connection(!request.close);
         let plain::Request { head: only_head, path, referrer, agent, .. } = request;
-        // Where GET is, HEAD is.
+        // HEAD is allowed wherever GET is.
         let target = self.0.routes.find(&Method::GET, path)?;
         let address = self.address(|| exchange.client(head));
         let host = Host::Lines(head);
@@ -389,7 +389,7 @@ impl FastPath for HttpService {
         let head_end = HeadEnd { lines, exchange, head, connection };
         self.with(|context| {
             let status = context.visit(&target, &visitor, |outcome| match outcome {
-                // What waits is made a request of.
+                // A visit that has to wait needs a request object.
                 Outcome::Unread(_) => None,
                 outcome => Some(self.0.templates.write(out, head_end, &request, outcome)),
             })?;
@@ -399,13 +399,13 @@ impl FastPath for HttpService {
     }
 }
 
-/// Keeps the context of this thread up to the time; hands on its last clicks when its runtime ends.
+/// Updates this thread's clock, and hands on its last clicks when its runtime ends.
 async fn keep(front: Arc<Front>) {
     struct Last;
 
     impl Drop for Last {
         fn drop(&mut self) {
-            // Nobody answers any more, so it is not borrowed. Where a panic ended it, that much is lost.
+            // No visit runs any more, so it is not borrowed. If a panic ended it, its last clicks are lost.
             let _ = CONTEXT.try_with(|context| context.get().map(WorkerContext::enter_clicks));
         }
     }
@@ -420,8 +420,8 @@ async fn keep(front: Arc<Front>) {
     }
 }
 
-/// Shuts everything down where a worker's clock panics: a service that lost one would answer some of its clients only, for
-/// nobody knows how long.
+/// Shuts the service down if a worker's clock panics. Otherwise it would answer only some of its clients, for an
+/// unknown time.
 struct ShutdownOnPanic<'f>(&'f Shutdown);
 
 impl Drop for ShutdownOnPanic<'_> {
@@ -433,8 +433,8 @@ impl Drop for ShutdownOnPanic<'_> {
     }
 }
 
-/// What says of an answer that it is of before the database went away: for how many seconds it may have been out of date
-/// (RFC 9211, section 2.5), or that a standby has said so.
+/// The field for an answer from before the database went away: how many seconds old it may be (RFC 9211, section 2.5),
+/// or that it comes from a standby.
 fn told(certainty: Certainty) -> Option<HeaderValue> {
     let text = match certainty {
         Certainty::Sure => return None,
@@ -446,18 +446,18 @@ fn told(certainty: Certainty) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// What is told where the database does not answer.
+/// The refusal if the database does not answer.
 fn unread(error: &store::Error) -> Refusal {
     tracing::warn!(%error, "cannot read a link");
     Refusal::Unavailable
 }
 
-/// Whether a visitor came by TLS, which is part of HTTP/3.
+/// Whether a visitor used TLS, which HTTP/3 always does.
 fn is_secure(peer: &Peer) -> bool {
     peer.tls.is_some() || peer.protocol == Protocol::Http3
 }
 
-/// A request as the fast path reads it.
+/// A request in the form of the fast path.
 fn asked(request: &request::Parts) -> plain::Request<'_> {
     let last = |name: HeaderName| request.headers.get_all(name).iter().next_back().map(HeaderValue::as_bytes);
     plain::Request {
@@ -471,15 +471,15 @@ fn asked(request: &request::Parts) -> plain::Request<'_> {
     }
 }
 
-/// The host that is asked: by HTTP/2 and 3 its `:authority`, and of a target in absolute form its own.
+/// The requested host: `:authority` in HTTP/2 and 3, or the host of a target in absolute form.
 fn host(request: &request::Parts) -> Host<'_> {
     let named = || request.headers.get(header::HOST).map(HeaderValue::as_bytes);
     let authority = request.uri.authority().map(|authority| authority.as_str().as_bytes());
     authority.or_else(named).map_or(Host::None, Host::Authority)
 }
 
-/// A form, of which there is one deadline for the whole. One that is too long is heard out, for it cannot be much longer
-/// ([`MAX_BODY_BYTES`](super::MAX_BODY_BYTES)): clients of HTTP/2 miss an answer that comes while they send.
+/// Reads a form, with one deadline for all of it. A form that is too long is still read to its end, since it cannot be
+/// much longer ([`MAX_BODY_BYTES`](super::MAX_BODY_BYTES)): HTTP/2 clients miss an answer that comes while they send.
 async fn form(mut body: Body) -> Result<Vec<u8>, Refusal> {
     let mut form = Vec::new();
     let mut length = 0;
@@ -493,7 +493,7 @@ async fn form(mut body: Body) -> Result<Vec<u8>, Refusal> {
     if length > MAX_FORM_BYTES { Err(Refusal::Body) } else { Ok(form) }
 }
 
-/// What is told of a form that does not come to its end.
+/// The refusal for an incomplete form.
 fn refusal(error: Error) -> Refusal {
     match error {
         Error::TooLarge => Refusal::Body,

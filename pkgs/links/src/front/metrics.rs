@@ -1,11 +1,11 @@
-//! What the workers count of themselves: each its own counters, summed when `/metrics` is asked for.
+//! !The workers' counters: each worker has its own, and `/metrics` sums them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use service::metrics::{Family, LocalCounter, Registry};
 
-/// The statuses a visit can have.
+/// The possible statuses of a visit.
 const STATUSES: [u16; 21] =
     [200, 301, 302, 303, 307, 308, 400, 403, 404, 405, 408, 410, 413, 414, 417, 429, 431, 500, 501, 503, 505];
 
@@ -13,12 +13,12 @@ const STATUSES: [u16; 21] =
 #[derive(Debug)]
 pub struct Metrics {
     workers: Vec<Arc<WorkerMetrics>>,
-    /// Answers that the `listener` crate gave itself, by the index of their status in [`STATUSES`]. Few, and from any
-    /// thread.
+    /// Answers by the `listener` crate itself, by the index of their status in [`STATUSES`]. They are few, and come
+    /// from any thread.
     refused: [AtomicU64; STATUSES.len()],
 }
 
-/// The counters of one worker; written by its thread alone.
+/// The counters of one worker. Only its thread writes them.
 #[derive(Debug, Default)]
 pub struct WorkerMetrics {
     /// Answers, by the index of their status in [`STATUSES`].
@@ -27,7 +27,7 @@ pub struct WorkerMetrics {
     pub hits: LocalCounter,
     /// Visits that read the store.
     pub misses: LocalCounter,
-    /// Ticks so far; none before it is first asked for something.
+    /// Ticks so far; zero before its first visit.
     ticks: LocalCounter,
     /// Ends the worker's clock.
     #[cfg(test)]
@@ -57,7 +57,7 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    /// Counters for so many workers.
+    /// Counters for this many workers.
     pub fn new(workers: usize) -> Self {
         Self { workers: (0..workers).map(|_| Arc::default()).collect(), refused: Default::default() }
     }
@@ -67,12 +67,12 @@ impl Metrics {
         Arc::clone(&self.workers[index])
     }
 
-    /// How often each worker has entered its clicks in the ledger; never before it is first asked for something.
+    /// How often each worker has handed on its clicks; zero before its first visit.
     pub fn ticks(&self) -> Vec<u64> {
         self.workers.iter().map(|worker| worker.ticks.get()).collect()
     }
 
-    /// Shows them in `registry`, and how long the listener's fast path takes.
+    /// Registers them in `registry`, with the times of the listener's fast path.
     pub fn register(self: &Arc<Self>, listener: &listener::metrics::Metrics, registry: &mut Registry) {
         let mut answers = Family::new("linerate_links_requests", "Answers on the public listeners");
         for (index, status) in STATUSES.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Metrics {
         .register(registry);
     }
 
-    /// A reading that sums one value over the workers.
+    /// A metric that sums one value over the workers.
     fn summing(
         self: &Arc<Self>,
         value: impl Fn(&WorkerMetrics) -> u64 + Send + Sync + 'static,
@@ -132,10 +132,10 @@ impl listener::Refusals for Metrics {
     }
 }
 
-/// Where a status is counted. Asked for each answer, so it is looked up and not looked for.
+/// The index of a status's counter. Needed for each answer, so it comes from a table instead of a search.
 #[inline]
 fn index(status: u16) -> Option<usize> {
-    /// By status; that of what is not counted is beyond [`STATUSES`].
+    /// By status. Statuses that are not counted have an index beyond [`STATUSES`].
     static INDICES: [u8; 600] = {
         let mut indices = [u8::MAX; 600];
         let mut index = 0;

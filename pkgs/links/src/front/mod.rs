@@ -1,11 +1,11 @@
-//! The public listener: answers `GET|HEAD /{code}` and next to nothing else.
+//! !The public listener: answers `GET|HEAD /{code}` and little else.
 //!
-//! The `listener` crate accepts visitors, reads what they ask for and sends the answers, in the clear and by TLS, on one
-//! thread a core. Each thread has a [`worker_context`] of its own: a read connection, a cache and counters. The [`http_service`]
-//! answers plain visits on the listener's fast path, where nothing is made of a request but its lines; what that declines
-//! (a password form, HTTP/1.0, a body, an escaped path, HTTP/2 and 3) reaches it as a request. Both look the path up in the
-//! same [`routes`], ask the same [`visit`](worker_context::WorkerContext::visit), and [`render`] what comes of it in the same
-//! words.
+//! !The `listener` crate accepts visitors, reads requests and sends answers, with and without TLS, on one thread per
+//! core. Each thread has its own [`worker_context`]: a read connection, a cache and counters. The [`http_service`]
+//! answers plain visits on the listener's fast path, which only reads a request's lines. What that declines (a password
+//! form, HTTP/1.0, a body, an escaped path, or HTTP/2 and 3 requests that are not plain) arrives as a request object.
+//! Both look up the path in the same [`routes`], ask the same [`visit`](worker_context::WorkerContext::visit), and
+//! [`render`] its outcome in the same way.
 
 mod attempts;
 mod host;
@@ -43,64 +43,64 @@ pub use retention::Retention;
 #[doc(hidden)]
 pub use unlock::password_of;
 
-/// The longest request head, in bytes. Browsers and proxies stay below 8 KiB by default.
+/// The longest request head, in bytes. By default browsers and proxies stay below 8 KiB.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 
 /// The most fields a head may have; browsers send some 20.
 const MAX_FIELDS: usize = 64;
 
-/// The longest body that visitors may announce, in bytes. Forms are shorter, and what is longer than they are is still
-/// refused in words of ours; beyond, it is not listened to.
+/// The longest body that visitors may announce, in bytes. Forms are shorter. A body that exceeds a form gets our own
+/// refusal; beyond this limit it is not read.
 const MAX_BODY_BYTES: u64 = 16 * 1024;
 
-/// Bytes of answers that clients are slow to take, of all workers together. Beyond, whose answers find no room is
-/// closed: most take theirs at once, and what they need is not for those who never read.
+/// The most bytes of answers that wait for slow clients, of all workers together. Beyond it, a connection whose answer
+/// finds no room is closed: most clients take theirs at once, and clients that never read must not use up the memory.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// How often a worker looks at the clock and enters its clicks in the ledger.
+/// How often a worker updates its clock and hands on its clicks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How often the ledger is handed to the store. Together with the tick before it, a click is on its way to the store within
-/// a second.
+/// How often the click buffer is flushed to the store. Together with the tick before it, a click is on its way to the
+/// store within a second.
 const FLUSH: Duration = Duration::from_millis(750);
 
-/// What visits come to, beside the links.
+/// Settings of visits, besides the links.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where `/` of the default domain redirects to; 404 where absent.
+    /// Where `/` of the default domain redirects to; 404 if absent.
     pub root_target: Option<String>,
     /// What answers at hosts that are no domain's.
     pub unknown_host: UnknownHost,
-    /// Where `/favicon.ico` redirects to; 404 where absent.
+    /// Where `/favicon.ico` redirects to; 404 if absent.
     pub favicon_target: Option<String>,
     /// The text of `/robots.txt`.
     pub robots: String,
-    /// Whether a redirect carries a small page with the link, for clients that do not follow.
+    /// Whether a redirect has a small page with the link, for clients that do not follow redirects.
     pub redirect_body: bool,
-    /// How long a redirect may be cached privately, in seconds. 0 keeps every click countable.
+    /// How long a redirect may be cached privately, in seconds. With 0, every click can be counted.
     pub redirect_max_age: u32,
-    /// For how long clicks are told apart.
+    /// How long clicks are kept by day and hour.
     pub click_retention: Retention,
 }
 
-/// What visitors may take.
+/// Limits of visitors.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections of all workers; further ones are closed at once.
+    /// Connections of all workers. Further ones are closed at once.
     pub connections: usize,
-    /// Connections of one address; 0 is no limit.
+    /// Connections per address; 0 means no limit.
     pub connections_per_address: u32,
-    /// A request's head must be complete this long after its first byte, and a form as long after its head. The first
-    /// byte of a connection, and that an answer is taken, has as long.
+    /// Timeout of a request's head from its first byte, of a form from its head, of a connection's first byte, and of
+    /// taking an answer.
     pub head_timeout: Duration,
-    /// A connection may be idle this long between requests.
+    /// Timeout of an idle connection between requests.
     pub idle_timeout: Duration,
-    /// At shutdown, requests in flight have this long.
+    /// How long running requests have at shutdown.
     pub drain_timeout: Duration,
 }
 
 impl Limits {
-    /// The same as a listener has it, which is yet to be told where it listens.
+    /// The configuration of a listener with these limits, without its addresses.
     pub fn config(&self) -> listener::Config {
         let Self {
             connections,
@@ -125,9 +125,9 @@ impl Limits {
                 answer_bytes_total: HELD_BYTES,
                 ..listener::Limits::default()
             },
-            // Nobody asks where a visitor has come to.
+            // Nothing uses the address that a visitor connected to.
             local_addresses: false,
-            // What is sent here are forms of a few hundred bytes.
+            // Visitors send only forms of a few hundred bytes.
             http2: listener::Http2 {
                 stream_window: 16 * 1024,
                 connection_window: 64 * 1024,
@@ -140,28 +140,28 @@ impl Limits {
     }
 }
 
-/// What the workers share.
+/// The state that workers share.
 pub struct Front {
     /// How it behaves.
     pub settings: Settings,
-    /// Where clicks go and misses come from.
+    /// The store for clicks and cache misses.
     pub store: Store,
-    /// The answers.
+    /// The cache.
     pub cache: Arc<Cache>,
     /// Clicks on their way to the store.
     pub click_buffer: ClickBuffer,
-    /// Which countries visitors are in, where that is told apart.
+    /// The countries of addresses, if they are counted.
     pub geoip: Option<GeoIp>,
-    /// Tries at passwords.
+    /// Limits of password attempts.
     pub attempts: Attempts,
-    /// What the workers count of themselves.
+    /// The workers' counters.
     pub metrics: Arc<Metrics>,
-    /// Ends them.
+    /// Shuts the service down.
     pub shutdown: Shutdown,
 }
 
 impl Front {
-    /// Hands the clicks of all workers to the store, again and again, until those have `ended`.
+    /// Flushes the clicks of all workers to the store, repeatedly, until the workers have `ended`.
     pub async fn flush_until(&self, ended: impl Future<Output = ()>) {
         let mut ended = pin!(ended);
         loop {
@@ -172,13 +172,12 @@ impl Front {
         }
     }
 
-    /// Has the store keep days and hours of clicks for as long as they are to be kept. It may be dropped at any time.
+    /// Has the store merge or delete old days and hours of clicks. Can be dropped at any time.
     pub async fn fold_clicks(&self) -> Infallible {
         retention::keep(self.store.clone(), self.settings.click_retention).await
     }
 
-    /// Gives back clicks of limits that this node was granted and nobody needs, where there is somebody to give them to.
-    /// It may be dropped at any time.
+    /// Returns granted clicks that this node does not need, if there are other nodes. Can be dropped at any time.
     pub async fn give_back_grants(&self) -> Infallible {
         match self.store.remote() {
             Some(store) => remote::give_back(&self.cache, &store).await,
@@ -186,7 +185,7 @@ impl Front {
         }
     }
 
-    /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
+    /// Flushes the clicks of all workers to the store. What it does not accept stays for the next time.
     async fn flush(&self) {
         let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return };
         let batch = Arc::new(batch);
@@ -196,7 +195,7 @@ impl Front {
         }
     }
 
-    /// Hands over the last clicks, after the workers have ended.
+    /// Flushes the last clicks, after the workers have ended.
     pub fn close(&self) {
         if let Some(store) = self.store.remote() {
             let grants = self.cache.take_grants(Grants::Idle(Duration::ZERO));
@@ -217,7 +216,7 @@ impl Front {
         self.entered(self.click_buffer.enter_counted(counted));
     }
 
-    /// Says how many clicks found no room, where some did not.
+    /// Logs how many clicks found no room, if any.
     fn entered(&self, lost: u64) {
         if lost > 0 {
             tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");

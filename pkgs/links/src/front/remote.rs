@@ -1,7 +1,7 @@
-//! Visits that have to wait for a database which is not on this machine's disk: what no cache knows, and clicks of limits.
+//! !Visits that wait for a database on another machine: cache misses, and clicks of limits.
 //!
-//! What was read is kept for others, as long as nothing has changed since it was asked for. While the database is away,
-//! what was right when it was heard of last is answered, and then what a standby has; both are told apart.
+//! !Results are cached for others, unless something has changed since the read started. While the database is away, the
+//! last known state is used, and after that a standby's; answers say which.
 
 use std::time::{Duration, Instant};
 
@@ -9,30 +9,30 @@ use crate::cache::{Cache, Entry, Grants};
 use crate::domains::DomainId;
 use crate::store::{Error, FoundRoute, Lease, Remote};
 
-/// How long a node keeps clicks it was granted and nobody needs.
+/// How long a node keeps granted clicks that it does not need.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How often it looks for them.
+/// How often it checks for them.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a read of a known link that found no server waits for the feed to find none either, or for another server.
+/// How long a failed read of a known link waits until the feed fails too, or until another server answers.
 const AGREED: Duration = Duration::from_secs(10);
 
-/// How often it looks.
+/// How often it checks.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// How sure it is what was found.
+/// How certain a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
-    /// It is what the database has.
+    /// It is the database's current state.
     Sure,
-    /// It was right so long ago, and the database is away.
+    /// It was right this long ago, and the database is away.
     Cached(Duration),
-    /// A standby has it, and the database is away.
+    /// It comes from a standby, and the database is away.
     Standby,
 }
 
-/// What there is of a code.
+/// Reads what there is for a code.
 pub async fn find(
     cache: &Cache,
     remote: &Remote,
@@ -45,7 +45,7 @@ pub async fn find(
         return Ok(found);
     }
     let reading = cache.reading(domain, code);
-    // Where the feed finds nobody, a read would wait as long.
+    // If the feed finds no server, a read would wait as long.
     let failed = if away {
         Error::Unreachable("no server of PostgreSQL takes writes".to_owned())
     } else {
@@ -57,17 +57,17 @@ pub async fn find(
             Err(error) => error,
         }
     };
-    // During a fail-over a server may cancel the read or be out of connections, which is reported as busy.
+    // During a fail-over, a server may cancel the read or have no connections left, which is reported as busy.
     if !(matches!(failed, Error::Unreachable(_)) || known && matches!(failed, Error::Busy)) {
         return Err(failed);
     }
-    // The feed may have found nobody meanwhile.
+    // The feed may have failed meanwhile.
     if let Some(found) = cached() {
         return Ok(found);
     }
     let failed = match remote.route_of_any(domain, code).await {
         Some(Ok(found)) => {
-            // Clicks are granted by the primary alone, and so are limits.
+            // Only the primary grants clicks, and so limits.
             let route = found.map(|FoundRoute { route, .. }| route);
             return Ok((cache.entry(reading, domain, code, route), Certainty::Standby));
         }
@@ -98,20 +98,20 @@ pub async fn find(
     Err(failed)
 }
 
-/// The route; where its limit is another one than before, what was granted by that is given back.
+/// The route. If its limit has changed, returns what was granted under the old one.
 fn route(cache: &Cache, remote: &Remote, found: Option<FoundRoute>) -> Option<crate::store::Route> {
     let FoundRoute { route, max_clicks } = found?;
     if cache.limits_changed(route.id, max_clicks) {
         let grants = cache.take_grants(Grants::Of(route.id));
         if !grants.is_empty() {
-            // To its end also where nobody waits for it.
+            // Runs to its end even if nobody waits for it.
             drop(remote.give_back(grants));
         }
     }
     Some(route)
 }
 
-/// Has this node be granted clicks of a link; whether it was.
+/// Requests clicks of a link for this node. Returns whether it got any.
 pub async fn lease(cache: &Cache, remote: &Remote, link: i64) -> Result<bool, Error> {
     match remote.lease(link).await? {
         Lease::Granted(clicks) => {
@@ -122,7 +122,7 @@ pub async fn lease(cache: &Cache, remote: &Remote, link: i64) -> Result<bool, Er
     }
 }
 
-/// Gives back what was granted and nobody needs, for ever.
+/// Returns unneeded grants; never ends.
 pub async fn give_back(cache: &Cache, remote: &Remote) -> std::convert::Infallible {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -130,7 +130,7 @@ pub async fn give_back(cache: &Cache, remote: &Remote) -> std::convert::Infallib
     }
 }
 
-/// Gives back what was granted and not asked for since so long.
+/// Returns what was granted and not requested for this long.
 pub async fn give_back_idle(cache: &Cache, remote: &Remote, idle: Duration) {
     let grants = cache.take_grants(Grants::Idle(idle));
     if !grants.is_empty()

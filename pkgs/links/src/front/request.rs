@@ -1,15 +1,15 @@
-//! What a request's lines say of a visit.
+//! !Reads a visit from a request's lines.
 
 use request_head::{Error, Framing, Lines, Message, room};
 
 use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
-/// A plain visit: `GET` or `HEAD` by HTTP/1.1 without a body.
+/// A plain visit: `GET` or `HEAD` over HTTP/1.1 without a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'b> {
     /// Whether it is a `HEAD`.
     pub head: bool,
-    /// The path, without escapes where it is plain.
+    /// The path, which has no escapes in a plain visit.
     pub path: &'b str,
     /// What follows the `?`.
     pub query: Option<&'b str>,
@@ -17,16 +17,16 @@ pub struct Request<'b> {
     pub referrer: Option<&'b [u8]>,
     /// The `User-Agent` field.
     pub agent: Option<&'b [u8]>,
-    /// Whether a person's browser asks: `Accept` names `text/html`.
+    /// Whether the client is a person's browser: `Accept` names `text/html`.
     pub html: bool,
     /// Whether the client wants the connection closed.
     pub close: bool,
 }
 
-/// The plain visit that `lines` ask for; none where they ask for anything else.
+/// The plain visit in `lines`; none if they request anything else.
 ///
 /// # Errors
-/// [`Error`], where the fields are malformed.
+/// [`Error`], if the fields are malformed.
 #[inline]
 pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
     let head = match lines.method {
@@ -35,7 +35,7 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
         _ => return Ok(None),
     };
     let target = lines.target;
-    // What is escaped is unescaped elsewhere, and a query goes on as it is.
+    // Escaped paths are decoded elsewhere, and a query is passed on unchanged.
     let end = target.bytes().position(|byte| matches!(byte, b'%' | b'?')).unwrap_or(target.len());
     if lines.old || !target.starts_with('/') || target.as_bytes().get(end) == Some(&b'%') {
         return Ok(None);
@@ -43,11 +43,11 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
     let (path, query) = (&target[..end], target.get(end + 1..));
     let mut request = Request { head, path, query, referrer: None, agent: None, html: false, close: false };
     let message = fields(lines, &mut request)?;
-    // A body, even if for no purpose that is known of a visit.
+    // A body makes it not plain, even if a visit has no use for one.
     Ok((message.framing == Framing::Length(0)).then_some(request))
 }
 
-/// Reads the fields into `request`, and gives what they say of the message.
+/// Reads the fields into `request`. Returns what they say about the message.
 #[inline]
 fn fields<'b>(lines: &Lines<'_, 'b>, request: &mut Request<'b>) -> Result<Message, Error> {
     let mut message = Message::new(lines.old);
@@ -74,21 +74,21 @@ pub fn names_html(accept: &[u8]) -> bool {
     accept.windows(9).any(|part| part == b"text/html")
 }
 
-/// What bytes are, as the listener and its fast path read them.
+/// The result of reading bytes, as the listener and its fast path read them.
 #[doc(hidden)]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Head<'b> {
-    /// Not yet a whole head.
+    /// The head is incomplete.
     Partial,
-    /// A plain visit, and how many bytes its head takes.
+    /// A plain visit, and the length of its head.
     Visit(Request<'b>, usize),
     /// A request that is not plain.
     Other,
-    /// No request that could be answered.
+    /// A malformed request.
     Refused(Error),
 }
 
-/// Reads the head of the request that `bytes` start with: for tests and fuzzing.
+/// Reads the head at the start of `bytes`, for tests and fuzzing.
 #[doc(hidden)]
 pub fn parse(bytes: &[u8]) -> Head<'_> {
     let mut room = room::<MAX_FIELDS>();

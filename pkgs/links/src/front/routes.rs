@@ -1,11 +1,11 @@
-//! What visitors may ask for: the table that every path is looked up in, whatever it came by.
+//! !The paths for visitors: one table for every protocol.
 
 use std::borrow::Cow;
 
 use http::Method;
 use router::{Lookup, Router};
 
-/// What a path is of.
+/// What a path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Root,
@@ -14,18 +14,18 @@ enum Page {
     Link,
 }
 
-/// The paths. Where a fixed one matches, the last does not: such codes are reserved.
+/// The paths. If a fixed one matches, the last one does not, since such codes are reserved.
 #[rustfmt::skip]
 const TABLE: [(Method, &str, Page); 5] = [
     (Method::GET,  "/",            Page::Root),
     (Method::GET,  "/robots.txt",  Page::Robots),
     (Method::GET,  "/favicon.ico", Page::Favicon),
     (Method::GET,  "/{code}",      Page::Link),
-    // The form of a link that asks for a password.
+    // The form of a link with a password.
     (Method::POST, "/{code}",      Page::Link),
 ];
 
-/// What a visit is for.
+/// The target of a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target<'p> {
     /// `/`.
@@ -34,9 +34,9 @@ pub enum Target<'p> {
     Robots,
     /// `/favicon.ico`.
     Favicon,
-    /// The link of this code, which none may have.
+    /// The link of this code, which may not exist.
     Link(Cow<'p, str>),
-    /// Nothing that is here.
+    /// Nothing.
     Nothing,
 }
 
@@ -53,7 +53,7 @@ impl Routes {
         Self(routes.build().expect("a table of few routes"))
     }
 
-    /// What is asked for; none where what is there has other methods. Allocates only for a code with escapes.
+    /// The target; none if the path has other methods. Allocates only for a code with escapes.
     #[inline]
     pub fn find<'p>(&self, method: &Method, path: &'p str) -> Option<Target<'p>> {
         match self.0.find(method, path) {

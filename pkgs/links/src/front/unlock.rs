@@ -1,4 +1,4 @@
-//! Passwords, whatever the form came by.
+//! !Password forms, over any protocol.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -13,17 +13,17 @@ use super::visit::{Outcome, Unread, Visitor};
 use super::worker_context::WorkerContext;
 use crate::cache::Entry;
 
-/// The most bytes of a form: a password of 256 bytes, each percent-encoded, and its name.
+/// The longest form, in bytes: a password of 256 bytes, each percent-encoded, and its name.
 pub const MAX_FORM_BYTES: usize = 1024;
 
-/// A link that asks for a password.
+/// A link with a password.
 pub struct LockedLink {
     link: i64,
     hash: String,
 }
 
 impl WorkerContext {
-    /// The link of this name at this host, where it asks for a password. What there is of it may be known.
+    /// The link with this code at this host, if it requires a password. Its entry may be known already.
     pub fn locked(
         &self,
         target: &Target<'_>,
@@ -48,7 +48,7 @@ impl WorkerContext {
 /// Why a link stays locked.
 pub struct Locked {
     pub refusal: Refusal,
-    /// Seconds until the next try, where it was one too many.
+    /// Seconds until the next attempt, if there were too many.
     pub retry_after: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl LockedLink {
         let turn =
             turn.map_err(|seconds| Locked { refusal: Refusal::Attempts, retry_after: Some(seconds) })?;
         let right = tokio::task::spawn_blocking(move || {
-            // For as long as it takes, even where who asked has gone.
+            // Held as long as it takes, even if the client has left.
             let _turn = turn;
             password::verify(&password, &self.hash)
         });
@@ -74,7 +74,7 @@ impl LockedLink {
     }
 }
 
-/// The password in a form, the last where there are several.
+/// The password in a form; the last one if there are several.
 pub fn password_of(form: &[u8]) -> Option<String> {
     let fields = url::form_urlencoded::parse(form);
     fields.filter(|(name, _)| name == "password").last().map(|(_, password)| password.into_owned())

@@ -1,4 +1,4 @@
-//! Deciding a visit: what all listeners ask.
+//! !Decides a visit, for all protocols.
 
 use std::net::IpAddr;
 
@@ -12,40 +12,40 @@ use super::host::{Host, Site};
 use super::routes::Target;
 use super::worker_context::WorkerContext;
 
-/// What is known of a visitor.
+/// What is known about a visitor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Visitor<'v> {
-    /// Which host is asked.
+    /// The requested host.
     pub host: Host<'v>,
-    /// Only the head is asked for; not counted as a click.
+    /// Whether only the head is requested, which is not counted as a click.
     pub head: bool,
     /// The `Referer` field.
     pub referrer: Option<&'v [u8]>,
     /// The `User-Agent` field.
     pub agent: Option<&'v [u8]>,
-    /// Where the visitor is, where countries are told apart and it is known.
+    /// The visitor's address, if countries are counted and it is known.
     pub address: Option<IpAddr>,
-    /// Whether the link's password was given and right.
+    /// Whether the link's password was given correctly.
     pub trusted: bool,
 }
 
 /// What has to be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// What there is of a code.
+    /// The link of a code.
     Link,
     /// Clicks of this link's limit.
     Clicks(i64),
 }
 
-/// What a visit comes to.
+/// The outcome of a visit.
 pub enum Outcome<'e> {
     /// The redirect of this entry.
     Follow(&'e Entry),
     /// The page that asks for the password of this entry.
     Ask(&'e Entry),
-    /// A link that answers so often and no more, for a visitor who only looks: by HEAD, or as crawlers and previews of
-    /// chats do. It is neither spent nor shown where it leads.
+    /// A link with a click limit, for a visitor who only looks: by HEAD, or as crawlers and chat previews do. No click
+    /// is used, and the target is not shown.
     Limited,
     /// No such link.
     Missing,
@@ -53,15 +53,15 @@ pub enum Outcome<'e> {
     Gone,
     /// The store could not be read.
     Unavailable,
-    /// What it comes to has to be waited for: the store is not on this machine's disk.
+    /// Something has to be waited for, since the store is not on this machine's disk.
     Unread(Unread),
-    /// The root, which leads nowhere.
+    /// The root, which does not redirect.
     Welcome,
     /// The root redirects here.
     Root(&'e str),
-    /// No such link, and its domain sends visitors here.
+    /// No such link; its domain redirects here.
     Elsewhere(&'e str),
-    /// No such link, and its domain has this page for that.
+    /// No such link; its domain has this page.
     Lost(&'e str),
     /// The favicon redirects here.
     Favicon(&'e str),
@@ -70,7 +70,7 @@ pub enum Outcome<'e> {
 }
 
 impl WorkerContext {
-    /// Decides a visit, counts it, and hands what comes of it to `render`.
+    /// Decides and counts a visit, and passes the outcome to `render`.
     pub fn visit<R>(
         &self,
         target: &Target<'_>,
@@ -80,7 +80,7 @@ impl WorkerContext {
         self.look(target, visitor, None, render)
     }
 
-    /// The same where it is known what there is of the link; none where it is looked for.
+    /// The same with a known entry; none if it has to be looked up.
     #[inline]
     pub fn look<R>(
         &self,
@@ -135,7 +135,7 @@ impl WorkerContext {
         self.decide(entry, domain, visitor, render)
     }
 
-    /// Decides a visit to what there is of a code.
+    /// Decides a visit to this entry.
     #[inline]
     fn decide<R>(
         &self,
@@ -168,15 +168,15 @@ impl WorkerContext {
         }
     }
 
-    /// Whether a visitor looks at a link without following it. Were bots shown the target without spending a click,
-    /// whoever calls himself one could follow the link for ever.
+    /// Whether a visitor looks at a link without following it. If bots saw the target without using a click, anybody
+    /// who claims to be one could follow the link forever.
     fn only_looks(&self, visitor: &Visitor<'_>) -> bool {
         let is_bot = |agent| self.counter.borrow_mut().agent(agent) == Agent::Bot;
         visitor.head || visitor.agent.is_some_and(is_bot)
     }
 }
 
-/// What a visit comes to where nothing is left of the clicks.
+/// The outcome if no clicks are left.
 #[cold]
 fn used_up(entry: &Entry) -> Outcome<'_> {
     match entry.is_leased() {
@@ -185,7 +185,7 @@ fn used_up(entry: &Entry) -> Outcome<'_> {
     }
 }
 
-/// What a visit comes to where there is no link.
+/// The outcome if there is no link.
 fn missing(domain: Option<&Domain>) -> Outcome<'_> {
     let Some(domain) = domain else { return Outcome::Missing };
     match (&domain.default_target, &domain.not_found_html) {

@@ -1,4 +1,4 @@
-//! What a thread that answers visits has for itself, whatever its visitors speak.
+//! !The state of a thread that answers visits, for all protocols.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::Front;
 use super::host::{Host, Site};
 use super::metrics::WorkerMetrics;
 
-/// What [visits](Self::visit) are decided by.
+/// The state with which a thread decides [visits](Self::visit).
 pub struct WorkerContext {
     pub front: Arc<Front>,
     pub metrics: Arc<WorkerMetrics>,
@@ -21,15 +21,15 @@ pub struct WorkerContext {
     pub local_cache: RefCell<LocalCache>,
     pub domains: CachedDomains,
     pub counter: RefCell<Counter>,
-    /// The present, at most a tick old.
+    /// The current time, at most a tick old.
     pub now: Cell<Timestamp>,
 }
 
 impl WorkerContext {
-    /// One that has nothing in its cache yet.
+    /// With an empty cache.
     pub fn new(front: Arc<Front>, metrics: Arc<WorkerMetrics>, reader: Reader) -> Self {
         let now = Timestamp::now();
-        // Who is asked has a clock, also before that ticks.
+        // It has a time before its first tick, too.
         metrics.tick();
         Self {
             local_cache: RefCell::new(LocalCache::new(Arc::clone(&front.cache))),
@@ -42,8 +42,7 @@ impl WorkerContext {
         }
     }
 
-    /// Looks at the clock, and lets others have what was kept since the last time: clicks, and the snapshot that was
-    /// read from. To be called every [`TICK`](super::TICK).
+    /// Updates the clock, hands on clicks, and releases the read snapshot. Call this every [`TICK`](super::TICK).
     pub fn tick(&self) {
         self.metrics.tick();
         self.now.set(Timestamp::now());
@@ -53,7 +52,7 @@ impl WorkerContext {
         self.enter_clicks();
     }
 
-    /// The domain that a host is at; none where it is nobody's.
+    /// The domain of a host; none if it is not a domain's.
     pub fn domain(&self, host: Host<'_>) -> Option<DomainId> {
         match self.front.settings.unknown_host.site(&self.domains.now(), host) {
             Site::Default => Some(DomainId::DEFAULT),
@@ -62,7 +61,7 @@ impl WorkerContext {
         }
     }
 
-    /// Enters what this thread has counted in the ledger of all.
+    /// Hands this thread's clicks to the shared buffer.
     pub fn enter_clicks(&self) {
         if let Some(counted) = self.counter.borrow_mut().take(self.now.get().hour()) {
             self.front.enter_counted(counted);

@@ -1,4 +1,4 @@
-//! Many links in one transaction, each on its own merits.
+//! !Many links in one transaction. Each succeeds or fails separately.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::{Deserialize, Serialize};
@@ -19,41 +19,41 @@ use crate::store::Error;
 /// The most items a batch may have.
 const ITEMS: usize = 10_000;
 
-/// What became of one item of a batch.
+/// The result of one item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
-    /// The status the item would have had on its own.
+    /// The status that the item would have had alone.
     pub status: u16,
     /// The link created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Shown>,
-    /// Why not.
+    /// The reason, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
 
-/// What to change of which links.
+/// The links to change, and the change.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManyEdit {
-    /// Which.
+    /// The links to change.
     links: Vec<LinkName>,
-    /// What each is to have.
+    /// The fields to set on each.
     #[serde(default)]
     set: LinkPatch,
-    /// Tags that each is to have beside those it has.
+    /// Tags to add to each.
     #[serde(default)]
     add_tags: Vec<String>,
-    /// Tags that none is to have any more.
+    /// Tags to remove from each.
     #[serde(default)]
     remove_tags: Vec<String>,
 }
 
-/// Which link.
+/// The name of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkName {
-    /// The domain it is at; the default one where absent, or `default`.
+    /// Its domain; the default one if absent or `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Its code.
@@ -69,8 +69,7 @@ impl Outcome {
 
 /// Create many links
 ///
-/// At most 10,000 in at most 8 MiB; larger sets are for import. The answer has one outcome an item, in
-/// their order.
+/// At most 10,000 in at most 8 MiB; use import for more. The answer has one result per item, in their order.
 #[utoipa::path(post, path = "/api/v1/links/batch", tag = "links", operation_id = "createLinks",
     request_body = Vec<NewLink>, security(("bearer" = ["write"])),
     responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
@@ -82,7 +81,7 @@ pub(in crate::admin) async fn create(
     let links: Vec<NewLink> = bounded(body::json(&request, payload, body::BATCH).await?)?;
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
-    // None for those that are handed on.
+    // None for items that are passed to the store.
     let refused: Vec<Option<Failure>> = (links.into_iter())
         .map(|link| match domains::one(&grant, &state, link.domain.as_deref()) {
             Ok(_) => {
@@ -111,8 +110,8 @@ pub(in crate::admin) async fn create(
 
 /// Edit many links
 ///
-/// The same change of at most 10,000 links, in one transaction, each on its own merits. The answer has one outcome a link, in
-/// their order, without the links.
+/// Makes the same change to at most 10,000 links, in one transaction; each succeeds or fails separately. The answer has
+/// one result per link, in their order, without the links.
 #[utoipa::path(post, path = "/api/v1/links/batch-edit", tag = "links", operation_id = "editLinks",
     request_body = ManyEdit, security(("bearer" = ["write"])),
     responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
@@ -128,7 +127,7 @@ pub(in crate::admin) async fn edit(
     }
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
-    // None for those that are handed on.
+    // None for links that are passed to the store.
     let refused: Vec<Option<Failure>> = (bounded(links)?.into_iter())
         .map(|LinkName { domain, code }| match domains::one(&grant, &state, domain.as_deref()) {
             Ok(domain) => {
@@ -157,7 +156,7 @@ pub(in crate::admin) async fn edit(
 
 /// Delete many links
 ///
-/// At most 10,000 codes of one domain. The answer has one outcome a code, in their order.
+/// At most 10,000 codes of one domain. The answer has one result per code, in their order.
 #[utoipa::path(post, path = "/api/v1/links/batch-delete", tag = "links", operation_id = "deleteLinks",
     request_body = Vec<String>, params(At), security(("bearer" = ["write"])),
     responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
@@ -191,7 +190,7 @@ pub(in crate::admin) async fn delete(
     Ok(uncached(HttpResponse::Ok()).json(outcomes))
 }
 
-/// What became of all: of those that were refused, and of those that were handed on, which are none in `refused`.
+/// Combines all results: of refused items, and of those that were passed on, which are none in `refused`.
 fn outcomes<T>(
     refused: Vec<Option<Failure>>,
     done: Vec<Result<T, Error>>,

@@ -1,5 +1,5 @@
-//! Import and export: streams on the socket's side, blocking readers and writers on the store's, and a
-//! channel of a few chunks between them, so neither side runs ahead of the other.
+//! !Import and export: streams at the socket, blocking readers and writers at the store, and a channel of a few chunks
+//! between them, so neither side runs ahead.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -24,37 +24,37 @@ use crate::admin::{State, auth};
 use crate::store::{Error, OnConflict, Scope, Tally, carrying};
 use crate::transfer::{self, Cause, Format, ImportError, ImportOptions, ReadError, Writer};
 
-/// The field that says how many links an export disables.
+/// The header field with the number of links that an export disables.
 pub(crate) const LOCKED: &str = "linerate-locked";
 
-/// An export's chunk, in bytes.
+/// The size of an export's chunk, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks between socket and thread.
+/// How many chunks may be between socket and thread.
 const CHUNKS: usize = 4;
 
-/// How long the other end of a transfer may stand still.
+/// How long the other end of a transfer may make no progress.
 pub(in crate::admin) const STALLED: Duration = Duration::from_secs(30);
 
-/// How to export.
+/// Parameters of an export.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ExportParameters {
-    /// How the links are written.
+    /// The format of the links.
     #[param(inline)]
     format: Format,
-    /// Whether to include the hashes of passwords, which needs a token that may write.
+    /// Whether to include password hashes, which requires a token that may write.
     #[serde(default)]
     hashes: bool,
-    /// Only links at this domain, where `default` is the one without a name; of all domains unless given.
+    /// Only links of this domain; `default` is the one without a name. All domains if absent.
     domain: Option<String>,
 }
 
 /// Export all links
 ///
-/// As a stream. Without `hashes=true` passwords are left out, and the links that have one are exported as disabled, so
-/// that none comes back open.
+/// Streams all links. Without `hashes=true`, passwords are left out, and links with a password are exported as
+/// disabled, so that an import does not make them public.
 #[utoipa::path(get, path = "/api/v1/links/export", tag = "bulk", operation_id = "exportLinks",
     params(ExportParameters), security(("bearer" = ["read"])),
     responses((status = 200, description = "The links, by age", content(
@@ -105,7 +105,7 @@ pub(in crate::admin) async fn export(
             walked.map_err(io::Error::other)?;
             writer.finish()?.send()
         });
-        // The client sees an answer cut short, and takes it for no whole file.
+        // The client sees a truncated answer, and cannot take it for a whole file.
         if let Err(error) = ended {
             tracing::warn!(%error, "an export broke off");
             output.give(Err(error)).ok();
@@ -128,7 +128,7 @@ impl Chunks {
         self.give(Ok(chunk))
     }
 
-    /// Waits until the client has room for it, but not for ever: a stalled one would keep the thread.
+    /// Waits until the client has room, but not forever, since a stalled client would keep the thread.
     fn give(&self, chunk: io::Result<Bytes>) -> io::Result<()> {
         match self.runtime.block_on(timeout(STALLED, self.sender.send(chunk))) {
             Ok(Ok(())) => Ok(()),
@@ -152,27 +152,27 @@ impl Write for &mut Chunks {
     }
 }
 
-/// How to import.
+/// Parameters of an import.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ImportParameters {
-    /// How the links are written; by the media type unless given.
+    /// The format of the links. By default the media type decides.
     #[param(inline)]
     format: Option<Format>,
-    /// What to do with a code that is taken.
+    /// What to do if a code is taken.
     #[param(inline)]
     #[serde(default)]
     on_conflict: OnConflict,
-    /// The domain of rows that name none; the default one unless given.
+    /// The domain of rows that name none; the default one if absent.
     domain: Option<String>,
 }
 
 /// Import links
 ///
-/// As a stream of any length, in transactions of 20,000 rows. CSV needs a header that names the fields;
-/// JSON is an array or one object a line. Rows that are refused are counted, not fatal. What cannot be read
-/// further ends the import with a problem whose `tally` tells what was stored before.
+/// Accepts a stream of any length, in transactions of 20,000 rows. CSV needs a header that names the fields; JSON is an
+/// array, or one object per line. Refused rows are counted and do not stop the import. If the input cannot be read
+/// further, the import ends with a problem whose `tally` says what was stored before.
 #[utoipa::path(post, path = "/api/v1/links/import", tag = "bulk", operation_id = "importLinks",
     params(ImportParameters), security(("bearer" = ["write"])),
     request_body(content((String = "text/csv"), (Vec<crate::store::Record> = "application/json"),
@@ -205,7 +205,7 @@ pub(in crate::admin) async fn import(
     }));
     let ((), imported) = future::join(feed(payload, sender), imported).await;
     let imported = imported.map_err(|_| Error::Closed)?;
-    // What was stored before it broke off, too.
+    // Also what was stored before it broke off.
     let tally = imported.as_ref().unwrap_or_else(|error| &error.tally);
     if tally.created + tally.replaced > 0 {
         let count = tally.created + tally.replaced;
@@ -214,8 +214,8 @@ pub(in crate::admin) async fn import(
     Ok(uncached(HttpResponse::Ok()).json(imported?))
 }
 
-/// Passes the body on, chunk by chunk. An empty chunk marks its end: a channel that just closes is a client
-/// that went away, and the row it left half-way must not be taken for a whole one.
+/// Passes the body on, chunk by chunk. An empty chunk marks its end: if the channel just closes, the client has left,
+/// and its incomplete last row must not be taken for a whole one.
 async fn feed(mut payload: web::Payload, sender: mpsc::Sender<io::Result<Bytes>>) {
     loop {
         let chunk = tokio::select! {

@@ -1,4 +1,4 @@
-//! Domains, and which of them a request is about.
+//! !Domains, and the domain of a request.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -14,38 +14,38 @@ use crate::admin::{State, auth};
 use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
 use crate::store::{Error, Grant};
 
-/// The domain of the link that the path names.
+/// The domain of the link in the path.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(in crate::admin) struct At {
-    /// The domain of the link; the default one unless given, or where it is `default`.
+    /// The domain of the link; the default one if absent or `default`.
     domain: Option<String>,
 }
 
-/// How to delete a domain.
+/// Parameters of a deletion.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Deletion {
-    /// Whether to delete its links and their clicks along with it.
+    /// Whether to also delete its links and their clicks.
     #[serde(default)]
     force: bool,
 }
 
-/// The domains there are.
+/// A list of domains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DomainList {
-    /// By their hosts; without the default one, which has no name.
+    /// Sorted by host. The default one has no name and is not listed.
     pub domains: Vec<Domain>,
 }
 
-/// The key of the link that a request is about.
+/// The key of the link that a request names.
 pub(in crate::admin) fn key(request: &HttpRequest, state: &State, code: String) -> Result<LinkKey, Failure> {
     let At { domain } = query::parse(request)?;
     key_at(request, state, domain.as_deref(), code)
 }
 
-/// The same where the parameter has been read.
+/// The same, with the parameter already read.
 pub(in crate::admin) fn key_at(
     request: &HttpRequest,
     state: &State,
@@ -55,18 +55,18 @@ pub(in crate::admin) fn key_at(
     Ok(LinkKey { domain: one(&auth::granted(request)?, state, domain)?, code })
 }
 
-/// The domain that is named, where whoever asks may use it.
+/// The named domain, if the client may use it.
 pub(in crate::admin) fn one(grant: &Grant, state: &State, name: Option<&str>) -> Result<DomainId, Failure> {
     let id = state.store.domains().id(name);
     match (id, &grant.domains) {
         (id, InDomains::All) => Ok(id.map_err(Error::from)?),
         (Ok(id), domains) if domains.has(id) => Ok(id),
-        // Whether there is another of this name is nobody else's business.
+        // Whether another domain of this name exists is not revealed.
         _ => Err(auth::elsewhere(name)),
     }
 }
 
-/// The domains that are asked for: the one that is named, or all that whoever asks may use.
+/// The requested domains: the named one, or all that the client may use.
 pub(in crate::admin) fn several(
     request: &HttpRequest,
     state: &State,
@@ -79,14 +79,14 @@ pub(in crate::admin) fn several(
     }
 }
 
-/// The domain of this host, where whoever asks may use it; never the default one.
+/// The domain of this host, if the client may use it; never the default one.
 fn of_path(request: &HttpRequest, state: &State, host: &str) -> Result<Domain, Failure> {
     let id = one(&auth::granted(request)?, state, Some(host))?;
     let domain = state.store.domains().get(id).map(|domain| Domain::clone(domain));
     Ok(domain.ok_or_else(|| Error::NoDomain(host.to_owned()))?)
 }
 
-/// The digest of the domain of this host, as it is just now.
+/// The current digest of the domain of this host.
 fn known(state: &State, host: &str) -> Option<String> {
     let id = state.store.domains().id(Some(host)).ok()?;
     state.store.domains().get(id).map(|domain| audit::digest_of_domain(domain))
@@ -94,7 +94,7 @@ fn known(state: &State, host: &str) -> Option<String> {
 
 /// List domains
 ///
-/// Those the key is for, by their hosts.
+/// The domains that the key may use, sorted by host.
 #[utoipa::path(get, path = "/api/v1/domains", tag = "domains", operation_id = "listDomains",
     security(("bearer" = ["read"])),
     responses((status = 200, description = "The domains", body = DomainList)))]
@@ -110,7 +110,7 @@ pub(in crate::admin) async fn list(
 
 /// Create a domain
 ///
-/// Needs a key for all domains, as do editing and deleting one.
+/// Requires a key for all domains, as do editing and deleting.
 #[utoipa::path(post, path = "/api/v1/domains", tag = "domains", operation_id = "createDomain",
     request_body = NewDomain, security(("bearer" = ["write"])),
     responses(
@@ -148,7 +148,7 @@ pub(in crate::admin) async fn read(
 
 /// Edit a domain
 ///
-/// A merge patch (RFC 7396): an absent field stays, `null` clears it. The host stays what it is.
+/// A merge patch (RFC 7396): an absent field stays, `null` clears it. The host cannot change.
 #[utoipa::path(patch, path = "/api/v1/domains/{host}", tag = "domains", operation_id = "editDomain",
     params(("host" = String, Path)),
     request_body(content = DomainPatch, content_type = "application/merge-patch+json"),
@@ -172,7 +172,7 @@ pub(in crate::admin) async fn edit(
 
 /// Delete a domain
 ///
-/// One that has links is deleted with `force=true` alone, and its links and their clicks with it.
+/// A domain with links is deleted only with `force=true`, together with its links and their clicks.
 #[utoipa::path(delete, path = "/api/v1/domains/{host}", tag = "domains", operation_id = "deleteDomain",
     params(("host" = String, Path), Deletion), security(("bearer" = ["write"])),
     responses(

@@ -1,5 +1,4 @@
-//! Keys: who may use the API. They are for keys that may write everything, which has them make no more than what they may
-//! themselves.
+//! !Keys of the API. Managing keys requires a key that may write everything; it can grant at most its own rights.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -20,15 +19,15 @@ use crate::when::{self, Timestamp};
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
-    /// What it is for: 1 to 100 printable characters.
+    /// Its purpose: 1 to 100 printable characters.
     name: String,
-    /// What it allows; `write` includes `read`.
+    /// Its rights; `write` includes `read`.
     scope: Scope,
-    /// The domains it is for, where `default` is the one without a name; for all where absent.
+    /// The domains that it is for; `default` is the one without a name. All if absent.
     #[serde(default)]
     domains: Option<Vec<String>>,
-    /// When it ends: RFC 3339, a date, or a span from now such as `90d`. Where absent it ends with the key that makes it, if
-    /// that ends.
+    /// When it expires: RFC 3339, a date, or a span from now such as `90d`. If absent, it expires with the key that
+    /// creates it, if that one does.
     #[serde(default, deserialize_with = "when::deserialize")]
     #[schema(value_type = Option<String>)]
     expires_at: Option<Timestamp>,
@@ -37,41 +36,41 @@ struct NewKey {
 /// A new key.
 #[derive(Serialize, ToSchema)]
 struct CreatedKey {
-    /// The key itself, which nothing answers again: the database has only its hash.
+    /// The key itself. It is shown only here, since the database has only its hash.
     key: String,
     #[serde(flatten)]
     info: TokenInfo,
 }
 
-/// The keys there are.
+/// A list of keys.
 #[derive(Serialize, ToSchema)]
 struct KeyList {
-    /// By their ids.
+    /// Sorted by id.
     keys: Vec<TokenInfo>,
 }
 
-/// Who asks.
+/// The client's identity.
 #[derive(Serialize, ToSchema)]
 struct Whoami {
-    /// The id of the key; absent where an issuer vouches for its bearer.
+    /// The key's id; absent for an issuer's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<i64>,
-    /// The key's name, or its bearer's.
+    /// The name of the key, or of the token's bearer.
     name: String,
-    /// What it allows.
+    /// Its rights.
     scope: Scope,
-    /// The domains it is for; absent where it is for all.
+    /// The domains that it is for; absent if for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     domains: Option<Vec<String>>,
-    /// When it ends; absent where it never does, or where the bearer's token says so.
+    /// When it expires; absent if it never does, or if the issuer's token says when.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
 }
 
-/// Say who asks
+/// Show the client's identity
 ///
-/// What the key of this request allows: the scope `write` for all domains is what keys and domains ask for.
+/// What this request's key allows. Managing keys and domains requires the scope `write` for all domains.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "keys", operation_id = "whoami",
     security(("bearer" = ["read"])),
     responses((status = 200, description = "What the key allows", body = Whoami)))]
@@ -94,7 +93,7 @@ pub(in crate::admin) async fn whoami(
 
 /// List keys
 ///
-/// Needs a key for all domains, as does all that is done with keys. There are at most 1,000.
+/// Requires a key for all domains, as does everything about keys. There are at most 1,000.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", operation_id = "listKeys",
     security(("bearer" = ["write"])),
     responses((status = 200, description = "The keys, without their secrets", body = KeyList)))]
@@ -109,8 +108,8 @@ pub(in crate::admin) async fn list(
 
 /// Create a key
 ///
-/// The answer has the key itself, this once. What is lost of it cannot be asked for again, by an `Idempotency-Key` either:
-/// such a key is to be revoked. A key that ends makes none that ends later.
+/// The answer contains the key itself, only this once. It cannot be requested again, not even with an
+/// `Idempotency-Key`; revoke a key that you lost. A key that expires creates only keys that expire no later.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", operation_id = "createKey",
     request_body = NewKey, security(("bearer" = ["write"])),
     responses((status = 201, description = "Created", body = CreatedKey, headers(("Location" = String)))))]
@@ -147,7 +146,7 @@ pub(in crate::admin) async fn read(
 
 /// Revoke a key
 ///
-/// It ends at once. A key does not revoke itself, so that nobody is left without one: another does.
+/// It ends at once. A key cannot revoke itself, so that there is always one left.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", operation_id = "revokeKey",
     params(("id" = i64, Path)), security(("bearer" = ["write"])),
     responses(
@@ -180,7 +179,7 @@ async fn known(state: &State, id: &str) -> Result<TokenInfo, Failure> {
     keys.into_iter().find(|key| key.id == id).ok_or_else(|| Error::NoToken(id).into())
 }
 
-/// The domains that a key is to be for.
+/// The ids of a new key's domains.
 fn ids(state: &State, names: &[String]) -> Result<Vec<DomainId>, Failure> {
     if names.is_empty() {
         let problem = Problem::unprocessable("a field is wrong");
@@ -202,7 +201,7 @@ fn ids(state: &State, names: &[String]) -> Result<Vec<DomainId>, Failure> {
     Ok(ids)
 }
 
-/// When a key ends that is made by one with this end.
+/// When a key expires that a key with the expiry `own` creates.
 fn no_later(wanted: Option<Timestamp>, own: Option<Timestamp>) -> Result<Option<Timestamp>, Failure> {
     match (wanted, own) {
         (Some(wanted), Some(own)) if wanted > own => Err(Problem::unprocessable("a field is wrong")

@@ -1,4 +1,4 @@
-//! One link, and lists of them.
+//! !Single links, and lists.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Shown {
     /// The link.
     #[serde(flatten)]
     pub link: Link,
-    /// The whole short URL.
+    /// The full short URL.
     #[schema(example = "https://go.example/q7Hk2mZ")]
     pub short_url: String,
 }
@@ -43,31 +43,31 @@ pub struct Listing {
     pub links: Vec<Shown>,
     /// The cursor of the next page; none on the last.
     pub next: Option<String>,
-    /// How many links were looked at, where the time was over before the page was full: `next` goes on behind them.
+    /// How many links were examined, if the time was up before the page was full. `next` continues after them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_at: Option<u64>,
 }
 
-/// Ascending or descending: how `sort` was turned round before it took a `-`.
+/// Ascending or descending: the old way to reverse `sort`, before it accepted a `-`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
-    /// The least first.
+    /// Smallest first.
     Asc,
-    /// The greatest first.
+    /// Greatest first.
     Desc,
 }
 
-/// Which links to list.
+/// Parameters of a list.
 #[derive(Debug, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::admin) struct ListParameters {
-    /// Links a page.
+    /// Links per page.
     #[param(minimum = 1, maximum = 1000, default = 50)]
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
-    /// `next` of the page before; the other parameters must stay the same.
+    /// `next` of the previous page. The other parameters must stay the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     /// Only links whose code, target or title contains this.
@@ -80,16 +80,15 @@ pub(in crate::admin) struct ListParameters {
     #[param(inline)]
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
-    /// Only links at this domain, where `default` is the one without a name; of all domains unless given.
+    /// Only links of this domain; `default` is the one without a name. All domains if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     domain: Option<String>,
-    /// How long to look for what no index finds, in milliseconds. A page is what was found by then, with `looked_at` where
-    /// it is not full.
+    /// How long to search without an index, in milliseconds. The page is what was found by then; if it is not full, it
+    /// has `looked_at`.
     #[param(minimum = 1, maximum = 2000, default = 2000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<u64>,
-    /// What to sort by: `created`, `updated`, `clicks` or `code`, with a `-` in front for the greatest first.
-    /// `-created` unless given.
+    /// The order: `created`, `updated`, `clicks` or `code`, with a leading `-` for greatest first. Default: `-created`.
     #[param(value_type = Option<String>, pattern = "^-?(created|updated|clicks|code)$", default = "-created")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sort: Option<String>,
@@ -98,10 +97,10 @@ pub(in crate::admin) struct ListParameters {
     order: Option<Order>,
 }
 
-/// The parameters of a list, for whoever gives another.
+/// The names of all parameters, for the error about an unknown one.
 const PARAMETERS: &str = "limit, cursor, q, tag, status, domain, within, sort";
 
-/// What a list is sorted by, and whether the greatest comes first.
+/// The field to sort by, and whether the greatest comes first.
 fn sorting(sort: Option<&str>, order: Option<Order>) -> Result<(Sort, bool), Failure> {
     let text = sort.unwrap_or("-created");
     let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
@@ -120,8 +119,8 @@ fn sorting(sort: Option<&str>, order: Option<Order>) -> Result<(Sort, bool), Fai
 
 /// Create a link
 ///
-/// With an `Idempotency-Key`, a repeat of the same request within 24 hours answers with the link the first
-/// one created.
+/// With an `Idempotency-Key`, a repeat of the same request within 24 hours is answered with the link that the first one
+/// created.
 #[utoipa::path(post, path = "/api/v1/links", tag = "links", operation_id = "createLink",
     request_body = NewLink, security(("bearer" = ["write"])),
     params(("Idempotency-Key" = Option<String>, Header,
@@ -162,7 +161,7 @@ pub(in crate::admin) async fn create(
 
 /// List links
 ///
-/// Page by page; the `Link` header has the next page's address (RFC 8288).
+/// Returns pages. The `Link` header has the next page's address (RFC 8288).
 #[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks",
     params(ListParameters), security(("bearer" = ["read"])),
     responses((status = 200, description = "A page of links", body = Listing,
@@ -206,7 +205,7 @@ pub(in crate::admin) async fn list(
 
 /// Read a link
 ///
-/// The ETag changes with every edit, and not with clicks, so that a busy link can be edited with `If-Match`.
+/// The ETag changes with every edit but not with clicks, so a busy link can be edited with `If-Match`.
 #[utoipa::path(get, path = "/api/v1/links/{code}", tag = "links", operation_id = "readLink",
     params(("code" = String, Path), At), security(("bearer" = ["read"])),
     responses((status = 200, description = "The link", body = Shown, headers(("ETag" = String)))))]
@@ -277,7 +276,7 @@ pub(in crate::admin) async fn delete(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// What is wrong with the domain of a link that is sent: there is none, or it is another's.
+/// The error for a link whose domain does not exist or is not the client's.
 pub(in crate::admin) fn of_body(failure: Failure) -> Failure {
     let problem = failure.into_problem();
     match problem.status {
@@ -286,7 +285,7 @@ pub(in crate::admin) fn of_body(failure: Failure) -> Failure {
     }
 }
 
-/// Hands a command to the writer; where it hashes a password first, on a thread that may block.
+/// Passes a command to the writer. If it hashes a password first, runs it on a thread that may block.
 pub(in crate::admin) async fn submit<T: Send + 'static>(
     hashes: bool,
     command: impl FnOnce() -> Pending<T> + Send + 'static,
@@ -303,13 +302,13 @@ fn show(mut response: actix_web::HttpResponseBuilder, state: &State, link: Link)
     uncached(response).json(Shown::new(state, link))
 }
 
-/// A strong validator of all that an edit can change. Clicks stay out of it: with them no busy link could
-/// ever be edited conditionally. Nothing is cached by it.
+/// A strong validator of everything that an edit can change. It leaves out clicks, since otherwise a busy link could
+/// never be edited conditionally. It is not used for caching.
 fn etag(link: &Link) -> String {
     audit::sum(link)[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
 }
 
-/// The same condition, which takes the digest of the link where it is met.
+/// The same condition. If it holds, takes the link's digest.
 fn seen(
     before: Option<Before>,
     expected: impl FnOnce(&Link) -> bool + Send + 'static,
@@ -322,8 +321,8 @@ fn seen(
     }
 }
 
-/// Whether a link is as `If-Match` has it (RFC 9110, section 13.1.1); any link is, where there is none.
-/// Asked within the transaction, so nothing can come between.
+/// Whether a link matches `If-Match` (RFC 9110, section 13.1.1); without one, every link does. Checked within the
+/// transaction, so nothing can come between.
 fn if_match(request: &HttpRequest) -> impl FnOnce(&Link) -> bool + Send + 'static {
     let wanted: Option<Vec<String>> = request.headers().contains_key(header::IF_MATCH).then(|| {
         let values = request.headers().get_all(header::IF_MATCH).filter_map(|value| value.to_str().ok());
@@ -342,7 +341,7 @@ fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The address of the page these parameters describe.
+/// The address of the page with these parameters.
 fn address(parameters: &ListParameters) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(parameters) {

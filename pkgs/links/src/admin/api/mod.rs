@@ -1,4 +1,4 @@
-//! The API under `/api/v1`, one kind of resource a file.
+//! !The API under `/api/v1`, one file per kind of resource.
 
 pub(super) mod batch;
 pub(crate) mod bulk;

@@ -1,4 +1,4 @@
-//! A link's short URL as a QR code.
+//! !QR codes of short URLs.
 
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -14,39 +14,39 @@ use crate::admin::blocking::block;
 use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::query;
 
-/// How the code is drawn.
+/// The format of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Image {
     /// Scales without loss.
     #[default]
     Svg,
-    /// Black and white, one bit a pixel.
+    /// Black and white, one bit per pixel.
     Png,
 }
 
-/// How the code looks.
+/// The appearance of a code.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct QrOptions {
-    /// `svg` unless given.
+    /// Default: `svg`.
     #[param(inline)]
     #[serde(default)]
     format: Image,
-    /// Width and height in pixels; 256 unless given.
+    /// Width and height in pixels. Default: 256.
     #[param(minimum = 16, maximum = 4096, default = 256)]
     size: Option<u32>,
-    /// The quiet zone around it, in modules; 4, as the standard asks, unless given.
+    /// The quiet zone around it, in modules. Default: 4, as the standard requires.
     #[param(minimum = 0, maximum = 16, default = 4)]
     margin: Option<u32>,
-    /// The domain of the link; the default one unless given, or where it is `default`.
+    /// The domain of the link; the default one if absent or `default`.
     domain: Option<String>,
 }
 
 /// A link's QR code
 ///
-/// Of the short URL, with error correction level M.
+/// Encodes the short URL, with error correction level M.
 #[utoipa::path(get, path = "/api/v1/links/{code}/qr", tag = "links", operation_id = "linkQr",
     params(("code" = String, Path), QrOptions), security(("bearer" = ["read"])),
     responses(
@@ -70,7 +70,8 @@ pub(in crate::admin) async fn draw(
     let key = domains::key_at(&request, &state, look.domain.as_deref(), code.into_inner())?;
     let link = state.readers.with(move |reader| reader.get(key)).await?;
     let url = state.short_url(&link);
-    // Weak, so that the image may be compressed on its way. What decides it is in the URL and the look.
+    // Weak, so that the image may be compressed on its way. It covers the URL and the appearance, which determine the
+    // image.
     let etag = format!("W/\"{}-{}-{size}-{margin}\"", crc(&url), look.format as u8);
     let mut response = HttpResponse::Ok();
     response.insert_header((header::ETAG, etag.as_str()));
@@ -98,12 +99,12 @@ pub(in crate::admin) async fn draw(
     }
 }
 
-/// Modules along one side, the quiet zone included.
+/// Modules along one side, including the quiet zone.
 fn side(qr: &QrCode, margin: u32) -> u32 {
     qr.size().unsigned_abs() + 2 * margin
 }
 
-/// One path of one rectangle a run of dark modules.
+/// One path, with one rectangle per run of dark modules.
 fn svg(qr: &QrCode, size: u32, margin: u32) -> String {
     let side = side(qr, margin);
     let mut path = String::new();
@@ -125,7 +126,7 @@ fn svg(qr: &QrCode, size: u32, margin: u32) -> String {
     )
 }
 
-/// Whole pixels a module; what is left over widens the quiet zone.
+/// Whole pixels per module. Remaining pixels widen the quiet zone.
 fn png(qr: &QrCode, size: u32, margin: u32) -> Result<Vec<u8>, png::EncodingError> {
     let scale = (size / side(qr, margin)).max(1);
     let offset = (size - qr.size().unsigned_abs() * scale) / 2;
@@ -151,7 +152,7 @@ fn png(qr: &QrCode, size: u32, margin: u32) -> Result<Vec<u8>, png::EncodingErro
     Ok(image)
 }
 
-/// A short name for a URL.
+/// A short checksum of a URL.
 fn crc(url: &str) -> String {
     use sha2::Digest;
     let digest: [u8; 32] = sha2::Sha256::digest(url).into();

@@ -1,4 +1,4 @@
-//! Clicks, of one link and of all.
+//! !Clicks of one link and of all.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use jiff::civil::Date;
@@ -13,21 +13,21 @@ use crate::admin::protocol::query;
 use crate::admin::protocol::respond::uncached;
 use crate::store::{Stats, StatsScope};
 
-/// Which days to sum up; by UTC.
+/// The days to sum up, in UTC.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Days {
-    /// The first day, such as `2030-01-31`; 29 days before the last unless given.
+    /// The first day, such as `2030-01-31`. Default: 29 days before the last.
     #[param(value_type = Option<String>, format = Date)]
     from: Option<Date>,
-    /// The last day; today unless given.
+    /// The last day. Default: today.
     #[param(value_type = Option<String>, format = Date)]
     to: Option<Date>,
-    /// Of this domain, where `default` is the one without a name: of a link the one it is at, which is the default one
-    /// unless given; otherwise the links there are at it.
+    /// The domain; `default` is the one without a name. For one link, its domain, by default the default one. Otherwise
+    /// the domain whose current links are summed.
     domain: Option<String>,
-    /// Whether to sum them up by hour too, as far as hours of these days are still told apart.
+    /// Whether to also sum up hours, as far as these days still have them.
     #[serde(default)]
     hours: bool,
 }
@@ -77,7 +77,7 @@ async fn answer(request: &HttpRequest, state: &State, code: Option<String>) -> R
     Ok(uncached(HttpResponse::Ok()).json(stats))
 }
 
-/// Days since the Unix epoch; any date there is fits.
+/// Days since the Unix epoch. Every possible date fits.
 fn day(date: Date) -> i32 {
     date.duration_since(Date::constant(1970, 1, 1)).as_hours().div_euclid(24) as i32
 }

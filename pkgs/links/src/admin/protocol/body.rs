@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size and time, and refused with a pointer to what is wrong.
+//! !Request bodies: limited in size and time. Errors point to the faulty part.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, web};
@@ -20,7 +20,7 @@ pub(in crate::admin) const DOMAIN: usize = 512 * 1024;
 /// The most bytes a batch may take.
 pub(in crate::admin) const BATCH: usize = 8 * 1024 * 1024;
 
-/// The most that is told of what is wrong with a body, in bytes.
+/// The most of an error's text that is shown, in bytes.
 const DETAIL_BYTES: usize = 256;
 
 /// Reads a JSON body of at most `limit` bytes.
@@ -33,7 +33,7 @@ pub(in crate::admin) async fn json<T: DeserializeOwned>(
     parse(&bytes(request, payload, limit).await?)
 }
 
-/// Reads a JSON body of at most [`ONE`] bytes, and keeps it as it was sent.
+/// Reads a JSON body of at most [`ONE`] bytes. Also returns its bytes as sent.
 pub(in crate::admin) async fn json_as_sent<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
@@ -53,7 +53,7 @@ pub(in crate::admin) async fn merge_patch<T: DeserializeOwned>(
     parse(&bytes(request, payload, limit).await?)
 }
 
-/// The body's media type, one of these, in lower case and without parameters.
+/// The body's media type, if it is one of these, in lower case and without parameters.
 pub(in crate::admin) fn media_type<'a>(
     request: &HttpRequest,
     accepted: &[&'a str],
@@ -100,7 +100,7 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
     gathered.unwrap_or_else(|_| Err(Problem::new(408, "the body took too long").into()))
 }
 
-/// 400 for what is no JSON, 422 for JSON that does not fit.
+/// 400 for invalid JSON, 422 for JSON of the wrong form.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let mut input = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut input).map_err(|error| {
@@ -116,7 +116,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     Ok(value)
 }
 
-/// As much as is worth telling: what was sent is in it, of whatever length.
+/// Shortens it, since it contains the client's data of any length.
 fn short(mut detail: String) -> String {
     if detail.len() > DETAIL_BYTES {
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES));
@@ -129,7 +129,7 @@ fn not_json(detail: &str) -> Problem {
     Problem::bad_request(format!("the body is not JSON: {detail}"))
 }
 
-/// A path as a JSON pointer (RFC 6901); as far as it is short, since names are the client's.
+/// A path as a JSON pointer (RFC 6901), cut if it is long, since names are the client's.
 fn pointer(path: &serde_path_to_error::Path) -> String {
     let segment = |segment: &Segment| match segment {
         Segment::Seq { index } => format!("/{index}"),

@@ -9,15 +9,15 @@ use actix_web::http::header::{
 };
 use actix_web::middleware::Next;
 
-/// Below this many bytes an answer fits a packet or so anyway, and compressing only costs time.
+/// Answers below this many bytes fit about a packet anyway, so compressing them only costs time.
 const WORTHWHILE: u64 = 1024;
 
-/// What is spoken, best first where a client likes several the same: brotli makes the smallest answers,
-/// zstd costs the least.
+/// The supported codings, best first if a client weighs several equally: brotli makes the smallest answers, zstd costs
+/// the least.
 const CODINGS: [ContentEncoding; 3] = [ContentEncoding::Brotli, ContentEncoding::Zstd, ContentEncoding::Gzip];
 
-/// Encodes the answer as the client likes it, unless it is small, an image that is compressed already, an error, of which
-/// the listener writes the body anew, or carries a strong ETag, which names these very bytes.
+/// Encodes the answer as the client prefers. Leaves unchanged: small answers, compressed images, errors, whose body the
+/// listener rewrites, and answers with a strong ETag, which names exactly these bytes.
 pub(in crate::admin) async fn answers(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -49,7 +49,7 @@ fn worthwhile(head: &ResponseHead, size: BodySize) -> bool {
     long && !error && !starts(header::ETAG, b"\"") && !starts(header::CONTENT_TYPE, b"image/png")
 }
 
-/// The coding of the highest quality; none where the client would rather have none.
+/// The coding of the highest quality; none if the client prefers no coding.
 fn choose(accepted: &AcceptEncoding) -> Option<ContentEncoding> {
     let quality = |wanted: &Preference<Encoding>| {
         accepted.iter().find(|item| item.item == *wanted).map(|item| item.quality)

@@ -1,4 +1,4 @@
-//! What goes wrong with a request, as RFC 9457 has it.
+//! !Errors of requests, in the form of RFC 9457.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use service::problem::{self, Problem};
 
 use crate::store::{Error, Tally};
 
-/// When to try again after the store was busy, in seconds: the longest batch is through by then.
+/// After how many seconds to retry if the store was busy; the longest batch is done by then.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
-/// An error answer: a problem and the headers that go with it.
+/// An error answer: a problem and its headers.
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Failure(Box<Inner>);
 
@@ -28,18 +28,18 @@ impl Failure {
         self
     }
 
-    /// The same, with how far an import had come.
+    /// Adds how far an import has come.
     pub(in crate::admin) fn with_tally(mut self, tally: &Tally) -> Self {
         self.0.problem = self.0.problem.with_extension("tally", tally);
         self
     }
 
-    /// The store takes no more at the moment.
+    /// The store accepts no more at the moment.
     pub(in crate::admin) fn busy(detail: &str) -> Self {
         Self::from(Problem::unavailable(detail)).with_header(header::RETRY_AFTER, RETRY_AFTER)
     }
 
-    /// The problem alone, where it is one of many.
+    /// The problem alone, for one of many results.
     pub(in crate::admin) fn into_problem(self) -> Problem {
         self.0.problem
     }
@@ -113,10 +113,10 @@ impl ResponseError for Failure {
         if let Some(pair) = header {
             response.insert_header(pair.clone());
         }
-        // The header goes in first: the builder keeps a content type that is there.
+        // The header comes first, since the builder keeps an existing content type.
         response.insert_header((header::CONTENT_TYPE, problem::CONTENT_TYPE));
         let mut response = response.json(problem);
-        // For the listener, which knows the request's id.
+        // The listener adds the request's id to it.
         response.extensions_mut().insert(problem.clone());
         response
     }

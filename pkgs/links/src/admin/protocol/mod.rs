@@ -1,8 +1,8 @@
-//! What stands between the listener and a handler.
+//! !The layer between the listener and handlers.
 //!
-//! - `mount`: actix-web's application as a service of the listener's.
-//! - `body`, `query`: what handlers read of a request.
-//! - `failure`, `respond`, `compress`: what they answer.
+//! - !- `mount`: actix-web's application as a service for the listener.
+//! - !- `body`, `query`: what handlers read from a request.
+//! - !- `failure`, `respond`, `compress`: their answers.
 
 pub(super) mod body;
 pub(super) mod compress;

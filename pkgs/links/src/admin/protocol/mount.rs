@@ -1,9 +1,9 @@
-//! actix-web's application as what the listener serves.
+//! !actix-web's application as a service for the listener.
 //!
-//! An `App` is a service of actix's own requests, of http 0.2, and its futures stay on the thread that made them. Here each
-//! field of a request and of its answer is copied from the one into the other; bodies are passed on piece by piece, as they
-//! are. A worker of the listener is one thread with one runtime ([`listener::Runtime::PerCore`]), so what stays on its thread
-//! may be awaited there; a [`SendWrapper`] looks that it does.
+//! !An `App` is a service of actix's own requests, with http 0.2, and its futures stay on the thread that made them. So
+//! each field of a request and of its answer is copied between the two; bodies are passed on piece by piece without
+//! copying. A worker of the listener is one thread with one runtime ([`listener::Runtime::PerCore`]), so futures of its
+//! thread may be awaited there; a [`SendWrapper`] checks that they stay.
 
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
@@ -36,12 +36,12 @@ use crate::store::commented;
 type App = boxed::BoxService<actix_http::Request, ServiceResponse<BoxBody>, actix_web::Error>;
 
 thread_local! {
-    /// The application of this worker. It belongs to a task of the worker's runtime, and so ends with that: not among what
-    /// actix-http keeps for the thread, which it uses to its end.
+    /// The application of this worker. It belongs to a task of the worker's runtime and ends with it, unlike what
+    /// actix-http keeps for the thread, which lasts until the thread ends.
     static APP: RefCell<Weak<App>> = const { RefCell::new(Weak::new()) };
 }
 
-/// The admin listener's service; clones share their state, and the application with all others of their thread.
+/// The admin listener's service. Clones share their state, and all of one thread share an application.
 #[derive(Clone)]
 pub(in crate::admin) struct Mounted {
     state: Arc<State>,
@@ -100,15 +100,15 @@ impl tower_service::Service<Request<Body>> for Mounted {
     }
 }
 
-/// An error of actix's, which is of its thread, by what it says.
+/// Converts an error of actix, which cannot leave its thread, to its text.
 fn told(error: impl std::fmt::Display) -> BoxError {
     error.to_string().into()
 }
 
-/// The same request, as actix-web has them.
+/// The same request in actix-web's types.
 ///
 /// # Errors
-/// 400 where one of the two takes what the other does not.
+/// 400 if only one of the two libraries accepts it.
 fn translate(request: Request<Body>) -> Result<actix_http::Request, Failure> {
     let (parts, body) = request.into_parts();
     let payload = if body.is_end_stream() { Payload::None } else { payload(body) };
@@ -136,7 +136,7 @@ fn translate(request: Request<Body>) -> Result<actix_http::Request, Failure> {
     Ok(translated)
 }
 
-/// The fields of a request. Where the target tells the host, as by HTTP/2, no field does (RFC 9113, section 8.3.1).
+/// The fields of a request. If the target has the host, as in HTTP/2, no field has it (RFC 9113, section 8.3.1).
 fn fields<'a>(fields: &'a HeaderMap, uri: &'a Uri) -> impl Iterator<Item = (&'a HeaderName, &'a [u8])> {
     let host = uri.authority().map(|authority| (&header::HOST, authority.as_str().as_bytes()));
     let told = host.is_some();
@@ -144,7 +144,7 @@ fn fields<'a>(fields: &'a HeaderMap, uri: &'a Uri) -> impl Iterator<Item = (&'a 
     fields.filter(move |(name, _)| !told || *name != header::HOST).chain(host)
 }
 
-/// A body that has more than its trailers, of which nobody makes use here.
+/// A body without its trailers, which nobody uses here.
 fn payload(mut body: Body) -> Payload {
     let pieces = stream::poll_fn(move |context| {
         loop {
@@ -160,7 +160,7 @@ fn payload(mut body: Body) -> Payload {
     Payload::Stream { payload: Box::pin(pieces) }
 }
 
-/// The same answer, as the listener has them. What framed it in HTTP/1.1 is the listener's business.
+/// The same answer in the listener's types. The listener does HTTP/1.1's framing itself.
 fn translate_back(mut response: HttpResponse) -> Response<Sent> {
     let mut translated = Response::new(());
     *translated.status_mut() =
@@ -182,7 +182,7 @@ fn translate_back(mut response: HttpResponse) -> Response<Sent> {
 /// The body of an answer.
 pub(in crate::admin) struct Sent {
     body: SendWrapper<BoxBody>,
-    /// Bytes to come, where that is known.
+    /// The remaining bytes, if known.
     left: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What stands after `?`.
+//! !Query strings.
 
 use actix_web::HttpRequest;
 use actix_web::error::QueryPayloadError;
@@ -22,7 +22,7 @@ pub(in crate::admin) fn parse<T: DeserializeOwned>(request: &HttpRequest) -> Res
     })
 }
 
-/// Parameters, or why they are none.
+/// Parses parameters. The error says why that failed.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     Query::from_query(text).map(Query::into_inner).map_err(|error| match error {
         QueryPayloadError::Deserialize(error) => error.to_string(),
@@ -30,7 +30,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
-/// The query string's parameters, or 400; of an unknown one with all that are known.
+/// The query string's parameters, or 400. The error for an unknown one lists all known ones.
 pub(in crate::admin) fn parse_of<T: DeserializeOwned>(
     request: &HttpRequest,
     known: &str,
@@ -45,12 +45,12 @@ pub(in crate::admin) fn parse_of<T: DeserializeOwned>(
     }
 }
 
-/// Whether it is one of those, or of the names they had before.
+/// Whether a parameter is known, also by an old name.
 fn is_known(name: &str, known: &str) -> bool {
     known.split(", ").any(|known| known == name) || matches!(name, "search" | "order")
 }
 
-/// 400 for a parameter that is out of its range.
+/// 400 for a parameter out of its range.
 pub(in crate::admin) fn refuse(parameter: &str, reason: &str) -> Failure {
     Problem::bad_request(format!("the parameter {parameter} {reason}")).into()
 }

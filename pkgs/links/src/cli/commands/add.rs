@@ -30,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     pub backend: BackendArgs,
 
-    /// Within which rules.
+    /// The rules for codes and targets.
     #[command(flatten)]
     pub policy: PolicyArgs,
 }

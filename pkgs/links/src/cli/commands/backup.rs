@@ -1,4 +1,4 @@
-//! `backup`: the database into a new file, while it is in use.
+//! !`backup`: copies the database to a new file while it is in use.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,13 +11,13 @@ use crate::cli::database::{DatabaseArgs, IfMissing};
 use crate::cli::policy::PolicyArgs;
 use crate::cli::{Error, Output, progress};
 
-/// Who may read a backup.
+/// The mode of a backup.
 const MODE: u32 = 0o600;
 
 /// Arguments of `backup`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file to create; one that is there is left alone.
+    /// The file to create. An existing file is not overwritten.
     pub file: PathBuf,
 
     /// Of which database.
@@ -25,7 +25,7 @@ pub struct Args {
     pub database: DatabaseArgs,
 }
 
-/// What was written, as programs get it.
+/// The result, for programs.
 #[derive(Debug, Serialize)]
 struct Written {
     file: PathBuf,
@@ -37,7 +37,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let Args { file, database } = args;
     let failed = |source| Error::File { path: file.clone(), source };
     let store = database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse)?;
-    // For its owner alone, and never in the place of another file.
+    // Only for its owner, and never in place of another file.
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(&file).map_err(|error| {
         match error.kind() {
             io::ErrorKind::AlreadyExists => Error::BackupExists(file.clone()),
@@ -51,7 +51,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     });
     bar.finish_and_clear();
     if copied.is_err() {
-        // Half a backup is none.
+        // An incomplete backup is useless.
         let _ = std::fs::remove_file(&file);
     }
     copied?;

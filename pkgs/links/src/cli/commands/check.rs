@@ -1,4 +1,4 @@
-//! `check`: whether the database is sound.
+//! !`check`: checks the database's integrity.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Args {
     pub database: DatabaseArgs,
 }
 
-/// What was found, as programs get it.
+/// The result, for programs.
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
@@ -23,11 +23,11 @@ struct Report {
     problems: Vec<String>,
 }
 
-/// Checks the database; fails where it is damaged.
+/// Checks the database. Fails if it is damaged.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let opened = args.database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse);
     let report = opened.and_then(|store| check(&store)).or_else(|error| match error {
-        // Damaged where even a look at it fails.
+        // Damaged if even opening it fails.
         Error::Database { source, .. } | Error::Store(source) if source.is_damage() => {
             Ok(Report { ok: false, links: 0, problems: vec![source.to_string()] })
         }
@@ -48,7 +48,7 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
 fn check(store: &Store) -> Result<Report, Error> {
     let reader = store.reader()?;
     let problems = reader.check()?;
-    // In a damaged database the count may fail too; what is wrong with it is known by then.
+    // In a damaged database counting may also fail; the damage is known by then.
     let links = if problems.is_empty() { reader.len()? } else { 0 };
     Ok(Report { ok: problems.is_empty(), links, problems })
 }

@@ -1,4 +1,4 @@
-//! `domain`: further hosts that links can be at.
+//! !`domain`: further hosts for links.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -29,7 +29,7 @@ pub struct Args {
 pub enum Action {
     /// Add a domain.
     Add(Add),
-    /// List the domains there are.
+    /// List the domains.
     List {
         /// Where.
         #[command(flatten)]
@@ -42,7 +42,7 @@ pub enum Action {
         /// Which.
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
-        /// Also those that have links: these are deleted along with their clicks.
+        /// Also delete domains with links, along with the links and their clicks.
         #[arg(long)]
         force: bool,
         /// Where.
@@ -80,7 +80,7 @@ pub struct Edit {
     #[command(flatten)]
     pub fields: Fields,
 
-    /// Have / tell what this is.
+    /// Show a page that says what this is at /.
     #[arg(long, conflicts_with = "root_target")]
     pub clear_root: bool,
 
@@ -88,7 +88,7 @@ pub struct Edit {
     #[arg(long, conflicts_with = "default_target")]
     pub clear_default: bool,
 
-    /// Have no page of its own for 404.
+    /// Use no page of its own for 404.
     #[arg(long, conflicts_with = "not_found_page")]
     pub clear_not_found_page: bool,
 
@@ -105,7 +105,7 @@ pub struct Edit {
 #[derive(Debug, clap::Args)]
 pub struct Fields {
     /// Where / redirects to.
-    // Not by the name of the server's setting, which a file of settings would give it.
+    // Named differently from the server's setting, since a file of settings would otherwise set it.
     #[arg(long = "root", value_name = "URL")]
     pub root_target: Option<String>,
 
@@ -119,12 +119,12 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// The text of the page, where there is one.
+    /// The page's text, if there is one.
     fn page(&self) -> Result<Option<String>, Error> {
         let Some(path) = &self.not_found_page else { return Ok(None) };
         let failed = |source| Error::File { path: path.clone(), source };
         let mut text = String::new();
-        // One byte more than is taken tells that it is too long.
+        // Reads one byte more than allowed, to notice a longer file.
         let most = MAX_PAGE_BYTES as u64 + 1;
         File::open(path).map_err(failed)?.take(most).read_to_string(&mut text).map_err(failed)?;
         if text.len() as u64 == most {
@@ -135,7 +135,7 @@ impl Fields {
     }
 }
 
-/// What was deleted, as programs get it.
+/// The result, for programs.
 #[derive(Debug, Serialize)]
 struct Deleted {
     deleted: String,

@@ -1,4 +1,4 @@
-//! `edit`: links, changed.
+//! !`edit`: changes links.
 
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ use crate::link::{LinkPatch, ManyPatch};
 /// Arguments of `edit`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which links. The same is changed of several, at once.
+    /// The links. Several get the same change, at once.
     #[arg(required = true, value_name = "CODE")]
     pub codes: Vec<String>,
 
-    /// The domain they are at; the default one where absent, or "default".
+    /// Their domain; the default one if absent or "default".
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
@@ -24,19 +24,19 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
 
-    /// A tag to add to those there are; may be repeated.
+    /// A tag to add; may be repeated.
     #[arg(long = "add-tag", value_name = "TAG", conflicts_with_all = ["tags", "clear_tags"])]
     pub add_tags: Vec<String>,
 
-    /// A tag to take away from those there are; may be repeated.
+    /// A tag to remove; may be repeated.
     #[arg(long = "remove-tag", value_name = "TAG", conflicts_with_all = ["tags", "clear_tags"])]
     pub remove_tags: Vec<String>,
 
-    /// What else to set; --tag replaces all tags there are.
+    /// Other fields to set; --tag replaces all tags.
     #[command(flatten)]
     pub fields: Fields,
 
-    /// What to take away.
+    /// Fields to clear.
     #[command(flatten)]
     pub clear: Clear,
 
@@ -49,18 +49,18 @@ pub struct Args {
     pub policy: PolicyArgs,
 }
 
-/// Fields to take away.
+/// Fields to clear.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Clear {
-    /// Take the title away.
+    /// Remove the title.
     #[arg(long, conflicts_with = "title")]
     pub clear_title: bool,
 
-    /// Take all tags away.
+    /// Remove all tags.
     #[arg(long, conflicts_with = "tags")]
     pub clear_tags: bool,
 
-    /// Ask for no password any more.
+    /// Require no password any more.
     #[arg(long, conflicts_with_all = ["password", "password_stdin"])]
     pub clear_password: bool,
 
@@ -77,7 +77,7 @@ pub struct Clear {
     pub clear_max_clicks: bool,
 }
 
-/// Changes a link and prints what has become of it.
+/// Changes links and prints the result.
 pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     let password = args.fields.password()?;
     let (fields, clear) = (args.fields, args.clear);
@@ -114,7 +114,7 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     output.show(&link, shown::print)
 }
 
-/// What became of the links.
+/// The result for the links.
 #[derive(Debug, Default, Serialize)]
 struct Outcome {
     edited: Vec<String>,
@@ -127,7 +127,7 @@ struct Failed {
     error: String,
 }
 
-/// Changes the same of several links, each on its own merits.
+/// Makes the same change to several links. Each succeeds or fails separately.
 fn several(
     backend: &Backend,
     domain: Option<&str>,

@@ -1,4 +1,4 @@
-//! `export`: all links into a file.
+//! !`export`: writes all links to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -15,26 +15,26 @@ use crate::cli::policy::PolicyArgs;
 use crate::cli::{Error, Output, progress};
 use crate::transfer::Format;
 
-/// Who may read an export: it has targets that are nobody else's business, and with `--hashes` secrets.
+/// The mode of an export, since it contains private targets, and secrets with `--hashes`.
 const MODE: u32 = 0o600;
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file; standard output where absent or -.
+    /// The file; standard output if absent or -.
     #[arg(default_value = "-", hide_default_value = true)]
     pub file: PathBuf,
 
-    /// The format, where the file's name does not tell it [default: csv, or json with --json].
+    /// The format, if the file's name does not tell it [default: csv, or json with --json].
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub format: Option<Format>,
 
-    /// Only links at this domain, where "default" is the one without a name.
+    /// Only links of this domain; "default" is the one without a name.
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
-    /// With the hashes of passwords, so that an import protects links again. Without, links that ask for a password
-    /// are exported as disabled.
+    /// Include password hashes, so that an import protects the links again. Without them, links with a password are
+    /// exported as disabled.
     #[arg(long)]
     pub hashes: bool,
 
@@ -43,7 +43,7 @@ pub struct Args {
     pub backend: BackendArgs,
 }
 
-/// Writes all links; to standard output nothing else.
+/// Writes all links. Nothing else goes to standard output.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let fallback = if output.is_json() { Format::Json } else { Format::Csv };
     let format = match args.format.or_else(|| by_name(&args.file)) {

@@ -1,4 +1,4 @@
-//! `get`: a link, by its code.
+//! !`get`: shows a link.
 
 use crate::cli::backend::BackendArgs;
 use crate::cli::database::IfMissing;
@@ -11,7 +11,7 @@ pub struct Args {
     /// Which link.
     pub code: String,
 
-    /// The domain it is at; the default one where absent, or "default".
+    /// Its domain; the default one if absent or "default".
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 

@@ -1,4 +1,4 @@
-//! `import`: links from a file.
+//! !`import`: adds links from a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,16 +21,16 @@ pub struct Args {
     /// The file; - for standard input.
     pub file: PathBuf,
 
-    /// The format, where the file's name does not tell it.
+    /// The format, if the file's name does not tell it.
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub format: Option<Format>,
 
-    /// What to do with a code that is taken.
+    /// What to do if a code is taken.
     #[arg(long, value_name = "WHAT", default_value = "fail",
           value_parser = words::<OnConflict>(["fail", "skip", "replace"]))]
     pub on_conflict: OnConflict,
 
-    /// The domain of rows that name none; the default one where absent.
+    /// The domain of rows that name none; the default one if absent.
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
@@ -43,7 +43,7 @@ pub struct Args {
     pub policy: PolicyArgs,
 }
 
-/// Imports links and prints how it went; refused rows fail the command, but not the other rows.
+/// Imports links and prints the result. Refused rows make the command fail, but do not stop the other rows.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let format = args.format.or_else(|| by_name(&args.file)).ok_or_else(|| unknown(&args.file))?;
     let (input, size) = open(&args.file)?;
@@ -81,12 +81,12 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), Error> {
     Ok((Box::new(file), Some(size)))
 }
 
-/// The formats there are, as a flag's values.
+/// The formats, as values of a flag.
 pub fn format() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(["csv", "json"]).try_map(|text| text.parse::<Format>())
 }
 
-/// The format a file's name tells.
+/// The format of a file, by its name.
 pub fn by_name(path: &Path) -> Option<Format> {
     match path.extension()?.to_str()? {
         "csv" => Some(Format::Csv),
@@ -95,7 +95,7 @@ pub fn by_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// Refuses a file whose name does not tell its format.
+/// The error for a file whose name does not tell its format.
 pub fn unknown(path: &Path) -> Error {
     Error::UnknownFormat(path.display().to_string())
 }

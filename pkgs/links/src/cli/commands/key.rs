@@ -1,4 +1,4 @@
-//! `key`: who may use the API.
+//! !`key`: manages keys of the API.
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -22,25 +22,26 @@ pub struct Args {
 /// What to do with keys.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Add a key and print it, this once: the database has only its hash.
+    /// Add a key and print it, only this once: the database has only its hash.
     #[command(alias = "create")]
     Add {
-        /// What it is for.
+        /// Its purpose.
         name: String,
-        /// What it allows; write includes read.
+        /// Its rights; write includes read.
         #[arg(long, value_name = "SCOPE", value_parser = words::<Scope>(["read", "write"]))]
         scope: Scope,
-        /// A domain it is for, where "default" is the one without a name; may be repeated. Without this flag it is for all.
+        /// A domain that it is for; "default" is the one without a name; may be repeated. Without this flag, it is for
+        /// all domains.
         #[arg(long = "domain", value_name = "HOST")]
         domains: Vec<String>,
-        /// When it ends: RFC 3339, a date, or a span from now such as 90d; never unless given.
+        /// When it expires: RFC 3339, a date, or a span from now such as 90d. Default: never.
         #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
         expires: Option<Timestamp>,
         /// Where.
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// List the keys there are.
+    /// List the keys.
     List {
         /// Where.
         #[command(flatten)]
@@ -58,7 +59,7 @@ pub enum Action {
     },
 }
 
-/// A new key, as programs get it.
+/// A new key, for programs.
 #[derive(Debug, Serialize)]
 struct Created {
     key: String,
@@ -66,7 +67,7 @@ struct Created {
     info: TokenInfo,
 }
 
-/// The keys, as programs get them.
+/// The keys, for programs.
 #[derive(Debug, Serialize)]
 struct Keys {
     keys: Vec<TokenInfo>,
@@ -108,7 +109,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     }
 }
 
-/// The domains that a key is to be for; of all where none is named.
+/// The ids of a new key's domains; none means all.
 fn ids(store: &Store, domains: &[String]) -> Result<Option<Vec<DomainId>>, Error> {
     if domains.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `list`: links, a page at a time or all of them.
+//! !`list`: shows a page of links, or all links.
 
 use std::io;
 
@@ -18,13 +18,13 @@ use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 /// The most links a page may have.
 const PAGE: usize = 1000;
 
-/// What a list can be sorted by.
+/// The possible orders of a list.
 const SORTS: [&str; 8] = ["created", "-created", "updated", "-updated", "clicks", "-clicks", "code", "-code"];
 
 /// Arguments of `list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only links whose code, target or title contains this, whatever its case.
+    /// Only links whose code, target or title contains this, in any case.
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,
 
@@ -36,29 +36,29 @@ pub struct Args {
     #[arg(long, value_name = "STATUS", value_parser = words::<Status>(["active", "disabled"]))]
     pub status: Option<Status>,
 
-    /// Only links at this domain, where "default" is the one without a name.
+    /// Only links of this domain; "default" is the one without a name.
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
-    /// The order: a field, with a - in front for the greatest first. Default: the newest link first.
+    /// The order: a field, with a leading - for greatest first. Default: newest link first.
     #[arg(long, value_name = "FIELD", default_value = "-created", hide_default_value = true,
           allow_hyphen_values = true, value_parser = PossibleValuesParser::new(SORTS))]
     pub sort: String,
 
-    /// The greatest first.
+    /// Greatest first.
     #[arg(long)]
     pub desc: bool,
 
-    /// At most this many.
+    /// The most links to show.
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=PAGE as u64))]
     pub limit: usize,
 
-    /// Go on where another list ended: its cursor.
+    /// Continue where another list ended, at this cursor.
     #[arg(long, value_name = "CURSOR")]
     pub cursor: Option<String>,
 
-    /// All of them, page after page.
+    /// Show all links, page after page.
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
 
@@ -101,7 +101,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         (false, _) => output.show(&backend.list(domain, query)?, |page, output| {
             table(page, output)?;
             if let Some(cursor) = &page.next {
-                // Not part of the list: a pipe shall not see it.
+                // Not part of the list, so it goes to stderr and not into a pipe.
                 match page.looked_at {
                     Some(seen) => {
                         eprintln!("Of the first {seen} looked at; further: --cursor {cursor}, or --all")
@@ -130,7 +130,7 @@ fn each_page(
     }
 }
 
-/// One [`Listing`] with everything in it, written as it comes.
+/// One [`Listing`] with all links, written as they arrive.
 fn all_as_json(
     backend: &Backend,
     domain: Option<&str>,

@@ -1,4 +1,4 @@
-//! `migrate`: everything into another database, while this one is in use.
+//! !`migrate`: copies everything to another database while this one is in use.
 
 use indicatif::ProgressBar;
 use service::settings;
@@ -11,8 +11,8 @@ use crate::store::{Migrated, MigratedTable};
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The database to fill, as --database names one; what has anything in it is left alone. Give a URL with a password by
-    /// the variable: everybody on the machine sees flags.
+    /// The database to fill, in the form of --database; a database that contains anything is refused. Give a URL with a
+    /// password in the variable, since flags are visible to everybody on the machine.
     #[arg(long, value_name = "PATH|URL", env = "LINERATE_LINKS_TO", hide_env_values = true,
           value_parser = settings::secret::<Location>())]
     pub to: Location,
@@ -22,7 +22,7 @@ pub struct Args {
     pub database: DatabaseArgs,
 }
 
-/// Copies everything, and prints what each table has on both sides.
+/// Copies everything, and prints each table's content on both sides.
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     use crate::store::Error::{Differs, Field, Full, NotEmpty, ReadOnly};
     let Args { to, database } = args;
@@ -51,7 +51,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         })
     });
     if let (Err(_), Some(path)) = (&migrated, &made) {
-        // As it was before; SQLite has tidied its log away.
+        // There was no file before, and SQLite has removed its log.
         let _ = std::fs::remove_file(path);
     }
     let migrated = migrated?;

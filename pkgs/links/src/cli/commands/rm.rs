@@ -1,4 +1,4 @@
-//! `rm`: links, gone.
+//! !`rm`: deletes links.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Args {
     #[arg(required = true, value_name = "CODE")]
     pub codes: Vec<String>,
 
-    /// The domain they are at; the default one where absent, or "default".
+    /// Their domain; the default one if absent or "default".
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
@@ -23,7 +23,7 @@ pub struct Args {
     pub backend: BackendArgs,
 }
 
-/// What became of the links.
+/// The result for the links.
 #[derive(Debug, Default, Serialize)]
 struct Outcome {
     deleted: Vec<String>,
@@ -36,7 +36,7 @@ struct Failed {
     error: String,
 }
 
-/// Deletes links with their clicks, each on its own merits.
+/// Deletes links with their clicks. Each succeeds or fails separately.
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let backend = args.backend.open(&PolicyArgs::default(), IfMissing::Refuse)?;
     let total = args.codes.len() as u64;
@@ -44,7 +44,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     for code in args.codes {
         match backend.delete(args.domain.as_deref(), &code) {
             Ok(()) => outcome.deleted.push(code),
-            // Alone it is the command's own failure.
+            // For a single link, its error is the command's.
             Err(error) if total == 1 => return Err(error),
             Err(error) => outcome.failed.push(Failed { code, error: error.to_string() }),
         }

@@ -11,11 +11,11 @@ use crate::store::{Count, Older, Stats, TimeCount};
 /// Arguments of `stats`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Of which link; of all where absent.
+    /// The link; all if absent.
     pub code: Option<String>,
 
-    /// The domain of the link, the default one where absent; without a link, of those there are at this domain. The one
-    /// without a name is "default".
+    /// The link's domain, by default the default one. Without a link, the domain whose current links are summed.
+    /// "default" is the one without a name.
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "DATE", default_value = "9999-12-31", hide_default_value = true)]
     pub to: Date,
 
-    /// By hour too, as far as hours of these days are still told apart.
+    /// Also by hour, as far as these days still have hours.
     #[arg(long)]
     pub hours: bool,
 

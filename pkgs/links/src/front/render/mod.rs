@@ -1,4 +1,4 @@
-//! What an outcome is told as, whatever it is written by.
+//! !Renders an outcome, in any form of answer.
 
 pub mod page;
 pub mod response;
@@ -10,32 +10,32 @@ use crate::front::request::Request;
 use crate::front::visit::Outcome;
 use page::{HTML, OWN_PAGE_FIELDS, PAGE_FIELDS, Refusal};
 
-/// Writes answers of one kind: bytes of HTTP/1.1, or responses for the `listener` crate.
+/// Writes answers in one form: HTTP/1.1 bytes, or responses for the `listener` crate.
 pub trait Render: Sized {
-    /// What comes of it.
+    /// The type of an answer.
     type Answer;
 
     /// A redirect.
     fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Self::Answer;
 
-    /// Anything with a body of its own.
+    /// An answer with its own body.
     fn page(self, page: &Page<'_>, head: bool) -> Self::Answer;
 
     /// A refusal, as a page for people and as problem details for programs.
     fn refuse(self, refusal: Refusal, html: bool, head: bool) -> Self::Answer;
 }
 
-/// How a redirect is followed: as [`RedirectStatus`] has it, or by GET.
+/// The kind of redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
-    /// As the link has it.
+    /// The link's own status.
     As(RedirectStatus),
-    /// 303, for a form was posted.
+    /// 303, after a form was posted.
     SeeOther,
 }
 
 impl Redirect {
-    /// All of them, each at its [index](Self::index), with its status and reason phrase.
+    /// All kinds, each at its [index](Self::index), with status and reason phrase.
     pub const ALL: [(u16, &'static str); 5] = [
         (301, "Moved Permanently"),
         (302, "Found"),
@@ -44,7 +44,7 @@ impl Redirect {
         (303, "See Other"),
     ];
 
-    /// Where it is in [`ALL`](Self::ALL).
+    /// Its index in [`ALL`](Self::ALL).
     #[inline]
     pub const fn index(self) -> usize {
         match self {
@@ -80,13 +80,13 @@ fn ok(body: &str) -> Page<'_> {
     Page { status: (200, "OK"), fields: PAGE_FIELDS, kind: HTML, body }
 }
 
-/// Writes the answer to `request`; `trusted` where it brought the right password.
+/// Renders the answer to `request`. `trusted` is whether it had the right password.
 #[inline]
 pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: Outcome<'_>) -> R::Answer {
     let refusal = match outcome {
         Outcome::Follow(entry) => {
             let location = page::location(entry, request.query);
-            // A 307 would send the password on to the target (RFC 9110, section 15.4.4: 303 makes it a GET).
+            // A 307 would send the password to the target (RFC 9110, section 15.4.4: 303 makes it a GET).
             let redirect = if trusted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
             return to.redirect(redirect, &location, request.head);
         }
@@ -107,13 +107,13 @@ pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: O
         }
         Outcome::Missing | Outcome::Lost(_) => Refusal::Missing,
         Outcome::Gone => Refusal::Gone,
-        // Who can wait has waited.
+        // Visits that can wait have already waited.
         Outcome::Unavailable | Outcome::Unread(_) => Refusal::Unavailable,
     };
     to.refuse(refusal, request.html, request.head)
 }
 
-/// Writes the answer to a form that does not unlock its link: who typed a wrong password may try again.
+/// Renders the answer to a form that does not unlock its link. After a wrong password, the visitor may try again.
 pub fn deny<R: Render>(to: R, request: &Request<'_>, refusal: Refusal) -> R::Answer {
     if refusal == Refusal::WrongPassword && request.html {
         let (status, reason, _) = refusal.text();

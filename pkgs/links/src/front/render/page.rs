@@ -1,4 +1,4 @@
-//! What people see: small pages without any outside resource, and problem details for programs.
+//! !What people see: small pages without external resources, and problem details for programs.
 
 use std::borrow::Cow;
 
@@ -12,20 +12,20 @@ pub const HTML: &str = "text/html; charset=utf-8";
 /// Content type of problem details (RFC 9457).
 pub const PROBLEM: &str = "application/problem+json";
 
-/// Says that the password page and refusals may not be kept, framed or sniffed.
+/// Forbids caching, framing and sniffing of the password page and of refusals.
 pub const PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
     content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; \
     base-uri 'none'\r\n";
 
-/// The same of a page that is a domain's own, which may have images but neither scripts nor forms.
+/// The same for a domain's own page, which may have images but neither scripts nor forms.
 pub const OWN_PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
     content-security-policy: default-src 'none'; style-src 'unsafe-inline'; img-src data: https:; \
     form-action 'none'; frame-ancestors 'none'; base-uri 'none'\r\n";
 
-/// What a client is told when there is no redirect. What is no request at all, the listener refuses in its own words.
+/// Answers without a redirect. The listener itself refuses what is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400: the form has no password, or the request no place to be sent to.
+    /// 400: the form has no password, or the request has no place to redirect to.
     Malformed,
     /// 403: the password is wrong.
     WrongPassword,
@@ -33,13 +33,13 @@ pub enum Refusal {
     Missing,
     /// 405: only `GET` and `HEAD` are answered.
     Method,
-    /// 408: the request did not come to its end in time.
+    /// 408: the request was not complete in time.
     Timeout,
     /// 410: expired or used up.
     Gone,
-    /// 413: more than a password was sent.
+    /// 413: the body is longer than a password.
     Body,
-    /// 429: too many tries at a password.
+    /// 429: too many password attempts.
     Attempts,
     /// 503: the store cannot be read.
     Unavailable,
@@ -59,7 +59,7 @@ impl Refusal {
         Self::Unavailable,
     ];
 
-    /// Status code, reason phrase, and one sentence for the reader.
+    /// Status code, reason phrase, and a sentence for the reader.
     pub const fn text(self) -> (u16, &'static str, &'static str) {
         match self {
             Self::Malformed => (400, "Bad Request", "The request could not be understood."),
@@ -96,12 +96,12 @@ impl Refusal {
     }
 }
 
-/// The page at `/`, where that leads nowhere.
+/// The page at `/` if it does not redirect.
 pub fn welcome() -> String {
     frame("linerate-links", "<h1>linerate-links</h1><p>Short links are followed here, each at its code.</p>")
 }
 
-/// The page for who only looks at a link that answers so often and no more. A browser that is taken for a bot shows it.
+/// The page for a HEAD request or a bot at a link with a click limit. Browsers that are taken for a bot show it.
 pub fn limited() -> String {
     frame(
         "Link",
@@ -110,7 +110,7 @@ pub fn limited() -> String {
     )
 }
 
-/// The page that asks for a password; `wrong` after a failed try.
+/// The page that asks for a password; `wrong` after a failed attempt.
 pub fn ask(wrong: bool) -> String {
     let note = if wrong { "<p role=alert>That password is not the one.</p>" } else { "" };
     frame(
@@ -123,17 +123,17 @@ pub fn ask(wrong: bool) -> String {
     )
 }
 
-/// The small page a redirect may carry (RFC 9110, section 15.4).
+/// The small page of a redirect (RFC 9110, section 15.4).
 pub fn moved(location: &[u8]) -> String {
     let href = escape(&String::from_utf8_lossy(location));
     frame("Moved", &format!("<p><a href=\"{href}\">{href}</a></p>"))
 }
 
-/// Where a redirect of `entry` leads for a visit with this query string.
+/// The redirect's target of `entry` for a visit with this query string.
 #[inline]
 pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> Cow<'e, [u8]> {
     match query {
-        // A query with bytes no URL has cannot go into a header field.
+        // A query with bytes that no URL has cannot go into a header field.
         Some(query)
             if entry.forward_query() && !query.is_empty() && query.bytes().all(|b| b.is_ascii_graphic()) =>
         {
@@ -143,7 +143,7 @@ pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> Cow<'e, [u8]> {
     }
 }
 
-/// Apart from where it is asked for, which is then small enough to be in line there.
+/// A separate function, so that its caller is small enough to be inlined.
 #[inline(never)]
 fn with_query(target: &[u8], query: &[u8]) -> Vec<u8> {
     let find = |text: &[u8], what| text.iter().position(|byte| *byte == what);

@@ -1,4 +1,4 @@
-//! The same answers as responses for the `listener` crate: made once at start, as far as they do not differ.
+//! !The same answers as responses for the `listener` crate, prepared at the start as far as possible.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -10,7 +10,7 @@ use super::templates::cache_control;
 use super::{Page, Redirect, Render};
 use crate::front::Settings;
 
-/// What responses are made from.
+/// Prepared responses.
 pub struct Responses {
     cache_control: HeaderValue,
     redirect_body: bool,
@@ -18,12 +18,12 @@ pub struct Responses {
     refusals: [[Prepared; 2]; Refusal::ALL.len()],
 }
 
-/// A response that needs nothing but to be copied.
+/// A response that only has to be copied.
 struct Prepared {
     status: StatusCode,
     fields: HeaderMap,
     body: bytes::Bytes,
-    /// What the listener tells with the request's id, for programs.
+    /// A problem for programs, to which the listener adds the request's id.
     problem: Option<Problem>,
 }
 
@@ -52,7 +52,7 @@ impl Render for &Responses {
 
     fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Response<Body> {
         let body = if self.redirect_body { page::moved(location) } else { String::new() };
-        // With room for what is added to it: date, alt-svc and strict-transport-security.
+        // With room for fields that are added: date, alt-svc and strict-transport-security.
         let mut fields = HeaderMap::with_capacity(6);
         fields.insert(header::CACHE_CONTROL, self.cache_control.clone());
         let length = if body.is_empty() { HeaderValue::from_static("0") } else { body.len().into() };
@@ -80,14 +80,14 @@ impl Render for &Responses {
 }
 
 fn response(status: StatusCode, fields: HeaderMap, body: bytes::Bytes, head: bool) -> Response<Body> {
-    // What a HEAD would have is told by its fields.
+    // The fields say what a HEAD would have.
     let mut response = Response::new(if head { Body::empty() } else { Body::whole(body) });
     *response.status_mut() = status;
     *response.headers_mut() = fields;
     response
 }
 
-/// The fields of a page: `lines`, each with its line end, and what tells of its body.
+/// The fields of a page: `lines`, each with its line end, and those about its body.
 fn fields(lines: &[&str], kind: &str, length: usize) -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(8);
     let lines = lines.iter().flat_map(|lines| lines.split_terminator("\r\n"));
@@ -100,12 +100,12 @@ fn fields(lines: &[&str], kind: &str, length: usize) -> HeaderMap {
     fields
 }
 
-/// A status of ours.
+/// One of our own statuses.
 fn code(status: u16) -> StatusCode {
     StatusCode::from_u16(status).expect("a status has three digits")
 }
 
-/// A value of ours, or a target, which has no characters but those of URLs.
+/// One of our own values, or a target, which has only characters of URLs.
 pub fn text(text: &str) -> HeaderValue {
     value(text.as_bytes())
 }

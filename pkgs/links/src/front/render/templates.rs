@@ -1,4 +1,4 @@
-//! Writing the fast path's answers: fixed templates, made once at start, around what differs.
+//! !Writes the fast path's answers from fixed templates, made once at the start.
 
 use listener::{Connection, Exchange};
 use request_head::Lines;
@@ -10,7 +10,7 @@ use crate::front::Settings;
 use crate::front::request::Request;
 use crate::front::visit::Outcome;
 
-/// The `Cache-Control` of a redirect. `no-cache` makes even a 301 come back to be counted.
+/// The `Cache-Control` of a redirect. `no-cache` makes even a 301 return to be counted.
 pub fn cache_control(settings: &Settings) -> String {
     match settings.redirect_max_age {
         0 => "private, no-cache".to_owned(),
@@ -18,7 +18,7 @@ pub fn cache_control(settings: &Settings) -> String {
     }
 }
 
-/// The answers' fixed templates.
+/// The fixed parts of answers.
 pub struct Templates {
     /// From the status line to the name of `location`, by [`Redirect::index`].
     redirects: [Box<[u8]>; Redirect::ALL.len()],
@@ -27,11 +27,11 @@ pub struct Templates {
     refusals: [[ErrorTemplate; 2]; Refusal::ALL.len()],
 }
 
-/// An answer around the ids of requests, as long as those [made here](RequestId::generate).
+/// An answer with room for a request's id of the length of those [made here](RequestId::generate).
 struct ErrorTemplate {
-    /// A head up to its tail, but for the id.
+    /// A head up to its end, before and after the id.
     head: [Box<[u8]>; 2],
-    /// The body, as a whole or around the id.
+    /// The body: whole, or before and after the id.
     body: (Box<[u8]>, Option<Box<[u8]>>),
 }
 
@@ -53,7 +53,7 @@ impl ErrorTemplate {
     }
 }
 
-/// A refusal's head up to its tail, and its body.
+/// A refusal's head up to its end, and its body.
 fn refused(refusal: Refusal, html: bool, id: &RequestId) -> (String, String) {
     let (kind, body) = match html {
         true => (page::HTML, refusal.html()),
@@ -65,7 +65,7 @@ fn refused(refusal: Refusal, html: bool, id: &RequestId) -> (String, String) {
 }
 
 impl Templates {
-    /// The pieces for these settings.
+    /// The templates for these settings.
     pub fn new(settings: &Settings) -> Self {
         let cache_control = cache_control(settings);
         let redirects = Redirect::ALL.map(|(status, reason)| {
@@ -79,7 +79,7 @@ impl Templates {
         Self { redirects, redirect_body: settings.redirect_body, refusals }
     }
 
-    /// Appends the answer to `request`, and returns its status.
+    /// Appends the answer to `request`. Returns its status.
     #[inline]
     pub fn write(
         &self,
@@ -92,16 +92,16 @@ impl Templates {
     }
 }
 
-/// What a head ends with.
+/// The end of a head.
 #[derive(Clone, Copy)]
 pub struct HeadEnd<'a> {
-    /// Lines of ours, each with its line end.
+    /// Our own lines, each with its line end.
     pub lines: &'a [u8],
-    /// Tells the rest.
+    /// Gives the other lines.
     pub exchange: &'a Exchange<'a>,
-    /// What was asked, of which a refusal tells the id.
+    /// The request's head, whose id a refusal shows.
     pub head: &'a Lines<'a, 'a>,
-    /// How it goes on.
+    /// What happens to the connection.
     pub connection: Connection,
 }
 
@@ -113,7 +113,7 @@ impl HeadEnd<'_> {
     }
 }
 
-/// Appends answers of HTTP/1.1 to what is to be sent; each comes to its status.
+/// Appends HTTP/1.1 answers. Each returns its status.
 struct Http1Render<'a> {
     templates: &'a Templates,
     out: &'a mut Vec<u8>,
@@ -157,7 +157,7 @@ impl Render for Http1Render<'_> {
         let Self { templates, out, head_end } = self;
         let id = head_end.exchange.request_id(head_end.head);
         let (status, ..) = refusal.text();
-        // A proxy's own is of any length.
+        // A proxy's id may have any length.
         let Ok(digits) = <&[u8; RequestId::LENGTH]>::try_from(id.as_bytes()) else {
             let (described, body) = refused(refusal, html, &id);
             out.extend_from_slice(described.as_bytes());
@@ -184,7 +184,7 @@ impl Render for Http1Render<'_> {
     }
 }
 
-/// All of a head but its tail.
+/// A head without its end.
 fn described((status, reason): (u16, &str), fields: [&str; 2], kind: &str, length: usize) -> String {
     let [first, second] = fields;
     format!(
