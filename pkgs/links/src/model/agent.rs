@@ -1,18 +1,18 @@
-//! Coarse user agents: enough to tell people from machines, too little to tell people apart.
+//! !Coarse user agents: enough to distinguish people from machines, too little to distinguish people.
 
-/// What kind of program followed a link.
+/// The kind of program that followed a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Agent {
-    /// No `User-Agent` at all.
+    /// No `User-Agent`.
     None = 0,
-    /// Anything not named below.
+    /// Anything else.
     Other = 1,
     /// Crawlers, previews and monitors.
     Bot = 2,
     /// curl, wget, HTTP libraries.
     Tool = 3,
-    /// Chrome and its kin.
+    /// Chrome and its derivatives.
     Chrome = 4,
     /// Firefox.
     Firefox = 5,
@@ -22,17 +22,17 @@ pub enum Agent {
     Edge = 7,
 }
 
-/// How much of a `User-Agent` is looked at, in bytes; what browsers send is well below.
+/// How much of a `User-Agent` is read, in bytes. Browsers send far less.
 const LOOK_AT: usize = 512;
 
-/// The longest word worth knowing, in bytes.
+/// The longest word that is compared, in bytes.
 const WORD: usize = 24;
 
 impl Agent {
-    /// The kind of program that sends this `User-Agent`; an empty one stands for none.
+    /// The kind of program with this `User-Agent`. An empty one counts as none.
     ///
-    /// Browsers name each other for compatibility, so the rarest name decides: Edge calls itself Chrome too,
-    /// Chrome calls itself Safari too. Bots and tools win over all of them.
+    /// Browsers name each other for compatibility, so the rarest name decides: Edge also calls itself Chrome, and
+    /// Chrome calls itself Safari. Bots and tools win over all of them.
     pub fn classify(user_agent: &[u8]) -> Self {
         let shown = &user_agent[..user_agent.len().min(LOOK_AT)];
         let mut words = shown.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -48,7 +48,7 @@ impl Agent {
         )
     }
 
-    /// The name in the API and the store's reports.
+    /// The name in the API and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -62,7 +62,7 @@ impl Agent {
         }
     }
 
-    /// The agent with this discriminant; [`Agent::Other`] where there is none.
+    /// The agent with this discriminant; [`Agent::Other`] if there is none.
     pub const fn from_u8(number: u8) -> Self {
         match number {
             0 => Self::None,
@@ -76,7 +76,7 @@ impl Agent {
         }
     }
 
-    /// Which of two found in one `User-Agent` is meant: the higher.
+    /// The rank among kinds found in one `User-Agent`: the highest is meant.
     const fn rank(self) -> u8 {
         match self {
             Self::None | Self::Other => 0,
@@ -90,7 +90,7 @@ impl Agent {
     }
 }
 
-/// Calls `ask` with the end of a word (all of it, save for monsters) in lower case.
+/// Calls `ask` with the end of a word in lower case; with the whole word, unless it is extremely long.
 fn lower<T>(word: &[u8], ask: fn(&[u8]) -> T) -> T {
     let end = &word[word.len().saturating_sub(WORD)..];
     let mut buffer = [0; WORD];
@@ -100,7 +100,7 @@ fn lower<T>(word: &[u8], ask: fn(&[u8]) -> T) -> T {
     ask(lower)
 }
 
-/// Whether a `User-Agent` that begins with this word is a tool's: `python-requests/2.32`, `Go-http-client/2.0`.
+/// Whether a `User-Agent` that starts with this word is a tool's: `python-requests/2.32`, `Go-http-client/2.0`.
 fn is_tool(word: &[u8]) -> bool {
     matches!(
         word,
@@ -133,7 +133,7 @@ fn is_tool(word: &[u8]) -> bool {
     )
 }
 
-/// What a word says wherever it stands.
+/// The kind that a word indicates at any position.
 fn kind(word: &[u8]) -> Agent {
     match word {
         b"edg" | b"edga" | b"edgios" | b"edge" => Agent::Edge,
@@ -141,7 +141,7 @@ fn kind(word: &[u8]) -> Agent {
         b"chrome" | b"chromium" | b"crios" => Agent::Chrome,
         b"safari" => Agent::Safari,
         b"powershell" | b"windowspowershell" => Agent::Tool,
-        // A make of telephones.
+        // A brand of telephones.
         b"cubot" => Agent::Other,
         b"archiver"
         | b"bots"

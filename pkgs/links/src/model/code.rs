@@ -1,17 +1,16 @@
-//! Codes: what stands after the host in a short URL.
+//! !Codes: the part of a short URL after the host.
 
 /// The longest code, in bytes.
 pub const MAX_BYTES: usize = 64;
 
-/// Characters of a random code unless configured: of 56, that is 1.7 x 10^12 codes.
+/// The default length of random codes. From 56 characters, that is 1.7 x 10^12 codes.
 pub const LENGTH: usize = 7;
 
-/// What random codes are drawn from unless configured: letters and digits without those that are mistaken
-/// for another in print, 0 O o and 1 I l.
+/// The default characters of random codes: letters and digits, without those that look alike in print, 0 O o and 1 I l.
 pub const ALPHABET: &str = "23456789abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
 
-/// Custom codes always refused: paths that programs ask any site for, words that would let a link pass
-/// for a part of the service, and words that stand in a code's place in the API's own paths.
+/// Custom codes that are always refused: paths that programs request from any site, words that would make a link look
+/// like a part of the service, and words in a code's place in the API's paths.
 const RESERVED: [&str; 20] = [
     "admin",
     "api",
@@ -35,36 +34,36 @@ const RESERVED: [&str; 20] = [
     "static",
 ];
 
-/// How random codes are made and which custom ones are refused.
+/// How random codes are made, and which custom codes are refused.
 #[derive(Clone, Debug)]
 pub struct CodePolicy {
-    /// Characters of a random code.
+    /// The length of a random code.
     pub length: usize,
-    /// What random codes are drawn from; at least two of ASCII alphanumerics, `-` and `_`, without repeats.
+    /// The characters of random codes: at least two of ASCII alphanumerics, `-` and `_`, without repeats.
     pub alphabet: String,
-    /// Custom codes refused, whatever their case, besides the built-in ones.
+    /// Custom codes to refuse, in any case, besides the built-in ones.
     pub reserved: Vec<String>,
 }
 
 /// Why a code is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCode {
-    /// Nothing there.
+    /// It is empty.
     #[error("a code cannot be empty")]
     Empty,
-    /// Longer than [`MAX_BYTES`].
+    /// It is longer than [`MAX_BYTES`].
     #[error("a code has at most {MAX_BYTES} characters")]
     TooLong,
-    /// Something else than ASCII alphanumerics, `-`, `_` (and `.` inside).
+    /// It contains something other than ASCII alphanumerics, `-`, `_` (and `.` inside).
     #[error("a code has only letters, digits, '-', '_' and, inside, '.'; not {0:?}")]
     Character(char),
-    /// One of the words kept for the service itself.
+    /// It is a word reserved for the service.
     #[error("{0:?} is a reserved word")]
     Reserved(String),
 }
 
-/// Whether a link could have this code: 1 to [`MAX_BYTES`] ASCII alphanumerics, `-`, `_` and, inside, `.`.
-/// Such a code needs no escaping in a path and is no dot segment (RFC 3986, section 3.3).
+/// Whether a text is a valid code: 1 to [`MAX_BYTES`] ASCII alphanumerics, `-`, `_` and, inside, `.`. Such a code needs
+/// no escaping in a path and is not a dot segment (RFC 3986, section 3.3).
 pub fn is_well_formed(code: &str) -> bool {
     let bytes = code.as_bytes();
     let [first, .., last] = bytes else {
@@ -76,7 +75,7 @@ pub fn is_well_formed(code: &str) -> bool {
         && bytes.iter().all(|&byte| INSIDE[usize::from(byte)])
 }
 
-/// Whether each byte may stand inside a code: looked up, since each visit asks for each of its own.
+/// Whether each byte may be inside a code. A table, since each visit checks every byte of its code.
 static INSIDE: [bool; 256] = {
     let mut inside = [false; 256];
     let mut byte = 0;
@@ -87,13 +86,13 @@ static INSIDE: [bool; 256] = {
     inside
 };
 
-/// Whether a byte may stand anywhere in a code.
+/// Whether a byte may be anywhere in a code.
 const fn allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
 impl CodePolicy {
-    /// Whether a custom code may be taken.
+    /// Checks whether a custom code may be used.
     pub fn validate(&self, code: &str) -> Result<(), InvalidCode> {
         if code.is_empty() {
             return Err(InvalidCode::Empty);
@@ -111,8 +110,8 @@ impl CodePolicy {
         Ok(())
     }
 
-    /// A random code of so many characters (1 to [`MAX_BYTES`]), each as likely as any other. Should it be a
-    /// reserved word, a longer one.
+    /// A random code of this length (1 to [`MAX_BYTES`]), with all codes equally likely. If it is a reserved word, the
+    /// code is longer.
     pub fn random(&self, length: usize) -> String {
         let mut length = length.clamp(1, MAX_BYTES);
         loop {
@@ -126,7 +125,7 @@ impl CodePolicy {
 
     fn draw(&self, length: usize) -> String {
         let alphabet = self.alphabet.as_bytes();
-        // Bytes from the last, incomplete round of the alphabet would favour its first characters.
+        // Bytes from the incomplete last round of the alphabet would favour its first characters.
         let fair = 256 - 256 % alphabet.len();
         let mut code = String::with_capacity(length);
         let mut random = [0; MAX_BYTES];
@@ -201,8 +200,8 @@ mod tests {
         for _ in 0..1_000 {
             policy.random(MAX_BYTES).bytes().for_each(|byte| counts[usize::from(byte)] += 1);
         }
-        // 64,000 draws of 56: some 1,143 each, with a standard deviation of 34. Seven of them are allowed for;
-        // taking bytes modulo 56 would give 1,250 to the first 32 and 1,000 to the others.
+        // 64,000 draws of 56: some 1,143 each, with a standard deviation of 34. Allows for seven of them; taking bytes
+        // modulo 56 would give 1,250 to the first 32 and 1,000 to the others.
         let mean = 64_000 / ALPHABET.len() as u32;
         let (mut first, mut rest) = (0, 0);
         for (place, byte) in ALPHABET.bytes().enumerate() {

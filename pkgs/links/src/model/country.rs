@@ -1,17 +1,17 @@
-//! Countries, as their two letters.
+//! !Countries, as two letters.
 
 use std::fmt;
 
-/// A country by its code (ISO 3166-1 alpha-2, such as `DE`), or that it is not known. There are 677 at most, so that what is
-/// counted by country has a bound.
+/// A country by its code (ISO 3166-1 alpha-2, such as `DE`), or unknown. There are at most 677, which limits what is
+/// counted by country.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Country([u8; 2]);
 
 impl Country {
-    /// Nobody knows which.
+    /// An unknown country.
     pub const UNKNOWN: Self = Self([0; 2]);
 
-    /// The country of this code; [`UNKNOWN`](Self::UNKNOWN) where that is none.
+    /// The country of this code; [`UNKNOWN`](Self::UNKNOWN) if it is invalid.
     pub fn of(code: &str) -> Self {
         match code.as_bytes() {
             &[first, second] if first.is_ascii_uppercase() && second.is_ascii_uppercase() => {
@@ -21,7 +21,7 @@ impl Country {
         }
     }
 
-    /// Its code; empty where it is not known.
+    /// Its code; empty if unknown.
     pub fn code(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or_default().trim_end_matches('\0')
     }

@@ -1,19 +1,19 @@
-//! What breaks the rules for a field.
+//! !The error of an invalid field.
 
 use std::fmt::Display;
 
-/// A field that breaks the rules.
+/// An invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidField {
-    /// As in [`NewLink`](crate::link::NewLink) or [`NewDomain`](crate::domains::NewDomain).
+    /// Its name, as in [`NewLink`](crate::link::NewLink) or [`NewDomain`](crate::domains::NewDomain).
     pub field: &'static str,
-    /// For people.
+    /// The reason, for people.
     pub reason: String,
 }
 
 impl InvalidField {
-    /// This field, for this reason.
+    /// An error of this field, for this reason.
     pub(crate) fn new(field: &'static str, why: impl Display) -> Self {
         Self { field, reason: why.to_string() }
     }

@@ -1,4 +1,4 @@
-//! A link: what the store keeps, what a client may ask for, and what a client may change.
+//! !Links: as stored, as created by a client, and as changed by a client.
 
 use serde::{Deserialize, Serialize};
 use service::password;
@@ -18,7 +18,7 @@ const TAGS: usize = 16;
 /// The longest tag, in characters.
 const TAG: usize = 32;
 
-/// The redirect status a link answers with (RFC 9110, section 15.4).
+/// The redirect status of a link (RFC 9110, section 15.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub enum RedirectStatus {
@@ -26,46 +26,46 @@ pub enum RedirectStatus {
     MovedPermanently,
     /// 302: temporary, the method may become GET.
     Found,
-    /// 307: temporary, the method stays. The default: every visit comes back to be counted.
+    /// 307: temporary, the method stays. The default, since every visit returns to be counted.
     #[default]
     TemporaryRedirect,
     /// 308: permanent, the method stays.
     PermanentRedirect,
 }
 
-/// Whether a link answers at all.
+/// Whether a link answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Redirects, within its dates and click limit.
     #[default]
     Active,
-    /// Kept, but answers 404 as if it were not there.
+    /// Is kept, but answers 404 as if it did not exist.
     Disabled,
 }
 
-/// A link as the store has it. The password's hash never leaves the store: `protected` tells of it.
+/// A link as stored. The password's hash never leaves the store; `protected` says whether there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Link {
-    /// Grows with creation; the key of every list's cursor. Not part of the API.
+    /// Its number in the order of creation, used in every list's cursor. Not part of the API.
     #[serde(skip)]
     pub id: i64,
-    /// The domain, as the database knows it. Not part of the API.
+    /// Its domain's id in the database. Not part of the API.
     #[serde(skip)]
     pub domain_id: DomainId,
-    /// The domain it is at; absent for the default one.
+    /// Its domain; absent for the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "go.example")]
     pub domain: Option<String>,
-    /// What stands after the host in the short URL.
+    /// The part of the short URL after the host.
     #[schema(example = "q7Hk2mZ")]
     pub code: String,
-    /// Where the redirect leads.
+    /// Where it redirects to.
     #[schema(example = "https://example.com/a/long/way")]
     pub target: String,
     /// For people; at most 200 characters.
     pub title: Option<String>,
-    /// Sorted, without repeats; at most 16 of at most 32 characters.
+    /// Sorted, without repeats; at most 16, each of at most 32 characters.
     pub tags: Vec<String>,
     /// Whether the link answers.
     pub status: Status,
@@ -82,15 +82,15 @@ pub struct Link {
     /// 410 from this instant on.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// 410 after this many clicks. A HEAD is no click, nor is a visit by a known bot, such as the preview of a chat: both
-    /// are answered 200 with a page that does not tell the target.
+    /// 410 after this many clicks. A HEAD is not a click, nor is a visit by a known bot, such as a chat preview: both
+    /// get 200 with a page that does not show the target.
     pub max_clicks: Option<u64>,
     /// Clicks flushed so far; at most one flush interval behind.
     pub clicks: u64,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When it was last edited; clicks are no edit.
+    /// When it was last edited. Clicks are not edits.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
 }
@@ -99,13 +99,13 @@ pub struct Link {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewLink {
-    /// The domain it shall be at; the default one where absent.
+    /// Its domain; the default one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// A custom code; a random one where absent.
+    /// A custom code; a random one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Where the redirect shall lead.
+    /// Where it redirects to.
     pub target: String,
     /// See [`Link::title`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +150,7 @@ pub struct LinkPatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     pub title: Option<Option<String>>,
-    /// Replaces the whole set; cannot be `null`, `[]` clears it.
+    /// Replaces all tags. It cannot be `null`; `[]` clears it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
     /// See [`Link::status`].
@@ -163,7 +163,7 @@ pub struct LinkPatch {
     /// See [`Link::forward_query`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_query: Option<bool>,
-    /// In clear text; `null` takes the protection off.
+    /// In clear text; `null` removes the protection.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     pub password: Option<Option<String>>,
@@ -189,17 +189,17 @@ pub struct LinkPatch {
     pub max_clicks: Option<Option<u64>>,
 }
 
-/// The same change of many links.
+/// The same change for many links.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManyPatch {
-    /// What each is to have.
+    /// The fields to set on each.
     #[serde(default)]
     pub set: LinkPatch,
-    /// Tags that each is to have beside those it has.
+    /// Tags to add to each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_tags: Vec<String>,
-    /// Tags that none is to have any more.
+    /// Tags to remove from each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_tags: Vec<String>,
 }
@@ -237,7 +237,7 @@ impl TryFrom<u16> for RedirectStatus {
 }
 
 impl NewLink {
-    /// Normalises and validates all but code and target, which have policies of their own.
+    /// Normalises and checks everything except code and target, which have their own rules.
     pub(crate) fn check(&mut self) -> Result<(), InvalidField> {
         self.title = title(self.title.take())?;
         self.tags = tags(std::mem::take(&mut self.tags))?;
@@ -250,7 +250,7 @@ impl NewLink {
     }
 }
 
-/// A title as it is stored: trimmed, and none rather than empty.
+/// A title as stored: trimmed, and none instead of empty.
 pub(crate) fn title(title: Option<String>) -> Result<Option<String>, InvalidField> {
     let Some(title) = title else { return Ok(None) };
     let title = title.trim();
@@ -263,7 +263,7 @@ pub(crate) fn title(title: Option<String>) -> Result<Option<String>, InvalidFiel
     Ok((!title.is_empty()).then(|| title.to_owned()))
 }
 
-/// Tags as they are stored: sorted, without repeats.
+/// Tags as stored: sorted, without repeats.
 pub(crate) fn tags(mut tags: Vec<String>) -> Result<Vec<String>, InvalidField> {
     for tag in &tags {
         if !(1..=TAG).contains(&tag.chars().count()) {
@@ -282,7 +282,7 @@ pub(crate) fn tags(mut tags: Vec<String>) -> Result<Vec<String>, InvalidField> {
     Ok(tags)
 }
 
-/// A click limit as it is stored: at least 1, and within SQLite's integers.
+/// A click limit as stored: at least 1, and within SQLite's integers.
 pub(crate) fn max_clicks(limit: Option<u64>) -> Result<Option<u64>, InvalidField> {
     match limit {
         Some(0) => Err(InvalidField::new("max_clicks", "a click limit is at least 1")),
@@ -310,7 +310,7 @@ pub(crate) fn dates(
 mod tests {
     use super::*;
 
-    /// The field a check refuses, if it does.
+    /// The field that a check refuses, if any.
     fn field<T>(result: Result<T, InvalidField>) -> Option<&'static str> {
         result.err().map(|error| error.field)
     }

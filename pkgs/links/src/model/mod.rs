@@ -1,4 +1,4 @@
-//! The words the rest is written in: links, codes, targets, domains, instants, agents and countries.
+//! !Basic types: links, codes, targets, domains, times, agents and countries.
 
 pub mod agent;
 pub mod code;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Tells a field that is `null` (`Some(None)`) from one that is absent (`None`).
+/// Distinguishes a field that is `null` (`Some(None)`) from an absent one (`None`).
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -1,46 +1,46 @@
-//! Targets: where a link leads.
+//! !Targets: where links redirect to.
 
 use std::net::IpAddr;
 
 use url::{Host, Url};
 
-/// URL schemes allowed unless configured.
+/// The URL schemes that are allowed by default.
 pub const SCHEMES: [&str; 2] = ["http", "https"];
 
-/// The longest target unless configured, in bytes: what browsers and proxies are sure to take in a `Location`
-/// (RFC 9110, section 4.1 recommends to support 8,000).
+/// The default limit of targets, in bytes. All browsers and proxies accept this much in a `Location` (RFC 9110, section
+/// 4.1 recommends supporting 8,000).
 pub const MAX_BYTES: usize = 8000;
 
-/// What a target may be.
+/// The rules for targets.
 #[derive(Clone, Debug)]
 pub struct TargetPolicy {
-    /// URL schemes allowed, in lower case; `http` and `https` unless configured.
+    /// Allowed URL schemes, in lower case; by default `http` and `https`.
     pub schemes: Vec<String>,
-    /// The longest target, in bytes, both as sent and as stored.
+    /// The longest target, in bytes, as sent and as stored.
     pub max_bytes: usize,
-    /// The shortener's own hosts, `HOST` at any port or `HOST:PORT`: a target there would loop.
+    /// The shortener's own hosts, `HOST` at any port or `HOST:PORT`. A target there would loop.
     pub own_hosts: Vec<String>,
 }
 
 /// Why a target is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
-    /// Without a scheme.
+    /// It has no scheme.
     #[error("a target begins with its scheme, such as https://")]
     Relative,
-    /// Not an absolute URL (WHATWG URL Standard).
+    /// It is not an absolute URL (WHATWG URL Standard).
     #[error("not an absolute URL: {0}")]
     Syntax(url::ParseError),
-    /// A URL that reads differently once it is written down: one of the corners of non-web schemes.
+    /// Its text parses as a different URL once it is written out, an edge case of non-web schemes.
     #[error("the URL is ambiguous: it reads back as another")]
     Ambiguous,
-    /// A scheme that is not allowed.
+    /// Its scheme is not allowed.
     #[error("the scheme {0:?} is not allowed")]
     Scheme(String),
-    /// A user name or password in the URL: every visitor would see it, and it dresses up foreign hosts.
+    /// It contains a user name or password: every visitor would see it, and it can disguise a foreign host.
     #[error("a target cannot carry a user name or password")]
     Credentials,
-    /// Too long.
+    /// It is too long.
     #[error("a target has at most {0} bytes")]
     TooLong(usize),
     /// It leads back here.
@@ -49,13 +49,13 @@ pub enum InvalidTarget {
 }
 
 impl TargetPolicy {
-    /// The target as it is stored and sent: normalised, of visible ASCII only, and thus fit for a header.
-    /// Validating the result again gives the same.
+    /// The target as stored and sent: normalised, of visible ASCII only, and so valid in a header. Validating it again
+    /// changes nothing.
     pub fn validate(&self, target: &str) -> Result<String, InvalidTarget> {
         self.validate_besides(target, |_| false)
     }
 
-    /// The same, where further hosts are the shortener's own at any port: `is_own` tells them.
+    /// The same with more hosts of the shortener, at any port, for which `is_own` is true.
     pub(crate) fn validate_besides(
         &self,
         target: &str,
@@ -78,7 +78,7 @@ impl TargetPolicy {
         if url.host_str().is_some_and(loops) {
             return Err(InvalidTarget::Loop);
         }
-        // A path without slashes (`mailto:`) keeps its spaces, which a header would not.
+        // A path without slashes (`mailto:`) may contain spaces, which a header would not keep.
         let text = String::from(url).replace(' ', "%20");
         if text.len() > self.max_bytes {
             return Err(InvalidTarget::TooLong(self.max_bytes));
@@ -90,7 +90,7 @@ impl TargetPolicy {
         Ok(text)
     }
 
-    /// Whether this is one of the shortener's own hosts, at whatever port.
+    /// Whether this is one of the shortener's own hosts, at any port.
     pub(crate) fn has_host(&self, host: &str) -> bool {
         let host = canonical(host);
         self.own_hosts.iter().any(|own| canonical(split(own).0) == host)
@@ -111,7 +111,7 @@ impl Default for TargetPolicy {
     }
 }
 
-/// A host and its port, where there is one. An IPv6 address with a port is in brackets.
+/// Splits a host and its port, if it has one. An IPv6 address with a port is in brackets.
 fn split(own: &str) -> (&str, Option<u16>) {
     match own.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => match port.parse() {
@@ -122,8 +122,8 @@ fn split(own: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// One spelling for a host: lower case, IDNA as ASCII, addresses in full, IPv4 as itself however it is mapped, one
-/// name for this machine, no root dot, no brackets.
+/// The canonical form of a host: lower case, IDNA as ASCII, full addresses, mapped IPv4 as IPv4, one name for this
+/// machine, without root dot and brackets.
 fn canonical(host: &str) -> String {
     let host = host.trim_end_matches('.');
     let bare = host.trim_matches(['[', ']']);
@@ -140,7 +140,7 @@ fn canonical(host: &str) -> String {
     }
 }
 
-/// This machine, to itself.
+/// This machine's name for itself.
 const LOCALHOST: &str = "localhost";
 
 fn local(name: &str) -> String {
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Takes what the defaults refuse, to reach the corners of URLs behind them.
+    /// Accepts what the defaults refuse, to reach edge cases of URLs.
     fn lenient() -> TargetPolicy {
         let schemes = ["http", "https", "ftp", "file", "mailto", "data", "web+demo", "a"];
         TargetPolicy { schemes: schemes.map(str::to_owned).into(), ..policy() }

@@ -1,15 +1,15 @@
-//! Instants: Unix seconds in the store, RFC 3339 for people and programs, and spans from now such as `7d`.
+//! !Times: Unix seconds in the store, RFC 3339 for people and programs, and spans from now such as `7d`.
 
 use jiff::civil::{Date, date};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Seconds of an hour.
+/// Seconds per hour.
 const HOUR: i64 = 60 * 60;
 
-/// Hours of a day.
+/// Hours per day.
 pub const HOURS: i32 = 24;
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: i64 = 24 * 60 * 60;
 
 /// The longest span from now, in seconds: 100 years.
@@ -18,30 +18,30 @@ const MAX_SPAN: i64 = 36_525 * DAY;
 /// Day 0.
 const EPOCH: Date = date(1970, 1, 1);
 
-/// An instant, in whole seconds since the Unix epoch.
+/// A time in whole seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// Why a text is no instant.
+/// Why a text is not a time.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is no instant: a date such as 2030-01-31 (its start, UTC), RFC 3339, or a span from now such as 30m, 12h, 7d or 2w"
 )]
 pub struct NotAnInstant(String);
 
-/// Why a text is no day.
+/// Why a text is not a day.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is no day such as 2030-01-31")]
 pub struct NotADay(String);
 
 impl Timestamp {
-    /// The present.
+    /// The current time.
     pub fn now() -> Self {
         Self(jiff::Timestamp::now().as_second())
     }
 
-    /// Parses RFC 3339 (`2030-01-31T12:00:00Z`), a date (`2030-01-31`, its start by UTC), or a span counted from now (`7d`; `s m h d w` as units).
-    /// A span is at most 100 years; fractions of a second are cut off.
+    /// Parses RFC 3339 (`2030-01-31T12:00:00Z`), a date (`2030-01-31`, its start in UTC), or a span from now (`7d`;
+    /// units `s m h d w`). A span is at most 100 years; fractions of a second are cut off.
     pub fn parse(text: &str) -> Result<Self, NotAnInstant> {
         if let Ok(instant) = text.parse::<jiff::Timestamp>() {
             return Ok(Self(instant.as_second()));
@@ -53,7 +53,7 @@ impl Timestamp {
         Ok(Self(Self::now().0 + span))
     }
 
-    /// The first instant of a day since the Unix epoch, UTC.
+    /// The start of a day since the Unix epoch, UTC.
     pub fn of_day(day: i32) -> Self {
         Self(i64::from(day) * DAY)
     }
@@ -69,7 +69,7 @@ impl Timestamp {
     }
 }
 
-/// The same number, or the one nearest to it that there is.
+/// The number, or the nearest possible one.
 fn whole(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }
@@ -85,7 +85,7 @@ fn span(text: &str) -> Option<i64> {
         _ => return None,
     };
     let count = &text[..text.len() - 1];
-    // Numbers may have a sign in Rust; a span has none.
+    // Rust's numbers may have a sign; a span has none.
     if !count.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -95,16 +95,16 @@ fn span(text: &str) -> Option<i64> {
 /// Days since the Unix epoch of a date (`2030-01-31`).
 pub fn parse_day(text: &str) -> Result<i32, NotADay> {
     let day = Date::strptime("%Y-%m-%d", text).ok().map(|date| (date - EPOCH).get_days());
-    // The parser is lenient about zeros and signs; only the one spelling is taken.
+    // The parser accepts other zeros and signs; only the standard form is allowed.
     day.filter(|&day| format_day(day) == text).ok_or_else(|| NotADay(text.to_owned()))
 }
 
-/// The date (`2030-01-31`) of a day since the Unix epoch; the last date known for days beyond the year 9999.
+/// The date (`2030-01-31`) of a day since the Unix epoch; beyond the year 9999, the last possible date.
 pub fn format_day(day: i32) -> String {
     EPOCH.saturating_add(jiff::SignedDuration::from_hours(i64::from(day) * 24)).to_string()
 }
 
-/// An hour since the Unix epoch by its day (`2030-01-31T05`, UTC).
+/// An hour since the Unix epoch as text (`2030-01-31T05`, UTC).
 pub fn format_hour(hour: i32) -> String {
     format!("{}T{:02}", format_day(hour.div_euclid(HOURS)), hour.rem_euclid(HOURS))
 }
@@ -130,12 +130,12 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// An optional instant; `null` is none.
+/// An optional time; `null` is none.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Option::deserialize(deserializer)
 }
 
-/// As [`deserialize`], but a field that is there with `null` is `Some(None)`.
+/// As [`deserialize`], but a field with `null` is `Some(None)`.
 pub fn deserialize_present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<Timestamp>>, D::Error> {

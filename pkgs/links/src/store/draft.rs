@@ -1,4 +1,4 @@
-//! Links and edits as checked on the caller's thread, ready for the writer.
+//! !Links and edits that were checked on the caller's thread, ready for the writer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use service::password;
 
 use crate::store::{Error, Policy, Record};
 
-/// A link that keeps every rule, but for its code being free.
+/// A link that follows every rule, except that its code may be taken.
 pub(in crate::store) struct Draft {
     pub domain: Option<Arc<Domain>>,
     pub code: Option<String>,
@@ -53,7 +53,7 @@ impl Draft {
             expires_at: link.expires_at,
             clicks: 0,
             created_at: Timestamp::now(),
-            // Last, for it takes the longest.
+            // Last, since it takes longest.
             password_hash: link.password.as_deref().map(hash).transpose()?,
         })
     }
@@ -63,7 +63,7 @@ impl Draft {
         self.domain.as_ref().map_or(DomainId::DEFAULT, |domain| domain.id)
     }
 
-    /// The link it has become, under this id and code.
+    /// The link, with this id and code.
     pub fn into_link(self, id: i64, code: String) -> Link {
         Link {
             id,
@@ -104,7 +104,7 @@ impl Draft {
     }
 }
 
-/// A patch that keeps every rule, but for those between two fields, and of how many tags there are.
+/// A patch that follows every rule, except those between two fields and the number of tags.
 #[derive(Clone)]
 pub(in crate::store) struct Edit {
     pub target: Option<String>,
@@ -139,7 +139,7 @@ impl Edit {
         })
     }
 
-    /// The same of many links.
+    /// The same for many links.
     pub fn of_many(patch: ManyPatch, policy: &Policy) -> Result<Self, Error> {
         let ManyPatch { set, add_tags, remove_tags } = patch;
         if set.tags.is_some() && !(add_tags.is_empty() && remove_tags.is_empty()) {
@@ -153,13 +153,12 @@ impl Edit {
         })
     }
 
-    /// Whether a link may have other tags afterwards.
+    /// Whether it may change a link's tags.
     pub fn retags(&self) -> bool {
         self.tags.is_some() || !self.add_tags.is_empty() || !self.remove_tags.is_empty()
     }
 
-    /// Makes of a link what it is after the edit, but for its password; that is answered, where it becomes another one or
-    /// none.
+    /// Applies the edit to a link, except for its password. Returns the new password, if it changes.
     pub fn apply(self, link: &mut Link) -> Result<Option<Option<String>>, Error> {
         fn set<T>(field: &mut T, edit: Option<T>) {
             if let Some(value) = edit {

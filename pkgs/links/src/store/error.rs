@@ -1,4 +1,4 @@
-//! Why the store refuses.
+//! !Errors of the store.
 
 use rusqlite::{ErrorCode, ffi};
 
@@ -7,22 +7,22 @@ use crate::domains::{InvalidHost, UnknownDomain};
 use crate::invalid::InvalidField;
 use crate::target::InvalidTarget;
 
-/// Why the store refuses.
+/// Why the store refuses or fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No link has this code.
     #[error("no link has the code {0:?}")]
     NotFound(String),
-    /// There is no domain of this name.
+    /// No domain has this name.
     #[error("there is no domain {0:?}")]
     NoDomain(String),
-    /// There is a domain of this host already.
+    /// A domain with this host exists.
     #[error("there is a domain {0:?} already")]
     DomainTaken(String),
     /// The domain has links.
     #[error("the domain {0:?} has links; they can be deleted along with it, by force")]
     DomainInUse(String),
-    /// The name is none of a domain.
+    /// The name is not valid for a domain.
     #[error(transparent)]
     Host(#[from] InvalidHost),
     /// No token has this number.
@@ -31,92 +31,92 @@ pub enum Error {
     /// Another link has this code.
     #[error("the code {0:?} is taken")]
     Taken(String),
-    /// The code breaks the rules.
+    /// The code is invalid.
     #[error(transparent)]
     Code(#[from] InvalidCode),
-    /// The target breaks the rules.
+    /// The target is invalid.
     #[error(transparent)]
     Target(#[from] InvalidTarget),
-    /// Another field breaks the rules: its name and how.
+    /// Another field is invalid, for this reason.
     #[error("{field}: {reason}")]
     Field {
-        /// As in [`crate::link::NewLink`].
+        /// Its name, as in [`crate::link::NewLink`].
         field: &'static str,
-        /// For people.
+        /// The reason, for people.
         reason: String,
     },
-    /// The link is not as the condition of the edit has it.
+    /// The link does not meet the edit's condition.
     #[error("the link has changed since")]
     Changed,
     /// The idempotency key was used for another request.
     #[error("the idempotency key was used for another request")]
     KeyReused,
-    /// The writer's queue is full, or the database stays locked by another process.
+    /// The writer's queue is full, or another process keeps the database locked.
     #[error("the database is busy, or locked by another process; try again")]
     Busy,
-    /// A read took longer than it may.
+    /// A read took too long.
     #[error("the query took too long")]
     TooSlow,
-    /// No space is left for a write.
+    /// There is no space for a write.
     #[error("the disk is full")]
     Full,
     /// The database cannot be written.
     #[error("the database is read-only")]
     ReadOnly,
-    /// The file is something else.
+    /// The file is not a database.
     #[error("this is no database")]
     NotADatabase,
-    /// A directory.
+    /// It is a directory.
     #[error("this is a directory, not a database")]
     Directory,
     /// The file cannot be opened.
     #[error("the file cannot be opened: it may not be read, or made")]
     CannotOpen,
-    /// The database is another program's.
+    /// The database belongs to another program.
     #[error("this is the database of another program; nothing in it was changed")]
     Foreign,
-    /// The database was written by a newer release.
+    /// A newer release wrote the database.
     #[error("a newer release wrote this database (schema version {found}; this one knows up to {known})")]
     TooNew {
         /// The file's `user_version`.
         found: i64,
-        /// The newest this build migrates to.
+        /// The newest that this build knows.
         known: i64,
     },
-    /// The writer is gone: the store was closed.
+    /// The writer has ended, since the store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The database cannot be reached, or did not answer in time. Whether a write was done is then not known.
+    /// The database cannot be reached, or did not answer in time. It is then unknown whether a write was done.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
-    /// Whatever PostgreSQL says else.
+    /// Any other error of PostgreSQL.
     #[error("{0}")]
     Postgres(String),
-    /// What is read has to be waited for: the database is not on this machine's disk.
+    /// Reading has to wait, since the database is not on this machine's disk.
     #[error("the database has to be waited for")]
     Remote,
-    /// A server of databases has its own programs for that.
+    /// The operation is only for files; a database server has its own programs for it.
     #[error("this is for databases that are files; PostgreSQL has pg_dump and pg_amcheck")]
     OnlyFiles,
-    /// It is to be filled, and has something: in which table.
+    /// The database to fill is not empty: this table has rows.
     #[error("it is not empty: there is something in {0}; a database is migrated into an empty one")]
     NotEmpty(&'static str),
-    /// What was copied is not the same: of which table.
+    /// The copy of this table differs.
     #[error("the copy of {0} is not the same as what was read; nothing was kept of it")]
     Differs(&'static str),
-    /// A fault of this program.
+    /// A bug of this program.
     #[error("the write failed for a fault of this program; the log says which")]
     Panicked,
-    /// The transaction that this command was part of failed.
+    /// The transaction of this command failed.
     #[error("not committed: {0}")]
     NotCommitted(String),
-    /// Anything else SQLite says.
+    /// Any other error of SQLite.
     #[error(transparent)]
     Sqlite(rusqlite::Error),
 }
 
 impl Error {
-    /// A field that breaks the rules.
+    /// An error of an invalid field.
     pub(crate) fn field(field: &'static str, reason: impl Into<String>) -> Self {
         Self::Field { field, reason: reason.into() }
     }
@@ -126,7 +126,7 @@ impl Error {
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt))
     }
 
-    /// The same for each command of a transaction that failed as a whole.
+    /// The same error for each command of a transaction that failed as a whole.
     pub(super) fn of_transaction(&self) -> Self {
         match self {
             Self::Busy => Self::Busy,
@@ -136,8 +136,8 @@ impl Error {
         }
     }
 
-    /// Whether the whole transaction is lost with the command that met it: SQLite may have rolled it back
-    /// on its own (sqlite.org/lang_transaction.html, section 2.4).
+    /// Whether this error of a command loses the whole transaction: SQLite may have rolled it back
+    /// (sqlite.org/lang_transaction.html, section 2.4).
     pub(super) fn ends_transaction(&self) -> bool {
         matches!(
             self,
@@ -187,7 +187,7 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         let Some(code) = error.sqlite_error() else { return Self::Sqlite(error) };
         match (code.extended_code & 0xff, code.extended_code) {
-            // Without space, the write-ahead log and its index fail to grow (sqlite.org/rescode.html).
+            // Without space, the write-ahead log and its index cannot grow (sqlite.org/rescode.html).
             (ffi::SQLITE_FULL, _)
             | (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => {
                 Self::Full

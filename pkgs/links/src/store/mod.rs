@@ -1,8 +1,8 @@
-//! Where links, domains, tokens and clicks are kept.
+//! !The database of links, domains, tokens and clicks.
 //!
-//! - [`Store`]: takes writes, and answers each when it is committed; [`Reader`]: answers what is asked.
-//! - `sqlite`: a file, with one writer thread and any number of read connections; the default.
-//! - `postgres`: a server that several processes share; [`Watch`] is told of what the others write.
+//! - !- [`Store`]: accepts writes, and answers each once it is committed; [`Reader`]: reads.
+//! - !- `sqlite`: a file, with one writer thread and any number of read connections. The default.
+//! - !- `postgres`: a server that several processes share; [`Watch`] is told of the others' writes.
 
 mod database_copy;
 mod draft;
@@ -39,7 +39,7 @@ pub use postgres::{FoundRoute, PostgresOptions, Remote};
 pub use sqlite::{Options, is_current};
 pub use watch::{Change, OnChange, Watch};
 
-/// A handle to the database; cheap to clone, shared by all threads.
+/// A handle to the database. It is cheap to clone, and all threads share it.
 #[derive(Clone)]
 pub struct Store(Database);
 
@@ -49,7 +49,7 @@ enum Database {
     Postgres(Arc<postgres::Postgres>),
 }
 
-/// Calls a method of whichever database it is.
+/// Calls a method of either kind of database.
 macro_rules! either {
     ($store:expr, $database:ident => $call:expr) => {
         match &$store.0 {
@@ -60,24 +60,24 @@ macro_rules! either {
 }
 
 impl Store {
-    /// Opens the file, migrates its schema forward and starts the writer thread. A database that cannot
-    /// be written is served as it is; writes then answer [`Error::ReadOnly`].
+    /// Opens the file, migrates its schema and starts the writer thread. A read-only database is served as it is, and
+    /// writes fail with [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// When it cannot be opened, or is none of ours.
+    /// When it cannot be opened, or is not ours.
     pub fn open(options: Options) -> Result<Self, Error> {
         Ok(Self(Database::Sqlite(sqlite::Store::open(options)?)))
     }
 
-    /// Connects to PostgreSQL, and migrates the schema forward.
+    /// Connects to PostgreSQL, and migrates its schema.
     ///
     /// # Errors
-    /// When it cannot be reached, or is none of ours.
+    /// When it cannot be reached, or is not ours.
     pub fn connect(options: PostgresOptions) -> Result<Self, Error> {
         Ok(Self(Database::Postgres(postgres::Postgres::open(options)?)))
     }
 
-    /// What is to be waited for where a miss is: none with a file, which [`Reader::route_at`] reads at once.
+    /// Reads that have to be waited for. None with a file, which [`Reader::route_at`] reads at once.
     pub fn remote(&self) -> Option<Remote> {
         match &self.0 {
             Database::Sqlite(_) => None,
@@ -85,8 +85,8 @@ impl Store {
         }
     }
 
-    /// What stands behind the statements of a request with these extensions and fields: its trace, where that is recorded and
-    /// the database is to be told of it.
+    /// The comment for the statements of a request with these extensions and fields: its trace, if that is recorded and
+    /// the database is to know it.
     pub fn trace(&self, extensions: &Extensions, fields: &HeaderMap) -> Option<Comment> {
         match &self.0 {
             Database::Sqlite(_) => None,
@@ -94,12 +94,12 @@ impl Store {
         }
     }
 
-    /// The domains, as of the last commit.
+    /// The domains as of the last commit.
     pub fn domains(&self) -> Arc<Domains> {
         either!(self, database => database.domains())
     }
 
-    /// The same for who looks often.
+    /// The same for frequent reads.
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
         either!(self, database => database.shared_domains())
     }
@@ -114,19 +114,19 @@ impl Store {
         either!(self, database => database.edit_domain(host, patch))
     }
 
-    /// Deletes a domain, with `force` along with its links and their clicks. Of many links a part at a time: answers
-    /// whether the domain is gone, and is to be called until it is.
+    /// Deletes a domain; with `force`, also its links and their clicks. Each call deletes only a part of many links,
+    /// and returns whether the domain is gone; call it until it is.
     pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
         either!(self, database => database.delete_domain(host, force))
     }
 
-    /// Creates a link. Validates, and hashes a password (some 20 ms), on the calling thread.
-    /// With a key, a repeat of the same request within 24 hours answers with the first one's link.
+    /// Creates a link. Checks it, and hashes a password (some 20 ms), on the calling thread. With a key, a repeat of
+    /// the same request within 24 hours returns the first one's link.
     pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
         either!(self, database => database.create(link, key))
     }
 
-    /// Creates many; one transaction, each link on its own merits.
+    /// Creates many links in one transaction. Each succeeds or fails separately.
     pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
         either!(self, database => database.create_many(links))
     }
@@ -136,7 +136,7 @@ impl Store {
         either!(self, database => database.edit(key, patch))
     }
 
-    /// Applies a merge patch to a link that is as `expected`; else answers [`Error::Changed`].
+    /// Applies a merge patch if the link is `expected`; otherwise fails with [`Error::Changed`].
     pub fn edit_if(
         &self,
         key: impl Into<LinkKey>,
@@ -146,8 +146,8 @@ impl Store {
         either!(self, database => database.edit_if(key, patch, expected))
     }
 
-    /// Applies the same change to many links; one transaction, each on its own merits. Answers what `see` made of each before,
-    /// and what it is after. Hashes a password on the calling thread.
+    /// Applies the same change to many links in one transaction; each succeeds or fails separately. Returns the result
+    /// of `see` for each before the change, and the link after it. Hashes a password on the calling thread.
     pub fn edit_many<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -162,7 +162,7 @@ impl Store {
         either!(self, database => database.delete(key))
     }
 
-    /// Deletes a link that is as `expected`; else answers [`Error::Changed`].
+    /// Deletes a link if it is `expected`; otherwise fails with [`Error::Changed`].
     pub fn delete_if(
         &self,
         key: impl Into<LinkKey>,
@@ -171,12 +171,12 @@ impl Store {
         either!(self, database => database.delete_if(key, expected))
     }
 
-    /// Deletes many; one transaction, each on its own merits.
+    /// Deletes many links in one transaction. Each succeeds or fails separately.
     pub fn delete_many(&self, keys: Vec<impl Into<LinkKey>>) -> Pending<Vec<Result<(), Error>>> {
         either!(self, database => database.delete_many(keys))
     }
 
-    /// The same, with what `see` makes of each link before it is deleted.
+    /// The same, and returns the result of `see` for each link before it is deleted.
     pub fn delete_many_seen<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -185,31 +185,32 @@ impl Store {
         either!(self, database => database.delete_many_seen(keys, see))
     }
 
-    /// Imports a batch of rows in one transaction, each on its own merits. Validates on the calling thread.
+    /// Imports a batch of rows in one transaction. Each succeeds or fails separately. Checks them on the calling
+    /// thread.
     pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
         either!(self, database => database.import(batch, on_conflict))
     }
 
-    /// Adds a worker's clicks. Clicks of links gone since are dropped. Keep the batch until the answer: where
-    /// it is an error, nothing of it was counted.
+    /// Adds a worker's clicks. Clicks of deleted links are dropped. Keep the batch until the answer: if it is an error,
+    /// nothing was counted.
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
         either!(self, database => database.count(batch))
     }
 
-    /// Folds days of clicks before day `before` (since the Unix epoch) into one a link, in which they cannot be told apart
-    /// any more. Does a small part of it, from this link on, and answers where the next one begins; none where all are
-    /// done. Sums stay what they are, also where the rest is never done.
+    /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. Does a small part, from
+    /// this link on, and returns where to continue; none once all are done. Sums do not change, even if the rest is
+    /// never done.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         either!(self, database => database.fold_days(before, from))
     }
 
-    /// Forgets clicks by hour of the hours before `before` (since the Unix epoch), a small part of them as
-    /// [`fold_days`](Self::fold_days) does. All other sums keep them.
+    /// Deletes clicks by hour before hour `before` (since the Unix epoch), a small part at a time as
+    /// [`fold_days`](Self::fold_days). All other sums keep them.
     pub fn forget_hours(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         either!(self, database => database.forget_hours(before, from))
     }
 
-    /// Creates a token that is for all domains and does not end; the secret is in the answer and nowhere else.
+    /// Creates a token for all domains that does not expire. Its secret is only in the answer.
     pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
         self.create_token_as(NewToken { name, scope, domains: None, expires_at: None })
     }
@@ -219,8 +220,8 @@ impl Store {
         either!(self, database => database.create_token(new))
     }
 
-    /// Notes that the token of this grant was used, where that was not done for a minute. Nobody waits for it: a request does
-    /// not pay for it, and where it fails the next use is noted.
+    /// Records a use of this grant's token, unless that was done within the last minute. Nobody waits for it, so
+    /// requests do not pay for it; if it fails, the next use is recorded.
     pub fn note_use(&self, grant: &Grant) {
         let now = Timestamp::now();
         if let Some(id) = grant.id.filter(|_| tokens::is_noted(grant.last_used_at, now)) {
@@ -233,32 +234,32 @@ impl Store {
         either!(self, database => database.revoke_token(id))
     }
 
-    /// How many pieces of work wait for the writer.
+    /// How many jobs wait for the writer.
     pub fn depth(&self) -> usize {
         either!(self, database => database.depth())
     }
 
-    /// Looks at the writer from now on; one that is at one transaction for `stuck` is not alive.
+    /// Starts to watch the writer. It counts as stuck if one transaction takes `stuck`.
     pub fn watch(&self, stuck: Duration) -> Liveness {
         either!(self, database => database.watch(stuck))
     }
 
-    /// Whether the writer is there no more, having been closed or by a panic.
+    /// Whether the writer has ended, by being closed or by a panic.
     pub fn has_ended(&self) -> bool {
         either!(self, database => database.has_ended())
     }
 
-    /// Commits what waits, checkpoints, and stops the writer. Later writes answer [`Error::Closed`].
+    /// Commits waiting jobs, checkpoints, and stops the writer. Later writes fail with [`Error::Closed`].
     pub fn close(&self) {
         either!(self, database => database.close())
     }
 
-    /// Copies all of it into an empty database, as it is at one moment, while it is used as always. Calls `on_rows` with the
-    /// table that is being written, how many of its rows were, and of how many. Blocks: not for use on an async thread, nor
-    /// on a database that this process serves, whose caches are not told.
+    /// Copies everything, as of one moment, into an empty database, while this one is in use. Calls `on_rows` with the
+    /// table being written, how many of its rows are written, and their total. Blocks, so do not call it on an async
+    /// thread. The other database must not be served by this process, since its caches are not told.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::Differs`], or why one of them fails; then the other database is as it was.
+    /// [`Error::NotEmpty`], [`Error::Differs`], or a failure of either database. The other database is then unchanged.
     pub fn migrate(
         &self,
         to: &Self,
@@ -272,7 +273,7 @@ impl Store {
         Ok(Migrated { tables, written_since })
     }
 
-    /// A new read connection.
+    /// Opens a read connection.
     ///
     /// # Errors
     /// When the database cannot be opened.
@@ -284,7 +285,7 @@ impl Store {
     }
 }
 
-/// Answers what is asked, on the calling thread, which may have to wait; `Send`, not `Sync`.
+/// A read connection. It blocks the calling thread, and is `Send` but not `Sync`.
 pub struct Reader(Source);
 
 enum Source {
@@ -293,10 +294,10 @@ enum Source {
 }
 
 impl Reader {
-    /// What a redirect needs, by code.
+    /// The data of a redirect, by code.
     ///
     /// # Errors
-    /// [`Error::Remote`] where that has to be waited for.
+    /// [`Error::Remote`] if it has to be waited for.
     pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
         self.route_at(DomainId::DEFAULT, code)
     }
@@ -312,7 +313,7 @@ impl Reader {
         }
     }
 
-    /// Lets go of the snapshot that [`Reader::route`] holds.
+    /// Releases the snapshot that [`Reader::route`] holds.
     ///
     /// # Errors
     /// When the database fails.
@@ -334,7 +335,7 @@ impl Reader {
         }
     }
 
-    /// A page of links, which has what is found within [`ListQuery::within`].
+    /// A page of links, with what is found within [`ListQuery::within`].
     ///
     /// # Errors
     /// When the query is wrong, or the database fails.
@@ -345,8 +346,7 @@ impl Reader {
         }
     }
 
-    /// How many of the links at these domains an export without hashes disables: those that answer, and ask for a
-    /// password.
+    /// How many links of these domains an export without hashes disables: those that answer and have a password.
     ///
     /// # Errors
     /// When the database fails.
@@ -357,8 +357,8 @@ impl Reader {
         }
     }
 
-    /// Walks all links at these domains by id in constant memory, until `visit` answers false. What is written meanwhile is
-    /// not seen. Without `hashes`, links with a password are given as disabled.
+    /// Passes all links of these domains to `visit`, by id, in constant memory, until it returns false. Later writes
+    /// are not seen. Without `hashes`, links with a password are passed as disabled.
     ///
     /// # Errors
     /// When the database fails.
@@ -374,7 +374,7 @@ impl Reader {
         }
     }
 
-    /// Links in all.
+    /// The number of links.
     ///
     /// # Errors
     /// When the database fails.
@@ -396,7 +396,7 @@ impl Reader {
         }
     }
 
-    /// Clicks of one link, of all, or of those at some domains, on these days since the Unix epoch. Gives up with
+    /// Clicks of one link, of all, or of some domains, on these days since the Unix epoch. Fails with
     /// [`Error::TooSlow`] after 5 s.
     ///
     /// # Errors
@@ -408,8 +408,8 @@ impl Reader {
         }
     }
 
-    /// Clicks by hour of one link, of all, or of those at some domains, in these hours since the Unix epoch, as far as they are
-    /// still told apart. Gives up with [`Error::TooSlow`] after 5 s.
+    /// Clicks by hour of one link, of all, or of some domains, in these hours since the Unix epoch, as far as they are
+    /// kept. Fails with [`Error::TooSlow`] after 5 s.
     ///
     /// # Errors
     /// When there is no such link, or the database fails.
@@ -424,22 +424,22 @@ impl Reader {
         }
     }
 
-    /// What [`stats`](Self::stats) and [`hours`](Self::hours) of these days come to.
+    /// The results of [`stats`](Self::stats) and [`hours`](Self::hours) for these days.
     ///
     /// # Errors
-    /// As theirs.
+    /// Those of both.
     pub fn stats_by_hour(&self, of: StatsScope, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let hour = |day: i32| day.saturating_mul(HOURS);
         let hours = hour(*days.start())..=hour(*days.end()).saturating_add(HOURS - 1);
         Ok(Stats { hours: self.hours(of.clone(), hours)?, ..self.stats(of, days)? })
     }
 
-    /// Whether a text has the form of a token; what has not needs no look.
+    /// Whether a text has the form of a token. Others need no look-up.
     pub fn could_be_token(secret: &str) -> bool {
         tokens::has_form(secret)
     }
 
-    /// What a token allows, by its secret; compared in constant time.
+    /// The rights of a token, by its secret, compared in constant time.
     ///
     /// # Errors
     /// When the database fails.
@@ -461,11 +461,11 @@ impl Reader {
         }
     }
 
-    /// Copies the database, as it is now, while it is in use (SQLite's online backup). A database that is
-    /// there is replaced; other files, and the database itself, are refused.
+    /// Copies the current database while it is in use (SQLite's online backup). An existing database is replaced; other
+    /// files, and the database itself, are refused.
     ///
     /// # Errors
-    /// [`Error::OnlyFiles`] where it is no file, or when it cannot be copied.
+    /// [`Error::OnlyFiles`] if it is not a file, or when it cannot be copied.
     pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
         match &self.0 {
             Source::Sqlite(reader) => reader.backup(to, progress),
@@ -473,10 +473,10 @@ impl Reader {
         }
     }
 
-    /// SQLite's integrity and foreign key checks; what they found, empty when sound.
+    /// Runs SQLite's integrity and foreign key checks. Returns their findings, empty if it is sound.
     ///
     /// # Errors
-    /// [`Error::OnlyFiles`] where it is no file, or when it cannot be checked.
+    /// [`Error::OnlyFiles`] if it is not a file, or when it cannot be checked.
     pub fn check(&self) -> Result<Vec<String>, Error> {
         match &self.0 {
             Source::Sqlite(reader) => reader.check(),

@@ -1,4 +1,4 @@
-//! What goes into the store and comes out of it.
+//! !The store's input and output.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, RedirectStatus, Status};
 use crate::when::{HOURS, Timestamp};
 
-/// The outcome of a create.
+/// The result of a create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     /// The link as stored.
     pub link: Link,
-    /// Whether an earlier request with the same idempotency key had created it.
+    /// Whether an earlier request with the same idempotency key created it.
     pub replayed: bool,
 }
 
-/// A client's promise that a repeat is the same request.
+/// A client's promise that a repeat with this key is the same request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     /// The key.
     pub key: String,
-    /// SHA-256 of the request's fields as they were sent: spans such as `7d` differ once they are parsed.
-    /// Without the password, which such a hash would give away to a quick search.
+    /// SHA-256 of the request's fields as sent, since spans such as `7d` differ once parsed. Without the password,
+    /// which a quick search could find from such a hash.
     pub request: [u8; 32],
 }
 
 impl IdempotencyKey {
-    /// A key and the request's body, a JSON object.
+    /// From a key and the request's body, a JSON object.
     pub fn new(key: String, body: &[u8]) -> Self {
         use sha2::Digest;
         let mut fields: serde_json::Map<_, _> = serde_json::from_slice(body).unwrap_or_default();
@@ -41,84 +41,84 @@ impl IdempotencyKey {
     }
 }
 
-/// What an import does with a code that is taken.
+/// What an import does if a code is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
     /// Counts the row as failed.
     #[default]
     Fail,
-    /// Leaves the link that is there.
+    /// Keeps the existing link.
     Skip,
     /// Replaces it; its clicks stay.
     Replace,
 }
 
-/// One row of an import or export: a link, and what only a copy of a link knows.
+/// A row of an import or export: a link with the data that only a copy has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Record {
     /// The link.
     #[serde(flatten)]
     pub link: NewLink,
-    /// When it was created; now where absent.
+    /// When it was created; now if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub created_at: Option<Timestamp>,
     /// Clicks so far.
     #[serde(default)]
     pub clicks: u64,
-    /// The argon2id hash of its password (PHC string); only in exports that ask for it.
+    /// The argon2id hash of its password (PHC string), only in exports that request it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_hash: Option<String>,
 }
 
-/// What became of an imported batch.
+/// The result of an imported batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Tally {
-    /// Rows that are now links.
+    /// Rows that became links.
     pub created: u64,
     /// Rows that replaced a link.
     pub replaced: u64,
-    /// Rows left out because their code was taken.
+    /// Rows skipped because their code was taken.
     pub skipped: u64,
     /// Rows refused.
     pub failed: u64,
-    /// The first refusals (at most 100): the row's number within the batch, from 0, and why.
+    /// The first refusals, at most 100: the row's number within the batch, from 0, and the reason.
     pub errors: Vec<(u64, String)>,
 }
 
 /// Clicks of one worker since its last flush.
 #[derive(Clone, Debug, Default)]
 pub struct ClickBatch {
-    /// Referrer host names; a click names one by its index. Index 0 is the empty string: none.
+    /// Referrer host names, which clicks refer to by index. Index 0 is the empty string, for none.
     pub referrers: Vec<String>,
     /// The counts.
     pub clicks: Vec<Click>,
-    /// The same by country, where that is looked up.
+    /// The counts by country, if countries are counted.
     pub countries: Vec<CountryClick>,
 }
 
-/// How often one link was followed on one day from one country.
+/// How often a link was followed on a day from a country.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountryClick {
     /// [`Link::id`].
     pub link: i64,
     /// Days since the Unix epoch, UTC.
     pub day: i32,
-    /// From where.
+    /// The country.
     pub country: Country,
-    /// How often.
+    /// The number of clicks.
     pub count: u64,
 }
 
 impl ClickBatch {
-    /// Clicks in all.
+    /// The sum of all clicks.
     pub fn total(&self) -> u64 {
         self.clicks.iter().map(|click| u64::from(click.count)).sum()
     }
 }
 
-/// How often one link was followed within one hour from one referrer by one kind of agent.
+/// How often a link was followed within an hour from a referrer by a kind of agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Click {
     /// [`Link::id`].
@@ -127,9 +127,9 @@ pub struct Click {
     pub hour: i32,
     /// Index into [`ClickBatch::referrers`].
     pub referrer: u32,
-    /// Who followed it.
+    /// The kind of agent.
     pub agent: Agent,
-    /// How often.
+    /// The number of clicks.
     pub count: u32,
 }
 
@@ -140,20 +140,20 @@ impl Click {
     }
 }
 
-/// [`Route::max_clicks`] and [`Route::clicks`] of a link whose clicks are granted a few at a time, because other processes
-/// answer it too: nothing is left of it until something is granted.
+/// The value of [`Route::max_clicks`] and [`Route::clicks`] for a link whose clicks are granted a few at a time, since
+/// other processes answer it too. None are left until some are granted.
 pub const LEASED: u64 = u64::MAX;
 
-/// What came of asking for clicks.
+/// The result of requesting clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// So many may be answered.
+    /// This many may be answered.
     Granted(u64),
-    /// There are none left, or no such limit.
+    /// None are left, or there is no such limit.
     UsedUp,
 }
 
-/// What a redirect needs to know of a link.
+/// The data of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// [`Link::id`].
@@ -172,7 +172,7 @@ pub struct Route {
     pub expires_at: Option<Timestamp>,
     /// [`Link::max_clicks`].
     pub max_clicks: Option<u64>,
-    /// [`Link::clicks`], where they are limited.
+    /// [`Link::clicks`], if they are limited.
     pub clicks: u64,
     /// The argon2id hash of the password (PHC string).
     pub password_hash: Option<String>,
@@ -189,30 +189,30 @@ pub enum Sort {
     Updated,
     /// By clicks.
     Clicks,
-    /// By code, bytewise; where there are several domains, domain by domain, the default one first.
+    /// By code, bytewise. With several domains, domain by domain, the default one first.
     Code,
 }
 
 /// A list query.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
-    /// Only links whose code, target or title contains this text, whatever its ASCII case.
+    /// Only links whose code, target or title contains this text, in any ASCII case.
     pub search: Option<String>,
     /// Only links with this tag.
     pub tag: Option<String>,
-    /// Only links of this status.
+    /// Only links with this status.
     pub status: Option<Status>,
-    /// Only links at these domains.
+    /// Only links of these domains.
     pub domains: InDomains,
     /// The order.
     pub sort: Sort,
     /// Whether the greatest comes first.
     pub descending: bool,
-    /// At most this many links; 1 to 1,000.
+    /// The most links, 1 to 1,000.
     pub limit: usize,
-    /// [`Page::next`] of the page before.
+    /// [`Page::next`] of the previous page.
     pub cursor: Option<String>,
-    /// How long to look for what no index finds, two seconds at most and unless given. What is found by then is the page.
+    /// How long to search without an index; two seconds by default and at most. The page is what is found by then.
     pub within: Option<Duration>,
 }
 
@@ -223,23 +223,23 @@ pub struct Page {
     pub links: Vec<Link>,
     /// The cursor of the next page; none on the last.
     pub next: Option<String>,
-    /// How many links were looked at, where the time was over before the page was full.
+    /// How many links were examined, if the time was up before the page was full.
     pub looked_at: Option<u64>,
 }
 
-/// Whose clicks are summed.
+/// The links whose clicks are summed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatsScope {
     /// Those of one link.
     Link(LinkKey),
-    /// Those of all links, also of those deleted since.
+    /// All links, including deleted ones.
     All,
-    /// Those of the links that there are at these domains.
+    /// The current links of these domains.
     Domains(Vec<DomainId>),
 }
 
 impl From<Option<&str>> for StatsScope {
-    /// The link of this code at the default domain, or all.
+    /// The link with this code at the default domain, or all.
     fn from(code: Option<&str>) -> Self {
         code.map_or(Self::All, |code| Self::Link(code.into()))
     }
@@ -254,67 +254,67 @@ impl From<InDomains> for StatsScope {
     }
 }
 
-/// Clicks, summed several ways over the same days.
+/// Clicks, summed in several ways over the same days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
-    /// Clicks in all.
+    /// All clicks.
     pub clicks: u64,
-    /// By day (`2030-01-31`, UTC), oldest first, days without clicks left out.
+    /// By day (`2030-01-31`, UTC), oldest first, without days that have no clicks.
     pub days: Vec<TimeCount>,
-    /// By hour (`2030-01-31T05`, UTC), oldest first, hours without clicks left out: where they were asked for, and of the hours
-    /// that are still told apart.
+    /// By hour (`2030-01-31T05`, UTC), oldest first, without hours that have no clicks; if requested, and as far as
+    /// hours are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hours: Vec<TimeCount>,
-    /// By referrer host, most first, at most 100; the empty name is a visit without one.
+    /// By referrer host, most clicks first, at most 100. The empty name means no referrer.
     pub referrers: Vec<Count>,
-    /// By kind of agent, most first.
+    /// By kind of agent, most clicks first.
     pub agents: Vec<Count>,
-    /// By country (ISO 3166-1 alpha-2), most first; the empty name is an address of which none is known. Only of clicks while
-    /// countries were looked up.
+    /// By country (ISO 3166-1 alpha-2), most clicks first. The empty name means unknown. Only clicks from times when
+    /// countries were counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub countries: Vec<Count>,
-    /// Days too old to be told apart, which are in all sums but that by day; none where not all of them were asked for.
+    /// Merged old days, which are in all sums except that by day. None if the request does not cover all of them.
     #[serde(default)]
     pub older: Option<Older>,
 }
 
-/// Days too old to be told apart.
+/// Old days that were merged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Older {
     /// The first of them (`2030-01-31`, UTC).
     pub from: String,
     /// The last of them.
     pub to: String,
-    /// Clicks of all of them.
+    /// Their clicks.
     pub clicks: u64,
 }
 
-/// Where folding old days, or forgetting old hours, goes on; from the beginning by default.
+/// Where to continue merging old days or deleting old hours; by default from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldCursor(pub(super) i64);
 
-/// One line of a breakdown.
+/// A line of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Count {
     /// What was counted.
     pub name: String,
-    /// How often.
+    /// The number of clicks.
     pub clicks: u64,
 }
 
-/// Clicks of a day, or of an hour.
+/// Clicks of a day or an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimeCount {
-    /// Which.
+    /// The day or hour.
     pub name: String,
-    /// How often, by everybody.
+    /// All clicks.
     pub clicks: u64,
-    /// How often of these by known bots.
+    /// Clicks of known bots among them.
     #[serde(default)]
     pub bots: u64,
 }
 
-/// What a token allows.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -324,66 +324,66 @@ pub enum Scope {
     Write,
 }
 
-/// A token to be.
+/// A token to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// For people.
+    /// Its name, for people.
     pub name: String,
-    /// What it allows.
+    /// Its rights.
     pub scope: Scope,
-    /// The domains it is for; for all where absent.
+    /// The domains that it is for; all if absent.
     pub domains: Option<Vec<DomainId>>,
-    /// When it ends; never where absent.
+    /// When it expires; never if absent.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What the bearer of a token may do.
+/// The rights of a token's bearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The token's number; none where an issuer vouches for its bearer.
+    /// The token's id; none for an issuer's token.
     pub id: Option<i64>,
-    /// Its name, or its bearer's.
+    /// The name of the token, or of its bearer.
     pub name: String,
-    /// Read, or write too.
+    /// Whether it may write.
     pub scope: Scope,
-    /// At which domains.
+    /// The domains that it is for.
     pub domains: InDomains,
-    /// When that ends; where an issuer vouches for its bearer, its token says so.
+    /// When it expires. For an issuer's token, the token says so.
     pub expires_at: Option<Timestamp>,
     /// As [`TokenInfo::last_used_at`].
     pub last_used_at: Option<Timestamp>,
 }
 
-/// A token as the store lists it; the secret itself is shown once, at creation.
+/// A token in a list. Its secret is shown only once, at creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenInfo {
-    /// What it is revoked by.
+    /// The id, for revoking it.
     pub id: i64,
-    /// For people.
+    /// Its name, for people.
     pub name: String,
-    /// What it allows.
+    /// Its rights.
     pub scope: Scope,
-    /// The domains it is for, those deleted since left out; absent where it is for all.
+    /// The domains that it is for, without deleted ones; absent if for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domains: Option<Vec<String>>,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When it ends; absent where it never does.
+    /// When it expires; absent if never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, to a minute; absent where it never was.
+    /// When it was last used, to a minute; absent if never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }
 
-/// How far an online backup has come, in database pages.
+/// The progress of an online backup, in database pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Pages copied.
     pub done: u64,
-    /// Pages in all.
+    /// All pages.
     pub total: u64,
 }

@@ -12,12 +12,12 @@ use super::Error;
 pub struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
 
 impl<T> Pending<T> {
-    /// What is sent there.
+    /// The answer that is sent to this receiver.
     pub(super) fn of(receiver: oneshot::Receiver<Result<T, Error>>) -> Self {
         Self(receiver)
     }
 
-    /// Answered already, with an error.
+    /// A write that is already refused.
     pub(super) fn refused(error: Error) -> Self {
         let (answer, pending) = oneshot::channel();
         let _ = answer.send(Err(error));

@@ -1,4 +1,4 @@
-//! Which codes and targets are taken.
+//! !The rules for codes and targets.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::code::CodePolicy;
 use crate::domains::SharedDomains;
 use crate::target::{InvalidTarget, TargetPolicy};
 
-/// Which codes and targets are taken.
+/// The rules for codes and targets.
 pub(super) struct Policy {
     pub codes: CodePolicy,
     pub targets: TargetPolicy,
@@ -14,7 +14,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// A target as it is stored: at none of the domains.
+    /// A target as stored, which is at none of the domains.
     pub fn target(&self, target: &str) -> Result<String, InvalidTarget> {
         let domains = self.domains.now();
         self.targets.validate_besides(target, |host| domains.find(host.as_bytes()).is_some())

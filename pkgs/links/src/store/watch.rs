@@ -1,4 +1,4 @@
-//! Who is told of writes.
+//! !Observers of writes.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::domains::LinkKey;
 /// Told of every commit that changed links.
 pub type OnChange = Box<dyn Fn(Change<'_>) + Send + Sync>;
 
-/// What a commit touched.
+/// The changes of a commit.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// The links with these codes were created, edited or deleted.
@@ -16,19 +16,19 @@ pub enum Change<'a> {
     All,
 }
 
-/// Told of writes where several processes write, on whatever thread hears of them; it should not take long.
+/// An observer if several processes write. Called on whatever thread hears of a write, so it should not take long.
 pub trait Watch: Send + Sync + 'static {
-    /// Of a write of this process before it is acknowledged, of another's when it is heard of.
+    /// Called for a write of this process before it is acknowledged, and for another's when it is heard of.
     fn changed(&self, change: Change<'_>);
 
-    /// It has been told of every write that was committed before an instant.
+    /// Every write that was committed before this time has been reported.
     fn heard_all_before(&self, instant: Instant);
 
-    /// The database is away at this moment; others may write to it meanwhile, where they reach it.
+    /// The database is away now. Others that reach it may still write.
     fn away(&self);
 }
 
-/// Nobody.
+/// An observer that does nothing.
 impl Watch for () {
     fn changed(&self, _: Change<'_>) {}
 

@@ -1,4 +1,4 @@
-//! CSV in, by a parser that works in fixed buffers: what does not fit is refused, never gathered.
+//! !Reads CSV with a parser of fixed buffers: what does not fit is refused, not collected.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -10,10 +10,10 @@ use crate::link::Status;
 use crate::store::Record;
 use crate::when::Timestamp;
 
-/// What is read from the input at once, in bytes.
+/// How much input is read at once, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The columns there are.
+/// The possible columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Domain,
@@ -157,7 +157,7 @@ fn instant(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).map_err(|error| error.to_string())
 }
 
-/// Takes off the `'` that keeps a spreadsheet from running the cell.
+/// Removes the `'` that keeps a spreadsheet from running the cell.
 fn unguarded(text: &str) -> &str {
     text.strip_prefix('\'').filter(|rest| formula(rest)).unwrap_or(text)
 }
@@ -184,12 +184,12 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Rows out of an input, in buffers that never grow.
+/// Reads rows into buffers that never grow.
 struct Rows<R> {
     input: R,
     parser: csv_core::Reader,
     chunk: Box<[u8]>,
-    /// What of `chunk` is still to be parsed.
+    /// The part of `chunk` that is still to be parsed.
     rest: std::ops::Range<usize>,
     row: Box<[u8]>,
     ends: [usize; COLUMNS],
@@ -223,7 +223,7 @@ impl<R: Read> Rows<R> {
             cells += ended;
             match result {
                 ReadRecordResult::InputEmpty => {}
-                // The buffers start over to skip what is left of the row.
+                // The buffers start over to skip the rest of the row.
                 ReadRecordResult::OutputFull => {
                     refused = Some(RowError::TooLong);
                     (bytes, cells) = (0, 0);

@@ -1,4 +1,4 @@
-//! From rows to links: the one way in for the API and the command line.
+//! !Imports rows as links, for the API and the command line.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -8,37 +8,37 @@ use super::{Format, ReadError, read};
 use crate::domains::{DEFAULT, InDomains};
 use crate::store::{Error, OnConflict, Pending, Record, Store, Tally};
 
-/// Rows a transaction takes: enough to make the commit's cost vanish, few enough that the writer's other
-/// clients wait some 100 ms at most.
+/// Rows per transaction: enough to make the cost of the commit negligible, few enough that other clients of the writer
+/// wait some 100 ms at most.
 const BATCH_ROWS: usize = 20_000;
 
-/// Bytes of text a batch holds at most, whatever the number of its rows.
+/// The most bytes of text in a batch, whatever its number of rows.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Batches handed to the writer and not yet committed: the next is parsed while one is written.
+/// Batches that were passed to the writer and are not yet committed: the next is parsed while one is written.
 const IN_FLIGHT: usize = 2;
 
-/// Refusals listed in a tally.
+/// The most refusals listed in a tally.
 const ERRORS: usize = 100;
 
-/// An import that broke off. The batches before it are committed.
+/// An import that was interrupted. The batches before are committed.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct ImportError {
-    /// Why.
+    /// The reason.
     #[source]
     pub cause: Cause,
     /// What was done before.
     pub tally: Tally,
 }
 
-/// Why an import broke off.
+/// Why an import was interrupted.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    /// The input cannot be read any further.
+    /// The input cannot be read further.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The store took no more.
+    /// The store accepts no more.
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -46,17 +46,17 @@ pub enum Cause {
 /// How rows become links.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// What is done with a code that is taken.
+    /// What to do if a code is taken.
     pub on_conflict: OnConflict,
-    /// The domain of rows that name none; the default one where absent.
+    /// The domain of rows that name none; the default one if absent.
     pub domain: Option<String>,
     /// Rows for other domains are refused.
     pub within: InDomains,
 }
 
-/// Reads links and stores them, batch by batch, each batch one transaction. Rows that are refused are
-/// counted, not fatal; in [`Tally::errors`] they have the numbers [`read`] gives them. `progress` hears the
-/// tally after each batch. Blocks: not for use on an async thread.
+/// Reads links and stores them in batches, each in one transaction. Refused rows are counted and do not stop it; in
+/// [`Tally::errors`] they have the numbers that [`read`] gives them. `progress` gets the tally after each batch.
+/// Blocks, so do not call it on an async thread.
 pub fn import(
     format: Format,
     input: impl Read,
@@ -89,7 +89,7 @@ pub fn import(
             }
         }
     });
-    // What was read before the input broke is stored all the same: the tally then says how far it came.
+    // Rows before an input error are stored too; the tally says how far it came.
     let cause = match (failed, run.finish()) {
         (Some(cause), _) => Some(cause),
         (None, Err(error)) => Some(Cause::Store(error)),
@@ -102,13 +102,13 @@ pub fn import(
     }
 }
 
-/// Rows waiting to become a transaction.
+/// Rows that wait to become a transaction.
 #[derive(Default)]
 struct Batch {
     records: Vec<Record>,
-    /// The number of each of them.
+    /// Their numbers.
     rows: Vec<u64>,
-    /// Their text, in bytes.
+    /// The size of their text, in bytes.
     bytes: usize,
 }
 
@@ -118,7 +118,7 @@ struct Run<'a> {
     progress: &'a mut dyn FnMut(&Tally),
     tally: Tally,
     batch: Batch,
-    /// The row numbers of each batch and the answer to come.
+    /// The row numbers of each submitted batch, and its pending answer.
     in_flight: VecDeque<(Vec<u64>, Pending<Tally>)>,
 }
 
@@ -130,7 +130,7 @@ impl Run<'_> {
         }
         if let within @ InDomains::Only(_) = &self.how.within {
             let domain = domain.as_deref();
-            // Whether there is another of this name is nobody else's business.
+            // Whether another domain of this name exists is not revealed.
             if !self.store.domains().id(domain).is_ok_and(|domain| within.has(domain)) {
                 self.refuse(row, format!("the key is not for the domain {:?}", domain.unwrap_or(DEFAULT)));
                 return Ok(());
@@ -189,7 +189,7 @@ impl Run<'_> {
     }
 }
 
-/// About what a record holds on the heap.
+/// The approximate heap memory of a record.
 fn bytes(record: &Record) -> usize {
     let link = &record.link;
     let texts = [&link.domain, &link.code, &link.title, &link.password, &record.password_hash];

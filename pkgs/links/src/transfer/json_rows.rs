@@ -1,5 +1,5 @@
-//! JSON in: finds where each top-level object ends without building anything, then parses it alone. So one
-//! bad row leaves the others readable, and no row can take more memory than its bound.
+//! !Reads JSON: finds the end of each top-level object without building anything, then parses that object. So one bad
+//! row leaves the others readable, and no row takes more memory than its limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -36,18 +36,18 @@ impl Expect {
     }
 }
 
-/// The object being gathered.
+/// The object that is being collected.
 struct Object {
     bytes: Vec<u8>,
     too_long: bool,
-    /// Brackets open.
+    /// The number of open brackets.
     depth: u32,
     in_string: bool,
     escaped: bool,
 }
 
 impl Object {
-    /// Takes a byte; true when it was the object's last.
+    /// Adds a byte. Returns true if it was the object's last.
     fn take(&mut self, byte: u8) -> bool {
         if self.bytes.len() < ROW_BYTES {
             self.bytes.push(byte);
@@ -72,7 +72,7 @@ impl Object {
         self.depth == 0
     }
 
-    /// What was gathered, parsed; ready for the next object.
+    /// Parses the object, and is then ready for the next.
     fn finish(&mut self) -> Result<Record, RowError> {
         let parsed = match std::mem::take(&mut self.too_long) {
             true => Err(RowError::TooLong),

@@ -1,12 +1,12 @@
-//! Links as CSV and JSON: what import reads and export writes, in constant memory whatever the size.
+//! !Links as CSV and JSON: import reads them and export writes them, in constant memory for any size.
 //!
-//! CSV has a header that names its columns as the JSON fields are named, in any order; only `target` is
-//! required and an empty cell is an absent field. Tags are separated by spaces or `|`. JSON is an array of
-//! objects, or objects one after another (NDJSON).
+//! !CSV has a header whose columns have the names of the JSON fields, in any order. Only `target` is required, and an
+//! empty cell is an absent field. Tags are separated by spaces or `|`. JSON is an array of objects, or a sequence of
+//! objects (NDJSON).
 //!
-//! A title or tag that a spreadsheet would run as a formula (it starts with `=`, `+`, `-`, `@`, tab or
-//! carriage return) is exported to CSV with a `'` before it, and import takes that `'` off again: files are
-//! safe to open, and what goes out comes back the same.
+//! !A title or tag that a spreadsheet would run as a formula (it starts with `=`, `+`, `-`, `@`, tab or carriage
+//! return) is exported to CSV with a leading `'`, which import removes. So files are safe to open, and reimporting them
+//! changes nothing.
 
 mod csv_rows;
 mod import;
@@ -27,24 +27,24 @@ use crate::when::Timestamp;
 pub use import::{Cause, ImportError, ImportOptions, import};
 pub use write::Writer;
 
-/// The longest row, in bytes. A link at every limit (target, title, tags) is well below it.
+/// The longest row, in bytes. A link with every field at its limit is well below it.
 pub const ROW_BYTES: usize = 64 * 1024;
 
-/// The most columns a CSV file may have; there are fewer to choose from.
+/// The most columns of a CSV file; fewer exist.
 pub const COLUMNS: usize = 32;
 
-/// How links are written down.
+/// The format of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// RFC 4180, UTF-8, with a header.
     Csv,
-    /// An array of objects; reading takes NDJSON too.
+    /// An array of objects. Reading also accepts NDJSON.
     Json,
 }
 
 impl Format {
-    /// The media type it is served as.
+    /// Its media type.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Csv => "text/csv; charset=utf-8",
@@ -53,7 +53,7 @@ impl Format {
     }
 }
 
-/// Not a format.
+/// An unknown format.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is neither csv nor json")]
 pub struct UnknownFormat(String);
@@ -70,24 +70,24 @@ impl FromStr for Format {
     }
 }
 
-/// Why one row is refused. The rows after it are read all the same.
+/// Why a row is refused. Later rows are still read.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
-    /// Longer than [`ROW_BYTES`].
+    /// It is longer than [`ROW_BYTES`].
     #[error("longer than {ROW_BYTES} bytes")]
     TooLong,
-    /// More or fewer cells than the header.
+    /// It has more or fewer cells than the header.
     #[error("{found} cells under a header of {expected}")]
     Cells {
-        /// Cells in the row; one more than [`COLUMNS`] stands for any higher number.
+        /// The number of its cells; one more than [`COLUMNS`] stands for any higher number.
         found: usize,
-        /// Cells in the header.
+        /// The number of the header's cells.
         expected: usize,
     },
-    /// Not UTF-8.
+    /// It is not UTF-8.
     #[error("not UTF-8")]
     NotText,
-    /// A cell that is no value of its column.
+    /// A cell is invalid for its column.
     #[error("{column}: {reason}")]
     Cell {
         /// The column's name.
@@ -95,7 +95,7 @@ pub enum RowError {
         /// What is wrong with it.
         reason: String,
     },
-    /// No object with the fields of a link.
+    /// It is not an object with the fields of a link.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
@@ -106,35 +106,35 @@ pub enum ReadError {
     /// The input failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A CSV header with a column that does not exist.
+    /// The CSV header has an unknown column.
     #[error("there is no column {0:?}")]
     UnknownColumn(String),
-    /// A CSV header with a column twice.
+    /// The CSV header has a column twice.
     #[error("the column {0:?} is there twice")]
     RepeatedColumn(&'static str),
-    /// A CSV header without the one column every link needs, or no header at all.
+    /// The CSV header lacks the one required column, or there is no header.
     #[error("the header has no column \"target\"")]
     NoTarget,
-    /// A CSV header that is no header.
+    /// The CSV header is malformed.
     #[error("the header cannot be read: {0}")]
     Header(RowError),
-    /// JSON that is neither an array of objects nor objects one after another.
+    /// The JSON is neither an array of objects nor a sequence of objects.
     #[error("after row {row}: expected {expected}, found {found:?}")]
     Syntax {
-        /// The row before; 0 where there is none.
+        /// The row before; 0 if there is none.
         row: u64,
-        /// What would have been right.
+        /// What was expected.
         expected: &'static str,
-        /// What stands there.
+        /// What was found.
         found: char,
     },
-    /// JSON that ends before its array or last object does.
+    /// The JSON ends before its array or last object does.
     #[error("the input ends in the middle, after row {0}")]
     Truncated(u64),
 }
 
-/// Reads rows one by one and hands each to `each` with its number (from 1, the header not counted), until
-/// the input ends or `each` breaks off.
+/// Reads rows and passes each to `each` with its number (from 1, without the header), until the input ends or `each`
+/// stops it.
 pub fn read(
     format: Format,
     input: impl Read,
@@ -146,7 +146,7 @@ pub fn read(
     }
 }
 
-/// A row as JSON has it: [`Record`] without the flattening, which would let unknown fields pass.
+/// A row as JSON: [`Record`] without flattening, which would accept unknown fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {
@@ -191,7 +191,7 @@ impl From<Row> for Record {
     }
 }
 
-/// Whether a spreadsheet would run a cell with this text, or has been kept from it by a `'`.
+/// Whether a spreadsheet would run a cell with this text, or a `'` already prevents that.
 fn formula(text: &str) -> bool {
     text.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r'])
 }
@@ -200,7 +200,7 @@ fn formula(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Rows as `number: code` or `number: why not`, and how reading ended.
+    /// Rows as `number: code` or `number: reason`, and how reading ended.
     fn rows(format: Format, input: &[u8]) -> (Vec<String>, Result<(), String>) {
         let mut rows = Vec::new();
         let end = read(format, input, &mut |row, record| {

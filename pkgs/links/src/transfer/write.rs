@@ -1,4 +1,4 @@
-//! CSV and JSON out.
+//! !Writes CSV and JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use crate::link::Status;
 use crate::store::Record;
 use crate::when::Timestamp;
 
-/// The columns written, in this order; the first only where there are domains.
+/// The columns, in order; the first only if there are domains.
 const COLUMNS: [&str; 14] = [
     "domain",
     "code",
@@ -26,7 +26,7 @@ const COLUMNS: [&str; 14] = [
     "password_hash",
 ];
 
-/// Writes links as they come, buffering no more than a row or so.
+/// Writes links as they come, and buffers about one row.
 pub struct Writer<W: Write>(Inner<W>);
 
 enum Inner<W: Write> {
@@ -35,7 +35,7 @@ enum Inner<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file: a CSV header, with a column for domains where there are any, or the array's bracket.
+    /// Starts a file: a CSV header, with a column for domains if there are any, or the array's bracket.
     pub fn new(format: Format, with_domains: bool, mut output: W) -> io::Result<Self> {
         Ok(Self(match format {
             Format::Csv => {
@@ -66,7 +66,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the file and gives the output back.
+    /// Ends the file and returns the output.
     pub fn finish(self) -> io::Result<W> {
         match self.0 {
             Inner::Csv(writer, _) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What the output said, as it said it: the conversion there is would forget the kind of error.
+/// The output's own error. The existing conversion would lose its kind.
 fn as_io(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -118,7 +118,7 @@ fn instant(value: Option<Timestamp>) -> Cow<'static, str> {
     value.map(|instant| instant.to_string()).unwrap_or_default().into()
 }
 
-/// Puts a `'` before what a spreadsheet would run.
+/// Adds a `'` to a text that a spreadsheet would run.
 fn guarded(text: &str) -> Cow<'_, str> {
     if formula(text) { format!("'{text}").into() } else { text.into() }
 }

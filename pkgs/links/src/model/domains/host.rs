@@ -1,31 +1,31 @@
-//! Host names: as people write them, and as requests name them.
+//! !Host names, as people write them and as requests name them.
 
 use url::Host;
 
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 pub(super) const MAX_HOST_BYTES: usize = 253;
 
-/// The longest part of one between dots (RFC 1035, section 2.3.4), in bytes.
+/// The longest label between dots (RFC 1035, section 2.3.4), in bytes.
 const MAX_LABEL_BYTES: usize = 63;
 
-/// Why a text names no domain.
+/// Why a text is not a domain's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHost {
-    /// Not a host name.
+    /// It is not a host name.
     #[error("a domain is a host name such as go.example, without scheme, port and path")]
     Malformed,
-    /// An address.
+    /// It is an address.
     #[error("a domain is a host name, not an address")]
     Address,
-    /// Kept for the domain without a name.
+    /// It is reserved for the domain without a name.
     #[error("\"default\" stands for the domain without a name")]
     Reserved,
-    /// The host of the default domain.
+    /// It is the host of the default domain.
     #[error("this is the host of the default domain")]
     Own,
 }
 
-/// A host name in the one spelling it is stored and found by: lower case, IDNA as ASCII, no root dot.
+/// A host name in the form in which it is stored and found: lower case, IDNA as ASCII, without a root dot.
 ///
 /// # Errors
 /// [`InvalidHost`].
@@ -49,10 +49,10 @@ pub fn parse(text: &str) -> Result<String, InvalidHost> {
     }
 }
 
-/// The host of an authority (`host [ ":" port ]`) without its root dot, in whatever case it is written.
+/// The host of an authority (`host [ ":" port ]`), without its root dot and in its original case.
 pub(super) fn of_authority(authority: &[u8]) -> &[u8] {
     let end = match authority {
-        // Up to the bracket that closes the address.
+        // Up to the bracket that ends the address.
         [b'[', ..] => authority.iter().position(|byte| *byte == b']').map_or(authority.len(), |at| at + 1),
         _ => authority.iter().position(|byte| *byte == b':').unwrap_or(authority.len()),
     };
@@ -60,7 +60,7 @@ pub(super) fn of_authority(authority: &[u8]) -> &[u8] {
     match port {
         [] => {}
         [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => {}
-        // No port, and so the rest is no host.
+        // The port is invalid, so the rest is not a host.
         _ => return b"",
     }
     host.strip_suffix(b".").unwrap_or(host)

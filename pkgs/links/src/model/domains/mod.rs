@@ -1,5 +1,5 @@
-//! Domains: further hosts that links can be at, each with codes of its own. Links of the default domain, which has no name
-//! here, answer at any host that is no other domain's.
+//! !Domains: further hosts for links, each with its own codes. Links of the default domain, which has no name here,
+//! answer at every host that is not another domain's.
 
 mod host;
 mod table;
@@ -14,30 +14,31 @@ use crate::when::Timestamp;
 pub use host::{InvalidHost, is_at, parse};
 pub use table::{CachedDomains, Domains, SharedDomains, UnknownDomain};
 
-/// What the default domain is called where one has to be named.
+/// The name of the default domain, where a name is needed.
 pub const DEFAULT: &str = "default";
 
-/// Domains at most, besides the default one: all of them are in memory, each with its page.
+/// The most domains besides the default one. All of them are in memory with their pages.
 pub const MAX_DOMAINS: usize = 256;
 
 /// The longest page of a domain, in bytes.
 pub const MAX_PAGE_BYTES: usize = 64 * 1024;
 
-/// Which domain, in the database. Ids are never used again, so that nothing kept of a deleted domain is taken for another's.
+/// A domain's id in the database. Ids are never reused, so that nothing left of a deleted domain is taken for
+/// another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainId(pub(crate) i64);
 
 impl DomainId {
-    /// The domain that needs no name.
+    /// The domain without a name.
     pub const DEFAULT: Self = Self(0);
 }
 
-/// What a link is found by.
+/// A link's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LinkKey {
-    /// At which domain.
+    /// Its domain.
     pub domain: DomainId,
-    /// Its code there.
+    /// Its code at that domain.
     pub code: String,
 }
 
@@ -65,15 +66,15 @@ impl From<String> for LinkKey {
 /// A choice of domains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InDomains {
-    /// All there are.
+    /// All domains.
     #[default]
     All,
-    /// These, and perhaps none.
+    /// Only these; possibly none.
     Only(Vec<DomainId>),
 }
 
 impl InDomains {
-    /// Whether a domain is one of them.
+    /// Whether it includes a domain.
     pub fn has(&self, domain: DomainId) -> bool {
         match self {
             Self::All => true,
@@ -82,20 +83,20 @@ impl InDomains {
     }
 }
 
-/// A domain as the store has it.
+/// A domain as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Domain {
-    /// What its links refer to. Not part of the API.
+    /// The id that its links refer to. Not part of the API.
     #[serde(skip)]
     pub id: DomainId,
     /// Its host name: in lower case, IDNA as ASCII.
     #[schema(example = "go.example")]
     pub host: String,
-    /// Where `/` redirects to; a page that says what this is where absent.
+    /// Where `/` redirects to. If absent, a page says what this is.
     pub root_target: Option<String>,
-    /// Where codes without a link redirect to, by 302; 404 where absent.
+    /// Where codes without a link redirect to, by 302. If absent, they are 404.
     pub default_target: Option<String>,
-    /// The page that goes with 404, for people: HTML without scripts, at most 64 KiB.
+    /// The page for 404, for people: HTML without scripts, at most 64 KiB.
     pub not_found_html: Option<String>,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
@@ -138,7 +139,7 @@ pub struct DomainPatch {
 }
 
 impl Domain {
-    /// Refuses what cannot both be, and pages that are too long.
+    /// Refuses contradictory fields, and pages that are too long.
     pub(crate) fn check(&self) -> Result<(), InvalidField> {
         if self.not_found_html.as_ref().is_some_and(|page| page.len() > MAX_PAGE_BYTES) {
             return Err(InvalidField::new(
@@ -160,7 +161,7 @@ pub fn short_url(base: &str, host: Option<&str>, code: &str) -> String {
     let parts = host.and_then(|host| {
         let (scheme, rest) = base.split_once("://")?;
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        // Behind the brackets of an IPv6 address.
+        // After the brackets of an IPv6 address.
         let port = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
         Some((scheme, host, port.map_or("", |at| &authority[at..]), path))
     });

@@ -1,4 +1,5 @@
-//! The domains there are, as visits look for theirs: made anew at each change, and given to all threads at once.
+//! !The table of domains in which visits look up theirs. Each change makes a new one, which all threads receive at
+//! once.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::host::{MAX_HOST_BYTES, of_authority, parse};
 use super::{DEFAULT, Domain, DomainId};
 
-/// There is no domain of this name.
+/// No domain has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no domain {0:?}")]
 pub struct UnknownDomain(pub String);
@@ -20,7 +21,7 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// These.
+    /// A table of these.
     pub fn new(domains: impl IntoIterator<Item = Domain>) -> Self {
         let key = |domain: Domain| (domain.host.as_bytes().into(), Arc::new(domain));
         Self { by_host: domains.into_iter().map(key).collect() }
@@ -32,7 +33,7 @@ impl Domains {
         self.by_host.is_empty()
     }
 
-    /// The domain that an authority names (`host [ ":" port ]`), whatever its case and port.
+    /// The domain that an authority names (`host [ ":" port ]`), in any case and with any port.
     pub fn find(&self, authority: &[u8]) -> Option<&Arc<Domain>> {
         let host = of_authority(authority);
         let mut room = [0; MAX_HOST_BYTES];
@@ -47,7 +48,7 @@ impl Domains {
         self.by_host.values().find(|domain| domain.id == id)
     }
 
-    /// The domain that a person means: none for the default one.
+    /// The domain of this name; none for the default one.
     ///
     /// # Errors
     /// [`UnknownDomain`].
@@ -58,7 +59,7 @@ impl Domains {
         domain.map(Some).ok_or_else(|| UnknownDomain(name.to_owned()))
     }
 
-    /// The id of the domain that a person means.
+    /// The id of the domain of this name.
     ///
     /// # Errors
     /// [`UnknownDomain`].
@@ -66,7 +67,7 @@ impl Domains {
         Ok(self.named(name)?.map_or(DomainId::DEFAULT, |domain| domain.id))
     }
 
-    /// All of them, by their hosts.
+    /// All domains, sorted by host.
     pub fn sorted(&self) -> Vec<Arc<Domain>> {
         let mut domains: Vec<_> = self.by_host.values().map(Arc::clone).collect();
         domains.sort_unstable_by(|one, other| one.host.cmp(&other.host));
@@ -77,14 +78,14 @@ impl Domains {
 /// The domains as of the last commit that changed them.
 #[derive(Debug, Default)]
 pub struct SharedDomains {
-    /// Grows with each change.
+    /// Incremented with each change.
     version: AtomicU64,
-    /// With their version.
+    /// The domains, with their version.
     domains: Mutex<(u64, Arc<Domains>)>,
 }
 
 impl SharedDomains {
-    /// As of now.
+    /// The current domains.
     pub fn now(&self) -> Arc<Domains> {
         self.versioned().1
     }
@@ -93,7 +94,7 @@ impl SharedDomains {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts others in their place. When this returns, the next look of every thread finds them.
+    /// Replaces the domains. Once this returns, every thread finds the new ones.
     pub fn set(&self, domains: Domains) {
         let mut held = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
         let (version, known) = &mut *held;
@@ -106,7 +107,7 @@ impl SharedDomains {
     }
 }
 
-/// One thread's hold of them: a look costs one atomic load unless they have changed.
+/// A thread's copy of the domains. Reading costs one atomic load unless they have changed.
 pub struct CachedDomains {
     published: Arc<SharedDomains>,
     version: Cell<u64>,
@@ -114,13 +115,13 @@ pub struct CachedDomains {
 }
 
 impl CachedDomains {
-    /// Of these.
+    /// A copy of these.
     pub fn new(published: Arc<SharedDomains>) -> Self {
         let (version, domains) = published.versioned();
         Self { published, version: Cell::new(version), domains: RefCell::new(domains) }
     }
 
-    /// As of now.
+    /// The current domains.
     #[inline]
     pub fn now(&self) -> Ref<'_, Arc<Domains>> {
         if self.published.version.load(Ordering::Acquire) != self.version.get() {

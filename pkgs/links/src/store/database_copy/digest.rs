@@ -1,10 +1,10 @@
-//! What a table has, in a few bytes.
+//! !Checksums of tables.
 
 use sha2::{Digest as _, Sha256};
 
 use super::tables::Value;
 
-/// How many rows a table has, and the SHA-256 over them in their order.
+/// The number of a table's rows, and the SHA-256 over them in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// How many.
@@ -13,17 +13,17 @@ pub struct Digest {
     pub sha256: String,
 }
 
-/// Takes row by row.
+/// Computes a digest row by row.
 #[derive(Default)]
 pub struct Digester {
     rows: u64,
     hash: Sha256,
-    /// Of one row.
+    /// The bytes of one row.
     bytes: Vec<u8>,
 }
 
 impl Digester {
-    /// Takes a row: of each value its kind, its length and its bytes, so that no two rows are the same bytes.
+    /// Adds a row: for each value its kind, length and bytes, so that different rows have different bytes.
     pub fn add(&mut self, row: &[Value]) {
         self.bytes.clear();
         for value in row {
@@ -41,7 +41,7 @@ impl Digester {
         self.rows += 1;
     }
 
-    /// What has been taken.
+    /// The digest of all added rows.
     pub fn finish(self) -> Digest {
         let sha256 = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Digest { rows: self.rows, sha256 }

@@ -1,8 +1,8 @@
-//! A database as a whole, copied into an empty one of any kind.
+//! !Copies a whole database into an empty one of either kind.
 //!
-//! The source is read as it is at one moment, while it is used as always. The target is filled in one transaction: read
-//! back, each table has to be the same, or nothing is there. In the end the source is looked at again, for what was written
-//! meanwhile and is not in the copy.
+//! !The source is read as of one moment while it is in use. The target is filled in one transaction. It is then read
+//! back: if any table differs, the transaction is rolled back. Finally the source is read again, to report what was
+//! written meanwhile and is not in the copy.
 
 mod digest;
 mod tables;
@@ -17,37 +17,39 @@ use super::Error;
 pub use digest::{Digest, Digester};
 pub use tables::{Kind, Row, TABLES, Table, Value};
 
-/// Rows in a batch, and batches that may wait to be written.
+/// Rows per batch; one batch may wait to be written.
 const BATCH: usize = 1_000;
 const BATCHES: usize = 4;
 
-/// A database at one moment.
+/// A database as of one moment.
 pub trait Snapshot {
-    /// How many rows a table has.
+    /// The number of a table's rows.
     fn count(&mut self, table: &Table) -> Result<u64, Error>;
 
-    /// Visits the rows of a table in the order of its key, until `visit` returns false: the last use of a snapshot.
+    /// Passes the rows of a table to `visit` in the order of its key, until that returns false. A snapshot cannot be
+    /// used afterwards.
     fn read(&mut self, table: &Table, visit: &mut dyn FnMut(Row) -> bool) -> Result<(), Error>;
 
-    /// The last number that a numbered table has given out; 0 where it has given none.
+    /// The last number that a numbered table has assigned; 0 if none.
     fn last_number(&mut self, table: &Table) -> Result<i64, Error>;
 }
 
-/// A database that is filled in one transaction; what is read is what was written.
+/// A database that is filled in one transaction. Reading it returns what was written.
 pub trait Filling: Snapshot {
     /// Writes rows into a table.
     fn write(&mut self, table: &Table, rows: &mut dyn Iterator<Item = Row>) -> Result<(), Error>;
 
-    /// Has a numbered table go on after this number.
+    /// Makes a numbered table continue after this number.
     fn number_after(&mut self, table: &Table, last: i64) -> Result<(), Error>;
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Migrated {
-    /// Each table, as it is on both sides.
+    /// Each table, the same on both sides.
     pub tables: Vec<MigratedTable>,
-    /// Tables that were written in the source since it was read, as they are now; that is not in the copy.
+    /// Tables that were changed in the source since it was read, with their current content. These changes are not in
+    /// the copy.
     pub written_since: Vec<MigratedTable>,
 }
 
@@ -68,7 +70,7 @@ impl MigratedTable {
     }
 }
 
-/// Called with a table's name, how many of its rows were written, and of how many.
+/// Called with a table's name, how many of its rows are written, and their total.
 pub type OnRows<'a> = &'a mut dyn FnMut(&'static str, u64, u64);
 
 /// Copies all tables.
@@ -91,7 +93,7 @@ pub fn copy(
     Ok(copied)
 }
 
-/// Copies a table; answers what was read.
+/// Copies a table. Returns the digest of what was read.
 fn copy_table(
     from: &mut (dyn Snapshot + Send),
     into: &mut dyn Filling,
@@ -108,7 +110,7 @@ fn copy_table(
             from.read(table, &mut |row| {
                 digester.add(&row);
                 batch.push(row);
-                // Nobody takes more where writing has failed.
+                // After a write error, nobody takes more.
                 batch.len() < BATCH
                     || sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).is_ok()
             })?;
@@ -124,13 +126,13 @@ fn copy_table(
         drop(batches);
         let read: Result<Digest, Error> =
             reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Where reading failed, what was written is not all.
+        // After a read error, what was written is incomplete.
         let read = read?;
         wrote.map(|()| read)
     })
 }
 
-/// Tables of a source that are not as they were copied.
+/// Tables of a source that have changed since they were copied.
 pub fn written_since(from: &mut dyn Snapshot, copied: &[MigratedTable]) -> Result<Vec<MigratedTable>, Error> {
     let mut changed = Vec::new();
     for (table, copied) in TABLES.iter().zip(copied) {

@@ -1,9 +1,9 @@
-//! The tables that make a database up, as they are in every one.
+//! !The tables of a database, the same in every kind.
 //!
-//! Not among them is what follows from these: the index of tags in a file, and in PostgreSQL what nodes were granted of
-//! limits, which begins with the clicks counted, what other nodes are told, and clicks not yet added up.
+//! !They do not include derived data: the index of tags in a file; and in PostgreSQL the clicks granted to nodes, which
+//! start from the clicks counted, the feed of changes, and clicks that are not yet added up.
 
-/// What a column has.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An integer of 64 bits.
@@ -16,7 +16,7 @@ pub enum Kind {
     Flag,
     /// A text.
     Text,
-    /// A text of words, one space between.
+    /// Text of words, separated by single spaces.
     Words,
     /// Bytes.
     Bytes,
@@ -27,11 +27,11 @@ pub enum Kind {
 pub enum Value {
     /// None.
     Null,
-    /// Of [`Kind::Number`], [`Kind::Day`], [`Kind::Small`] and [`Kind::Flag`].
+    /// For [`Kind::Number`], [`Kind::Day`], [`Kind::Small`] and [`Kind::Flag`].
     Number(i64),
-    /// Of [`Kind::Text`] and [`Kind::Words`].
+    /// For [`Kind::Text`] and [`Kind::Words`].
     Text(String),
-    /// Of [`Kind::Bytes`].
+    /// For [`Kind::Bytes`].
     Bytes(Vec<u8>),
 }
 
@@ -43,11 +43,11 @@ pub type Row = Vec<Value>;
 pub struct Table {
     /// Its name.
     pub name: &'static str,
-    /// Its columns, those of its key first.
+    /// Its columns, key columns first.
     pub columns: &'static [(&'static str, Kind)],
-    /// How many columns are its key, by which its rows are ordered.
+    /// How many columns are its key, which orders its rows.
     pub keys: usize,
-    /// Whether its key is a number that is given out, and never again.
+    /// Whether its key is an assigned number that is never reused.
     pub is_numbered: bool,
 }
 
@@ -57,13 +57,13 @@ impl Table {
         self.columns.iter().map(|(name, _)| *name).collect()
     }
 
-    /// By what its rows are ordered.
+    /// The columns that order its rows.
     pub fn order(&self) -> String {
         self.names()[..self.keys].join(", ")
     }
 }
 
-/// All of them; what is referred to comes first.
+/// All tables; a table comes after those that it refers to.
 pub const TABLES: [Table; 9] = {
     use Kind::{Bytes, Day, Flag, Number, Small, Text, Words};
     [

@@ -1,4 +1,4 @@
-//! A database as a whole: read at one moment, or filled, by COPY.
+//! !A whole database: read as of one moment, or filled, with COPY.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, V
 use super::clicks;
 use super::values::count;
 
-/// How long clicks that servers have counted may take to be added up.
+/// How long counted clicks of servers may take to be added up.
 const ADDED_UP: Duration = Duration::from_secs(10);
 
-/// Between looks whether they are.
+/// Pause between checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// It takes as long as it takes, also where it waits for the other side.
+/// Removes timeouts, also for waiting on the other side.
 const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 
-/// Tables of this kind of database alone.
+/// Tables that only PostgreSQL has.
 const OWN: [&str; 2] = ["limits", "click_flushes"];
 
-/// Reads all of a database, as it is now, with the clicks that servers have counted by now.
+/// Reads a whole database as of now, including the clicks that servers have counted so far.
 pub fn snapshot<T>(
     background: &Background,
     pool: &Pool,
@@ -46,7 +46,7 @@ pub fn snapshot<T>(
             background.block_on(transaction.commit())?;
             return Ok(done);
         }
-        // Some have come meanwhile, or another is at it.
+        // More clicks have come, or another node is adding them up.
         background.block_on(transaction.rollback())?;
         if begun.elapsed() > ADDED_UP {
             return Err(Error::Busy);
@@ -55,7 +55,7 @@ pub fn snapshot<T>(
     }
 }
 
-/// Fills a database that has nothing, in one transaction, unless `fill` fails.
+/// Fills an empty database in one transaction, unless `fill` fails.
 pub fn fill<T>(
     background: &Background,
     pool: &Pool,
@@ -66,14 +66,14 @@ pub fn fill<T>(
     let transaction = background.block_on(async {
         let transaction = session.begin().await?;
         transaction.batch(PATIENT).await?;
-        // Who reads goes on; who writes waits, and finds it filled.
+        // Readers continue; writers wait, and find it filled.
         transaction.batch(&format!("LOCK TABLE {} IN EXCLUSIVE MODE", tables.join(", "))).await?;
         for table in TABLES.iter().map(|table| table.name).chain(OWN) {
             if !transaction.query(&format!("SELECT 1 FROM {table} LIMIT 1"), &[]).await?.is_empty() {
                 return Err(Error::NotEmpty(table));
             }
         }
-        // One note says that all is another, not one for each link.
+        // A single note says that everything has changed, instead of one per link.
         transaction.batch("ALTER TABLE links DISABLE TRIGGER noted_new").await?;
         Ok(transaction)
     })?;
@@ -81,14 +81,14 @@ pub fn fill<T>(
     background.block_on(async {
         transaction.batch("ALTER TABLE links ENABLE TRIGGER noted_new").await?;
         transaction.batch("INSERT INTO changes (topic, keys) VALUES ('all', '{}')").await?;
-        // Otherwise the first statements would be planned as for empty tables.
+        // Otherwise the first statements would be planned for empty tables.
         transaction.batch(&format!("ANALYZE {}", tables.join(", "))).await?;
         transaction.commit().await
     })?;
     Ok(filled)
 }
 
-/// A session in a transaction.
+/// A session within a transaction.
 struct Whole<'a> {
     background: &'a Background,
     session: &'a Session,
@@ -107,7 +107,7 @@ impl Snapshot for Whole<'_> {
     }
 
     fn read(&mut self, table: &Table, visit: &mut dyn FnMut(Row) -> bool) -> Result<(), Error> {
-        // All numbers as the widest, and words as one text.
+        // All integers as the widest type, and words as one text.
         let columns = table.columns.iter().map(|(name, kind)| match kind {
             Kind::Number | Kind::Text | Kind::Bytes => (*name).to_owned(),
             Kind::Day | Kind::Small => format!("{name}::int8"),
@@ -165,7 +165,7 @@ impl Filling for Whole<'_> {
     }
 
     fn number_after(&mut self, table: &Table, last: i64) -> Result<(), Error> {
-        // Taken back with the transaction, as setval would not be.
+        // Rolled back with the transaction, unlike setval.
         let next = last.saturating_add(1);
         let sql = format!("ALTER TABLE {} ALTER COLUMN id RESTART WITH {next}", table.name);
         Ok(self.background.block_on(self.session.batch(&sql))?)
@@ -192,7 +192,7 @@ const fn written_as(kind: Kind) -> Type {
     }
 }
 
-/// A value as its column takes it. One of another kind than its column's is NULL, which the digests tell.
+/// A value as its column's type. A value of the wrong kind becomes NULL, which the digests reveal.
 fn to_sql(
     value: Value,
     table: &Table,

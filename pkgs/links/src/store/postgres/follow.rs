@@ -1,4 +1,4 @@
-//! What other nodes write, as the feed of changes tells it.
+//! !Other nodes' writes, from the feed of changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,40 +10,40 @@ use tokio::sync::Notify;
 use crate::domains::{DomainId, LinkKey};
 use crate::store::{Change, Watch};
 
-/// Tells a watch what the feed hears.
+/// Passes the feed's changes to a watch.
 pub struct Follower {
     pub watch: Arc<dyn Watch>,
     pub domains: Arc<DomainsWanted>,
 }
 
-/// Whether domains have changed that are not read yet.
+/// Whether domains have changed and have not been read since.
 #[derive(Default)]
 pub struct DomainsWanted {
-    /// Counts changes.
+    /// The number of changes.
     wanted: AtomicU64,
-    /// Up to which one they were read.
+    /// The number of changes that were read.
     read: AtomicU64,
     changed: Notify,
 }
 
 impl DomainsWanted {
-    /// They have changed.
+    /// Records a change.
     pub fn change(&self) {
         self.wanted.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_one();
     }
 
-    /// To be taken before they are read.
+    /// Call this before reading the domains.
     pub fn begin(&self) -> u64 {
         self.wanted.load(Ordering::SeqCst)
     }
 
-    /// They were read, as they were at [`begin`](Self::begin) or later.
+    /// Records that they were read as of [`begin`](Self::begin) or later.
     pub fn done(&self, begun: u64) {
         self.read.fetch_max(begun, Ordering::SeqCst);
     }
 
-    /// Returns once they are to be read.
+    /// Returns once they have to be read.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -63,7 +63,7 @@ impl Heard for Follower {
                 }
             }
             postgres::Change::Row { topic: "domains", .. } => self.domains.change(),
-            // Of a node that knows more than this one.
+            // From a newer version with other kinds of changes.
             postgres::Change::Row { .. } | postgres::Change::All => {
                 self.domains.change();
                 self.watch.changed(Change::All);
@@ -72,7 +72,7 @@ impl Heard for Follower {
     }
 
     fn heard_all_before(&self, instant: Instant) {
-        // What changed of domains is known when they are read.
+        // Changes of domains are complete only once they are read.
         if self.domains.is_read() {
             self.watch.heard_all_before(instant);
         }
@@ -83,13 +83,13 @@ impl Heard for Follower {
     }
 }
 
-/// A link's key as the database notes it.
+/// A link's key from the database's text.
 pub fn key_of(text: &str) -> Option<LinkKey> {
     let (domain, code) = text.split_once('/')?;
     Some(LinkKey { domain: DomainId(domain.parse().ok()?), code: code.to_owned() })
 }
 
-/// The same the other way round.
+/// The database's text of a link's key.
 pub fn text_of(domain: DomainId, code: &str) -> String {
     format!("{}/{code}", domain.0)
 }

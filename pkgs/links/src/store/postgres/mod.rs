@@ -1,5 +1,5 @@
-//! Links in PostgreSQL, which several nodes share: reads by code on one pipelined connection for each thread that reads,
-//! everything else on a bounded pool, and a feed of what other nodes write.
+//! !Links in PostgreSQL, which several nodes share: reads by code use one pipelined connection per reading thread,
+//! everything else a bounded pool, and a feed reports other nodes' writes.
 
 mod database_copy;
 mod follow;
@@ -47,47 +47,47 @@ use tables::{clicks, domains, hours, limits, links, list, scope, tokens};
 
 pub use remote::{Found as FoundRoute, Remote};
 
-/// Where nodes wake each other.
+/// The channel on which nodes wake each other.
 const CHANNEL: &str = "linerate_links";
 
-/// How often the threads show that they go on.
+/// How often the threads beat.
 const BEAT: Duration = Duration::from_millis(250);
 
-/// How often a node looks for clicks to be added up.
+/// How often a node looks for clicks to add up.
 const ADD_UP: Duration = Duration::from_millis(500);
 
-/// How long what writes many links may take.
+/// Timeout of writes to many links.
 const MANY: Duration = Duration::from_secs(120);
 
-/// How long the last clicks may take, where the database takes them slowly.
+/// Timeout of the last clicks, if the database is slow.
 const LAST: Duration = Duration::from_secs(30);
 
-/// Rows of an export that wait to be written.
+/// Rows of an export that may wait to be written.
 const EXPORTED: usize = 1_024;
 
-/// How PostgreSQL is used.
+/// Options of PostgreSQL.
 pub struct PostgresOptions {
-    /// Where, as libpq takes it.
+    /// The server, as libpq's connection string.
     pub url: Conninfo,
-    /// Which codes are made and taken.
+    /// The rules for codes.
     pub codes: CodePolicy,
-    /// Which targets are taken.
+    /// The rules for targets.
     pub targets: TargetPolicy,
-    /// Writes and lists that may wait; more are refused with [`Error::Busy`].
+    /// How many writes and lists may wait. Further ones fail with [`Error::Busy`].
     pub queue: usize,
     /// Connections for writes and lists.
     pub connections: NonZero<u32>,
-    /// How long PostgreSQL may take to answer.
+    /// Timeout of PostgreSQL's answers.
     pub timeout: Duration,
-    /// Threads that read by code: connections for that.
+    /// The number of threads that read by code, each with a connection.
     pub pipelines: NonZero<usize>,
-    /// How long after the last sign of what other nodes write a cache is no longer used.
+    /// How long a cache is used after the last news of other nodes' writes.
     pub staleness: Duration,
-    /// Whether it serves: hears of changes, and adds clicks up.
+    /// Whether it serves: follows the feed, and adds up clicks.
     pub serves: bool,
-    /// Whether it is told the traces of requests that are recorded.
+    /// Whether statements carry the traces of recorded requests.
     pub traced: bool,
-    /// Told of what changes.
+    /// Told of changes.
     pub watch: Arc<dyn Watch>,
 }
 
@@ -95,14 +95,14 @@ pub struct PostgresOptions {
 pub struct Postgres {
     pool: Pool,
     pipelines: Pipelines<String, Found>,
-    /// The same of any server, where several are named.
+    /// The same for any server, if several are named.
     standbys: Option<Pipelines<String, Found>>,
     waker: Option<Waker>,
     traced: bool,
     watch: Arc<dyn Watch>,
     policy: Arc<Policy>,
     domains: Arc<DomainsWanted>,
-    /// One reads them at a time, so that none puts older ones in place of newer ones.
+    /// Domains are read by one task at a time, so that old ones never replace newer ones.
     reading_domains: Arc<tokio::sync::Mutex<()>>,
     timeout: Duration,
     queue: usize,
@@ -115,23 +115,24 @@ pub struct Postgres {
     tasks: Mutex<Vec<tokio::task::AbortHandle>>,
 }
 
-/// What this node has counted, flush by flush.
+/// The clicks that this node has counted, flush by flush.
 struct Flushes {
     node: i64,
-    /// The last one that is known to have arrived.
+    /// The last flush that is known to have arrived.
     seq: i64,
-    /// What was taken and is not known to have arrived: it is sent before anything else, each piece as the same again.
+    /// Clicks that were taken and may not have arrived. They are sent before anything else, each piece with its old
+    /// number.
     unsettled: Option<Unsettled>,
 }
 
-/// Clicks on their way, of which some have arrived.
+/// Clicks that were partly sent.
 struct Unsettled {
     batch: Arc<ClickBatch>,
-    /// Of its clicks, and of those by country.
+    /// How many of its clicks, and of those by country, have arrived.
     arrived: [usize; 2],
 }
 
-/// Says so when what it is in ends, as a panic makes it.
+/// Records when its owner ends, also by a panic.
 struct Ended(Arc<AtomicBool>);
 
 impl Drop for Ended {
@@ -145,7 +146,7 @@ impl Postgres {
     pub fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
         let background = Background::start().map_err(|error| Error::Postgres(error.to_string()))?;
         let timeout = options.timeout.as_millis();
-        // What is connected to is written to, unless it is said otherwise.
+        // Connections are for writing unless the URL says otherwise.
         let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
         let unusable = |error: postgres::PasswordError| Error::Unreachable(error.to_string());
         let connector = Connector::new(&url, "linerate-links").map_err(unusable)?;
@@ -215,7 +216,7 @@ impl Postgres {
         Comment::new("traceparent", trace.as_str())
     }
 
-    /// Has a node hear of changes, add clicks up and show that it goes on.
+    /// Starts the tasks of a serving node: the feed, adding up clicks, and beats.
     fn follow(&mut self, connector: &Connector, staleness: Duration) {
         let feed = FeedOptions {
             application: "linerate-links listen".to_owned(),
@@ -250,7 +251,7 @@ impl Postgres {
         self.task(async move {
             let mut fails = false;
             loop {
-                // What waits is not left to the next click, which may not come for long.
+                // Unsent clicks do not wait for the next click, which may take long to come.
                 let settled = settle(&adding, &mut *flushes.lock().await, timeout).await;
                 if let Err(error) = settled {
                     tracing::debug!(%error, "clicks still wait to be sent again");
@@ -270,7 +271,7 @@ impl Postgres {
         });
     }
 
-    /// Does something for ever; it is noticed when it ends.
+    /// Runs a task that never ends; if it does, that is noticed.
     fn task(&self, work: impl Future + Send + 'static) {
         let ended = Ended(Arc::clone(&self.ended));
         let task = self.background.spawn(async move {
@@ -280,7 +281,7 @@ impl Postgres {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.abort_handle());
     }
 
-    /// Does work of the pool, to its end even if nobody waits for it.
+    /// Runs work with the pool, to its end even if nobody waits for it.
     pub(in crate::store) fn run<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
     where
         T: Send + 'static,
@@ -294,7 +295,7 @@ impl Postgres {
         T: Send + 'static,
         W: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        /// One less waits, however it ends.
+        /// Decrements the number of waiting jobs, however one ends.
         struct Waiting(Arc<AtomicUsize>);
         impl Drop for Waiting {
             fn drop(&mut self) {
@@ -313,13 +314,13 @@ impl Postgres {
         let work = within(timeout, work(self.pool.clone()));
         self.background.carry(async move {
             let _guard = guard;
-            // On that runtime: the calling thread may have none.
+            // On that runtime, since the calling thread may have none.
             let _ = sender.send(work.await);
         });
         Pending::of(receiver)
     }
 
-    /// The same for what writes: this node's caches are told before it is acknowledged, and the others look.
+    /// The same for writes: this node's caches are told before the write is acknowledged, and other nodes are woken.
     fn write<T, W>(
         &self,
         timeout: Duration,
@@ -342,7 +343,7 @@ impl Postgres {
         })
     }
 
-    /// The same for what writes domains, which this node knows before it is acknowledged.
+    /// The same for writes of domains: this node reads the domains before the write is acknowledged.
     fn write_domains<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
     where
         T: Send + 'static,
@@ -509,7 +510,7 @@ impl Postgres {
         let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
         let imported = |pool: Pool| async move {
             let (tally, keys) = transfer::import(&pool, &policy.codes, drafts, on_conflict).await?;
-            // Not everything: the links that visitors follow meanwhile are others.
+            // Not everything, since visitors follow other links meanwhile.
             watch.changed(Change::Codes(&keys));
             Ok(tally)
         };
@@ -518,7 +519,8 @@ impl Postgres {
 
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
         let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
-        // What is given up after it was taken would be counted twice: so only what comes before has a time to end by.
+        // If work were given up after taking the clicks, they could be counted twice. So only the steps before that
+        // have a timeout.
         self.run_within(Duration::MAX, move |pool| async move {
             let taken = async {
                 let mut flushes = flushes.lock().await;
@@ -526,7 +528,8 @@ impl Postgres {
                 Ok::<_, Error>(flushes)
             };
             let mut flushes = within(MANY, taken).await?;
-            // From here on it is this store's: where it is not known whether it arrived, it is sent again as the same.
+            // From here on the store owns the batch. If it is unknown whether it arrived, it is sent again with the
+            // same number.
             flushes.unsettled = Some(Unsettled { batch, arrived: [0; 2] });
             if let Err(error) = within(timeout, settle(&pool, &mut flushes, timeout)).await {
                 tracing::warn!(%error, "clicks wait to be sent again");
@@ -627,7 +630,7 @@ impl Postgres {
             if let Err(error) = transfer::export(&pool, &of, hashes, &sender).await {
                 let _ = sender.send(Some(Err(error))).await;
             } else {
-                // A channel that just closes is an export that broke off.
+                // If the channel just closes, the export was interrupted.
                 let _ = sender.send(None).await;
             }
         });
@@ -672,7 +675,7 @@ impl Postgres {
     }
 }
 
-/// Whose clicks are meant.
+/// The links whose clicks are summed.
 async fn counted(pool: &Pool, of: StatsScope) -> Result<scope::Links, Error> {
     Ok(match of {
         StatsScope::Link(key) => scope::Links::One(links::get(pool, &key).await?.id),
@@ -685,7 +688,7 @@ fn key_of(link: &Link) -> LinkKey {
     LinkKey { domain: link.domain_id, code: link.code.clone() }
 }
 
-/// Sends what is not known to have arrived, piece by piece; it may be given up at any time.
+/// Sends clicks that may not have arrived, piece by piece. Can be given up at any time.
 async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result<(), Error> {
     while let Some(Unsettled { batch, arrived }) = &mut flushes.unsettled {
         let piece = batch.clicks[arrived[0]..].chunks(clicks::ENTRIES).next().unwrap_or_default();
@@ -702,14 +705,14 @@ async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result
     Ok(())
 }
 
-/// What takes longer than that has failed.
+/// Fails if the work takes longer.
 async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(timeout, work)
         .await
         .unwrap_or_else(|_| Err(Error::Unreachable(format!("PostgreSQL did not answer within {timeout:?}"))))
 }
 
-/// Reads the domains, and lets all threads have them.
+/// Reads the domains, and publishes them to all threads.
 async fn read_domains(
     pool: &Pool,
     wanted: &DomainsWanted,

@@ -1,4 +1,4 @@
-//! What a redirect waits for: the row of a code, and clicks of a limit.
+//! !What a redirect waits for: the row of a code, and clicks of a limit.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::when::Timestamp;
 use super::values::count;
 use super::{Postgres, follow, limits};
 
-/// Reads that are waited for; clones share them.
+/// Reads that have to be waited for. Clones share them.
 #[derive(Clone)]
 pub struct Remote(Arc<Postgres>);
 
-/// A link as it was read, and the limit of its clicks: [`Route::max_clicks`] is [`LEASED`] where it has one.
+/// A link as read, and the limit of its clicks. [`Route::max_clicks`] is [`LEASED`] if it has one.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What a redirect needs.
+    /// The data of the redirect.
     pub route: Route,
-    /// The limit itself.
+    /// The limit.
     pub max_clicks: Option<u64>,
 }
 
-/// Columns of [`found`], of links.
+/// The columns for [`found`], of links.
 macro_rules! columns {
     () => {
         "domain || '/' || code, id, target, status, redirect, forward_query, not_before, expires_at, max_clicks, \
@@ -34,14 +34,14 @@ macro_rules! columns {
     };
 }
 
-/// Of one key.
+/// By one key.
 pub const ONE: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM links WHERE domain = split_part($1, '/', 1)::int8 AND code = split_part($1, '/', 2)"
 );
 
-/// Of several.
+/// By several keys.
 pub const SEVERAL: &str = concat!(
     "SELECT ",
     columns!(),
@@ -49,7 +49,7 @@ pub const SEVERAL: &str = concat!(
      AND code = split_part(k.key, '/', 2)"
 );
 
-/// What a row of these says.
+/// The link in a row of these columns.
 pub fn found(row: &Row) -> Result<(String, Found), tokio_postgres::Error> {
     let max_clicks = row.try_get::<_, Option<i64>>(8)?.map(count);
     let status: Status = status_of(row.try_get::<_, i16>(3)?.into());
@@ -73,7 +73,7 @@ impl Remote {
         Self(postgres)
     }
 
-    /// What a redirect needs, by code.
+    /// The data of a redirect, by code.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -82,7 +82,7 @@ impl Remote {
         found.map_err(|error| of(&error))
     }
 
-    /// The same of any server that answers, which may not have heard of the last writes; none where no other is named.
+    /// The same from any server that answers, which may lack the last writes. None if no other server is named.
     ///
     /// # Errors
     /// When none answers.
@@ -91,18 +91,18 @@ impl Remote {
         Some(found.map_err(|error| of(&error)))
     }
 
-    /// Clicks that this node may answer of a link whose clicks are limited.
+    /// Requests clicks that this node may answer, of a link with a limit.
     pub fn lease(&self, link: i64) -> Pending<Lease> {
         self.0.run(move |pool| async move { limits::lease(&pool, link).await })
     }
 
-    /// Gives back what was granted and not needed. Where this fails, nobody answers those.
+    /// Returns unused grants. If this fails, those clicks are lost.
     pub fn give_back(&self, grants: Vec<(i64, u64)>) -> Pending<()> {
         self.0.run(move |pool| async move { limits::give_back(&pool, &grants).await })
     }
 }
 
-/// The same for another who waits for the same answer.
+/// The same error for another waiter of the same answer.
 fn of(error: &postgres::Error) -> Error {
     match error.kind() {
         Kind::Busy => Error::Busy,

@@ -1,20 +1,20 @@
-//! The schema, step by step.
+//! !The schema and its migrations.
 
 use postgres::{Migration, Migrations};
 
-/// All of it.
+/// All migrations.
 pub const MIGRATIONS: Migrations = Migrations {
     program: "linerate-links",
     steps: &[
         Migration { version: 1, min_reader: 1, name: "links", sql: include_str!("schema.sql") },
-        // Programs from before name the columns that they write and read, which these are none of.
+        // Older programs name the columns that they use, which do not include these.
         Migration {
             version: 2,
             min_reader: 1,
             name: "ends and uses of keys",
             sql: "ALTER TABLE tokens ADD COLUMN expires_at BIGINT, ADD COLUMN last_used_at BIGINT",
         },
-        // Programs from before count no hours, and clicks that they add up are in all other sums.
+        // Older programs count no hours, and clicks that they add up are in all other sums.
         Migration { version: 3, min_reader: 1, name: "clicks by hour", sql: include_str!("hours.sql") },
         Migration {
             version: 4,

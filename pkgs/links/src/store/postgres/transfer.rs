@@ -1,4 +1,4 @@
-//! Links in bulk: imported in large statements, exported by COPY.
+//! !Bulk transfer of links: imported in large statements, exported with COPY.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,12 +20,12 @@ use super::links::{is_referred, redirect};
 use super::list::ids;
 use super::values::{count, integer, values};
 
-/// A draft that is to be a row, its number and its code.
+/// A draft to be inserted, with its number and its code.
 struct Row {
     number: u64,
     draft: Draft,
     code: String,
-    /// Whether the code was drawn.
+    /// Whether the code is random.
     drawn: bool,
 }
 
@@ -35,7 +35,7 @@ impl Row {
     }
 }
 
-/// Columns of links, of rows.
+/// The columns of links, from rows.
 const GIVEN: &str = "unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int2[], $7::int2[], \
     $8::bool[], $9::text[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[]) AS given (domain, code, \
     target, title, tags, status, redirect, forward_query, password_hash, not_before, expires_at, max_clicks, \
@@ -71,7 +71,8 @@ async fn run(
     transaction.query(sql, values).await
 }
 
-/// Imports rows in one transaction, each on its own merits; answers which links it has made or replaced, too.
+/// Imports rows in one transaction; each succeeds or fails separately. Also returns the links that were created or
+/// replaced.
 pub async fn import(
     pool: &Pool,
     policy: &CodePolicy,
@@ -116,7 +117,7 @@ pub async fn import(
                 row.code = policy.random(length);
             }
         }
-        // The first of those with the same code; the others find it taken.
+        // The first row of each code; the others find it taken.
         let first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
         let numbers: HashSet<u64> = first.iter().map(|row| row.number).collect();
         let made = insert(&transaction, &first).await?;
@@ -133,7 +134,7 @@ pub async fn import(
                     OnConflict::Skip => tally.skipped += 1,
                     OnConflict::Replace => {
                         tally.replaced += 1;
-                        // The last of several is what stays.
+                        // The last of several rows is kept.
                         replaced.insert(row.key(), row);
                     }
                 }
@@ -148,7 +149,7 @@ pub async fn import(
     Ok((tally, changed))
 }
 
-/// Inserts those whose codes are free; answers which.
+/// Inserts rows whose codes are free. Returns their keys.
 async fn insert(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<HashSet<(i64, String)>, Error> {
     let sql = format!(
         "INSERT INTO links (domain, code, target, title, tags, status, redirect, forward_query, password_hash, \
@@ -175,7 +176,7 @@ async fn insert(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<HashSet<
     Ok(ids.into_keys().collect())
 }
 
-/// Makes the links under these codes as drafted; their ids, clicks and when they were created stay.
+/// Replaces the links with these codes by the drafts. Ids, clicks and creation times are kept.
 async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Error> {
     if rows.is_empty() {
         return Ok(());
@@ -191,7 +192,7 @@ async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Err
     Ok(())
 }
 
-/// Walks the links at some domains by id, as they are at one moment; each is sent there.
+/// Sends all links of some domains, by id, as of one moment.
 pub async fn export(
     pool: &Pool,
     of: &InDomains,
@@ -200,7 +201,7 @@ pub async fn export(
 ) -> Result<(), Error> {
     let at = match ids(of) {
         None => String::new(),
-        // Numbers, and COPY takes no parameters.
+        // The ids are numbers, and COPY takes no parameters.
         Some(ids) => {
             let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
             format!("WHERE l.domain = ANY('{{{}}}'::int8[])", ids.join(","))
@@ -236,7 +237,7 @@ pub async fn export(
     while let Some(row) = rows.next().await {
         let row = row?;
         let password_hash: Option<String> = row.try_get(7)?;
-        // What was behind a password is not to come back open.
+        // A link with a password must not become public.
         let status = match password_hash.is_some() && !hashes {
             true => Status::Disabled,
             false => status_of(row.try_get::<i16>(4)?.into()),
@@ -261,7 +262,7 @@ pub async fn export(
             password_hash: password_hash.filter(|_| hashes),
         };
         if to.send(Some(Ok(record))).await.is_err() {
-            // Nobody takes more; the session goes with what it would still send.
+            // Nobody takes more. The session is closed with what it would still send.
             return Ok(());
         }
     }

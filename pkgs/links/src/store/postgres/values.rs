@@ -9,12 +9,12 @@ macro_rules! values {
 
 pub(super) use values;
 
-/// As PostgreSQL counts, which has no greater number.
+/// A number for PostgreSQL, at most its largest one.
 pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// As counted here.
+/// A number from PostgreSQL.
 pub(super) fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

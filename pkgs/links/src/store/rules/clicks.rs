@@ -1,31 +1,30 @@
-//! Clicks: how many rows there may be of them, and which numbers and names stand for others.
+//! !Clicks: the limits of rows, and the numbers and names with special meanings.
 
-/// The link that stands for all of them.
+/// The link id that stands for all links.
 pub const ALL: i64 = 0;
 
-/// Rows a link may have for a day. Where there are more referrers, those with the fewest visits, and of these
-/// the ones that were seen last the longest ago, give way and count under [`OTHER`]: so whoever makes names up
-/// drives out other such names, not those that visits really come from.
+/// The most rows of a link per day. If there are more referrers, those with the fewest visits, and of these the least
+/// recently seen, are counted as [`OTHER`]. So invented names displace other invented names, not real referrers.
 pub const ROWS_PER_DAY: usize = 250;
 
-/// Rows all links together may have for a day.
+/// The most rows of all links together per day.
 pub const ROWS_PER_DAY_OF_ALL: usize = 5_000;
 
-/// The name of all further referrers.
+/// The name for all further referrers.
 pub const OTHER: &str = "(other)";
 
-/// Referrers that a breakdown names.
+/// The most referrers in a breakdown.
 pub const TOP_REFERRERS: i64 = 100;
 
-/// The day that stands for those that were folded. No clock shows it.
+/// The day that stands for merged days. No clock shows it.
 pub const OLDER: i32 = i32::MIN;
 
-/// Rows that one piece of work folds at most: about what a flush of clicks may change, so that nobody waits longer for it.
+/// The most rows that one job merges: about what a flush of clicks may change, so that nobody waits longer for it.
 pub const MAX_ROWS_FOLDED: usize = 500;
 
-/// Links that one piece of work looks at. Each may cost a read from the disk.
+/// The most links that one job looks at. Each may cost a read from disk.
 pub const MAX_LINKS_FOLDED: usize = 250;
 
-/// Hours after which a piece of work forgets no more links': a day's of as many as it looks at. There are more where hours
-/// are to be told apart for fewer days than before.
+/// After this many hours, a job deletes no more links' hours: a day's hours of all links that it looks at. There are
+/// more if hours are to be kept for fewer days than before.
 pub const MAX_HOURS_FORGOTTEN: usize = 24 * MAX_LINKS_FOLDED;

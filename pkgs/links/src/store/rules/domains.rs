@@ -1,13 +1,13 @@
-//! Domains: what is taken as one, and how many links go at once along with one.
+//! !Domains: their rules, and how many links are deleted at once with a domain.
 
 use crate::domains::{self, Domain, DomainId, DomainPatch, InvalidHost, NewDomain};
 use crate::store::{Error, Policy};
 use crate::when::Timestamp;
 
-/// Links that are deleted along with their domain in one transaction: others need not wait long for it.
+/// How many links are deleted with their domain in one transaction, so that others do not wait long.
 pub const MAX_LINKS_DELETED: usize = 2_000;
 
-/// A domain that keeps every rule, but for its host being free.
+/// A domain that follows every rule, except that its host may be taken.
 pub fn draft(new: NewDomain, policy: &Policy) -> Result<Domain, Error> {
     let host = domains::parse(&new.host)?;
     if policy.targets.has_host(&host) {
@@ -25,7 +25,7 @@ pub fn draft(new: NewDomain, policy: &Policy) -> Result<Domain, Error> {
     Ok(domain)
 }
 
-/// A patch whose targets keep every rule.
+/// A patch whose targets follow every rule.
 pub fn checked(patch: DomainPatch, policy: &Policy) -> Result<DomainPatch, Error> {
     let checked = |field, given: Option<Option<String>>| {
         given.map(|given| target(field, given, policy, None)).transpose()
@@ -37,7 +37,7 @@ pub fn checked(patch: DomainPatch, policy: &Policy) -> Result<DomainPatch, Error
     })
 }
 
-/// A target by the rules for those of links; `host` is the one that is about to be the shortener's own.
+/// A target under the rules for links' targets; `host` is the host that becomes the shortener's own.
 fn target(
     field: &'static str,
     given: Option<String>,

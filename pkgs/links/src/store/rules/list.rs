@@ -1,4 +1,4 @@
-//! Lists: how long they and what is searched for may be, and their cursors.
+//! !Lists: limits of their length and search text, and their cursors.
 
 use crate::domains::DomainId;
 use crate::link::Link;
@@ -18,13 +18,13 @@ pub fn check_search(search: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// How rows are ordered by these columns, as both databases say it.
+/// The ORDER BY of these columns, for both databases.
 pub fn order(columns: &[&str], descending: bool) -> String {
     let order = if descending { "DESC" } else { "ASC" };
     columns.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The pattern that finds a text anywhere, with LIKE's own characters taken literally.
+/// The LIKE pattern that finds a text anywhere, with special characters escaped.
 pub fn pattern(search: &str) -> String {
     let mut pattern = String::with_capacity(search.len() + 2);
     pattern.push('%');
@@ -38,7 +38,7 @@ pub fn pattern(search: &str) -> String {
     pattern
 }
 
-/// The value of a column, where a page ended.
+/// The value of a column at the end of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An integer.
@@ -47,7 +47,7 @@ pub enum Place {
     Text(String),
 }
 
-/// A cursor names its order, and where in it the page ended: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
+/// A cursor names its order, and the end of the page in that order: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
 pub fn write_cursor(last: &Link, query: &ListQuery) -> String {
     let value = match query.sort {
         Sort::Created => last.id.to_string(),
@@ -59,12 +59,12 @@ pub fn write_cursor(last: &Link, query: &ListQuery) -> String {
     format!("{}~{value}~{}", order_of(query), last.id)
 }
 
-/// The same of a place that no link on the page is at: as far as was looked.
+/// The same for the place up to which links were examined, which no link on the page is at.
 pub fn write_cursor_at(places: &[Place], query: &ListQuery) -> Option<String> {
     let value = match (query.sort, places) {
         (Sort::Code, [Place::Number(0), Place::Text(code), _]) => code.clone(),
         (Sort::Code, [Place::Number(domain), Place::Text(code), _]) => format!("{domain}/{code}"),
-        // Those without clicks are by id alone.
+        // Links without clicks are ordered by id alone.
         (Sort::Clicks, [Place::Number(_)]) => "0".to_owned(),
         (Sort::Created | Sort::Updated | Sort::Clicks, [Place::Number(value), ..]) => value.to_string(),
         _ => return None,
@@ -73,7 +73,7 @@ pub fn write_cursor_at(places: &[Place], query: &ListQuery) -> Option<String> {
     Some(format!("{}~{value}~{id}", order_of(query)))
 }
 
-/// The values of the columns that a list is sorted by, where the page before it ended.
+/// The values of the sorted columns at the end of the previous page.
 pub fn read_cursor(cursor: &str, query: &ListQuery) -> Result<Vec<Place>, Error> {
     let parse = || {
         let (value, id) = cursor.strip_prefix(order_of(query))?.strip_prefix('~')?.rsplit_once('~')?;

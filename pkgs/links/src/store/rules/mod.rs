@@ -1,4 +1,4 @@
-//! The rules that hold in every database: limits, and what numbers and texts in rows mean.
+//! !The rules of every database: limits, and the meaning of numbers and texts in rows.
 
 pub mod clicks;
 pub mod domains;

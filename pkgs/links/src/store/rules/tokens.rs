@@ -1,7 +1,7 @@
-//! Bearer tokens: a random secret, kept as its SHA-256.
+//! !Bearer tokens: a random secret, stored as its SHA-256.
 //!
-//! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. With 256 random
-//! bits there is nothing to guess, so a fast hash is enough.
+//! !A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. Its 256 random bits cannot
+//! be guessed, so a fast hash is enough.
 
 use sha2::{Digest, Sha256};
 
@@ -9,7 +9,7 @@ use crate::domains::{DEFAULT, DomainId, Domains};
 use crate::store::{Error, NewToken, Scope};
 use crate::when::Timestamp;
 
-/// What every secret begins with, so that scanners for leaked secrets know it.
+/// The start of every secret, so that scanners for leaked secrets recognise it.
 const PREFIX: &str = "lr_";
 
 /// Random bytes in a secret.
@@ -18,17 +18,17 @@ const SECRET_BYTES: usize = 32;
 /// Hexadecimal digits that find the row.
 const SELECTOR_DIGITS: usize = 16;
 
-/// Tokens at most.
+/// The most tokens.
 pub const MAX_TOKENS: i64 = 1_000;
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
 
-/// How long a use of a token goes without another being noted, in seconds: who asks a thousand times a second is written
-/// down once a minute.
+/// How long after a recorded use of a token no other is recorded, in seconds. A client with a thousand requests per
+/// second is recorded once a minute.
 const USE_SECONDS: i64 = 60;
 
-/// A token that may be made now.
+/// A token that is valid to create now.
 pub fn checked(new: NewToken, now: Timestamp) -> Result<NewToken, Error> {
     let name = new.name.trim().to_owned();
     if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
@@ -40,12 +40,12 @@ pub fn checked(new: NewToken, now: Timestamp) -> Result<NewToken, Error> {
     Ok(NewToken { name, ..new })
 }
 
-/// Whether a use now is worth noting.
+/// Whether a use now has to be recorded.
 pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
     last_used_at.is_none_or(|last| last.0 <= now.0 - USE_SECONDS)
 }
 
-/// A new secret, and what finds its row.
+/// A new secret, and its selector.
 pub fn draw() -> (String, String) {
     let mut random = [0; SECRET_BYTES];
     getrandom::fill(&mut random).expect("the system has a source of randomness");
@@ -53,7 +53,7 @@ pub fn draw() -> (String, String) {
     (format!("{PREFIX}{digits}"), digits[..SELECTOR_DIGITS].to_owned())
 }
 
-/// What finds the row of a secret.
+/// The selector of a secret, which finds its row.
 pub fn selector(secret: &str) -> Option<&str> {
     secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS))
 }
@@ -70,17 +70,17 @@ pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Domains as a row names them.
+/// Domains as stored in a row.
 pub fn text_of(domains: &[DomainId]) -> String {
     domains.iter().map(|domain| domain.0.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// The domains that a row names.
+/// The domains in a row.
 pub fn ids_of(ids: &str) -> Vec<DomainId> {
     ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(DomainId).collect()
 }
 
-/// The same for people, as far as there are such domains.
+/// Their names, for those that exist.
 pub fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
     let name = |id| match id {
         DomainId::DEFAULT => Some(DEFAULT.to_owned()),

@@ -1,8 +1,8 @@
-//! How far one page of a list looks.
+//! !How far one page of a list searches.
 //!
-//! Where no index finds what is asked for, links are looked through part by part in the order of the list, until the page is
-//! full or its time is over. Then the page is as long as it is, says how many links it looked at, and its cursor goes on
-//! behind the last of them: each page is answered in time, and together they miss nothing.
+//! !If no index finds what is requested, links are examined part by part in the order of the list, until the page is
+//! full or its time is up. The page then has what was found, says how many links were examined, and its cursor
+//! continues after them. So each page is answered in time, and together they miss nothing.
 
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,28 @@ use super::list::{MAX_LIMIT, Place, write_cursor, write_cursor_at};
 use crate::link::Link;
 use crate::store::{ListQuery, Page, Sort};
 
-/// Where an index finds no more links than this, all of them are read and sorted, which takes some 10 ms. Tests have more
-/// than so few.
+/// Up to this many links from an index are all read and sorted, which takes some 10 ms. Tests have more than a few.
 pub const FEW: usize = if cfg!(test) { 8 } else { 5_000 };
 
-/// How long a page may look unless it is told: as long as people wait, and well before a query is ended as too slow.
+/// The default time of a page: as long as people wait, and well before a query fails as too slow.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// A page that has this much time and was not full after a part in the order of clicks looks through all links as they lie and
-/// sorts what it finds: of a million links in a few hundred milliseconds, in place of a part at a time.
+/// A page with this much time left that is not full after a part in the order of clicks reads all links as they are
+/// stored, and sorts what it finds. For a million links that takes a few hundred milliseconds, and replaces going part
+/// by part.
 const SORTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Links of the first part: some milliseconds where each is compared, on the slowest of machines.
+/// Links of the first part: some milliseconds if each is compared, on the slowest machine.
 const FIRST_PART: usize = 1_000;
 
-/// Links of a part at most, so that it is over before the clock was wrong about it for long.
+/// The most links of a part, so that a wrong estimate of its time does not last long.
 const GREATEST_PART: usize = 200_000;
 
-/// How far a page has looked, and may.
+/// How far a page has searched, and its limits.
 pub struct Walk {
     within: Duration,
     begun: Instant,
-    /// When the part under way was begun.
+    /// When the current part was started.
     part: Instant,
     rows: usize,
     grows: bool,
@@ -47,14 +47,14 @@ impl Walk {
         Self { within, begun: now, part: now, rows: FIRST_PART, grows: true, sorts, looked_at: 0 }
     }
 
-    /// One that has time for a single part, of so many links.
+    /// A walk with time for a single part of this many links.
     #[cfg(test)]
     pub fn of_one_part(rows: usize) -> Self {
         let walk = Self::of(&ListQuery { within: Some(Duration::ZERO), ..ListQuery::default() });
         Self { rows, grows: false, ..walk }
     }
 
-    /// One that has time, in parts of so many links.
+    /// A walk with time, in parts of this many links.
     #[cfg(test)]
     pub fn in_parts_of(rows: usize) -> Self {
         Self { within: Duration::MAX, rows, grows: false, ..Self::of(&ListQuery::default()) }
@@ -65,8 +65,8 @@ impl Walk {
         self.rows
     }
 
-    /// What comes after a part that ends at `until`, or after the rest of a stretch where that is none. `links` are those found
-    /// so far.
+    /// What follows a part that ends at `until`, or the rest of a stretch if that is none. `links` are those found so
+    /// far.
     pub fn after(
         &mut self,
         stretch: Stretch,
@@ -89,7 +89,7 @@ impl Walk {
         }
     }
 
-    /// Whether what is behind this place is found sooner where all of it is sorted: from where on.
+    /// If everything after this place is found sooner by sorting it all: where that starts.
     fn sorts_from(&self, stretch: Stretch, place: &[Place]) -> Option<Vec<Place>> {
         let behind = match stretch {
             Stretch::Whole => return None,
@@ -99,8 +99,7 @@ impl Walk {
         Some(behind).filter(|_| self.sorts)
     }
 
-    /// A whole part was looked at: whether there is time for another that takes as long. It is as great as half of the time left
-    /// allows.
+    /// After a whole part: whether there is time for another. Its size uses at most half of the time left.
     fn goes_on(&mut self) -> bool {
         self.looked_at += self.rows as u64;
         let now = Instant::now();
@@ -114,24 +113,24 @@ impl Walk {
     }
 }
 
-/// What comes next on a page.
+/// The next step for a page.
 pub enum Next {
-    /// Nothing: it is full, or its time is over.
+    /// None: it is full, or its time is up.
     Page(Page),
-    /// All that is behind this place, sorted, and then the page is done.
+    /// Everything after this place, sorted; the page is then done.
     Sorted(Vec<Place>),
-    /// The part behind this place.
+    /// The part after this place.
     Part(Vec<Place>),
     /// The next stretch.
     Stretch,
 }
 
-/// How many links a page may have.
+/// The most links on a page.
 pub fn limit_of(query: &ListQuery) -> usize {
     query.limit.clamp(1, MAX_LIMIT)
 }
 
-/// A page of these links, of which one more than its limit tells that there is a next one.
+/// A page of these links. One more than its limit means that there is a next page.
 pub fn page_of(mut links: Vec<Link>, limit: usize, query: &ListQuery) -> Page {
     let more = links.len() > limit;
     links.truncate(limit);
@@ -139,18 +138,18 @@ pub fn page_of(mut links: Vec<Link>, limit: usize, query: &ListQuery) -> Page {
     Page { links, next, looked_at: None }
 }
 
-/// A stretch of a list, which an index has in order.
+/// A stretch of a list, in an index's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
-    /// All of it.
+    /// The whole list.
     Whole,
-    /// Links that have clicks, by these.
+    /// Links with clicks, ordered by clicks.
     Clicked,
-    /// Links that have none, by id.
+    /// Links without clicks, ordered by id.
     Unclicked,
 }
 
-/// The stretches of a list that are behind a cursor's place, in their order, and the place in the first of them.
+/// The stretches of a list after a cursor's place, in order, with the place in the first of them.
 pub fn stretches(query: &ListQuery, last: Option<Vec<Place>>) -> Vec<(Stretch, Option<Vec<Place>>)> {
     if query.sort != Sort::Clicks {
         return vec![(Stretch::Whole, last)];
@@ -160,7 +159,7 @@ pub fn stretches(query: &ListQuery, last: Option<Vec<Place>>) -> Vec<(Stretch, O
     let Some(mut last) = last else { return Vec::from(all) };
     let at = match last.first() {
         Some(Place::Number(clicks)) if *clicks > 0 => Stretch::Clicked,
-        // By id alone.
+        // Ordered by id alone.
         _ => {
             last.remove(0);
             Stretch::Unclicked

@@ -1,4 +1,4 @@
-//! Opening connections, with the settings of each kind.
+//! !Opens connections, with the settings of each kind.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -13,35 +13,34 @@ use super::{Error, schema};
 /// How long a statement waits for a lock that another process holds.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between looks where SQLite does not wait itself.
+/// Pause between attempts where SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Bytes of the file read through a memory map, which spares a copy and a system call a page.
+/// How many bytes of the file are memory-mapped, which saves a copy and a system call per page.
 const MMAP_BYTES: i64 = 512 << 20;
 
-/// Page cache of the writer, in KiB as a negative `cache_size` has it.
+/// The writer's page cache in KiB, as a negative `cache_size`.
 const WRITER_CACHE_KIB: i64 = -64_000;
 
-/// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
+/// A reader's page cache in KiB. The memory map serves its reads, so only pages in the log need it.
 const READER_CACHE_KIB: i64 = -512;
 
-/// The size the log's file shrinks to once it has been written back, in bytes.
+/// The size to which the log's file shrinks after it is written back, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
 
-/// Who may read a new database: it has targets that are nobody else's business. SQLite gives its log the same.
+/// The mode of a new database, since it contains private targets. SQLite gives its log the same mode.
 const MODE: u32 = 0o600;
 
-/// Statements kept prepared on a connection.
+/// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 64;
 
-/// Opens for writing and migrates; a database that cannot be written is opened for reading, and the
-/// second answer is false.
+/// Opens for writing and migrates. A read-only database is opened for reading; the returned flag is then false.
 pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
     if path.is_dir() {
         return Err(Error::Directory);
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        // Where this fails, opening the file tells why.
+        // If this fails, opening the file reports why.
         let _ = std::fs::create_dir_all(directory);
     }
     match try_writer(path) {
@@ -54,11 +53,11 @@ pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
 }
 
 fn try_writer(path: &Path) -> Result<Connection, Error> {
-    // Not as a URI, which is SQLite's reading of a name that starts with `file:`.
+    // Not as a URI, since SQLite would treat a name that starts with `file:` as one.
     let flags = OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI;
     if create(path).is_err() {
-        // A database that is somebody else's is not even opened for writing, which could tidy its log up. Where
-        // this look fails, the one for writing tells why.
+        // A foreign database is not even opened for writing, which could clean up its log. If this check fails, opening
+        // it for writing reports why.
         let look = Connection::open_with_flags(path, flags_to_read());
         if let Ok(Err(refused @ (Error::Foreign | Error::TooNew { .. }))) =
             look.map(|connection| schema::is_current(&connection))
@@ -80,8 +79,8 @@ fn try_writer(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Keeps a write-ahead log, as the file says from then on. Where another process is about to write, SQLite does not wait
-/// for it here: it has read by then, and who reads is refused instead (sqlite.org/c3ref/busy_handler.html).
+/// Sets the write-ahead log, which the file remembers. If another process is about to write, SQLite does not wait here:
+/// this connection has already read, and readers are refused instead (sqlite.org/c3ref/busy_handler.html).
 fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
@@ -101,12 +100,12 @@ fn flags_to_read() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-/// Makes an empty file, which SQLite takes for a new database, where there is none.
+/// Creates an empty file, which SQLite treats as a new database, if there is none.
 pub(super) fn create(path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(path).map(drop)
 }
 
-/// Whether a database may still be read: no permission, a read-only file system, or no space for the log.
+/// Whether the database may still be readable: no permission, a read-only file system, or no space for the log.
 fn is_unwritable(error: &Error) -> bool {
     matches!(error, Error::ReadOnly | Error::Full | Error::CannotOpen)
 }
@@ -116,15 +115,14 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     let open = |file: &Path, flags: OpenFlags| -> Result<Connection, Error> {
         let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         common(&connection, READER_CACHE_KIB)?;
-        // The first real read: it finds out whether the log can be used.
+        // The first real read shows whether the log can be used.
         schema::is_current(&connection)?;
         Ok(connection)
     };
     match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
-        // Reading through the log needs its index file, which a read-only directory without one denies.
-        // Nobody can write there either, so the file may be read as immutable (sqlite.org/wal.html, section 5).
-        // Not where a log lies beside it, whose links it would miss, nor on a full disk, which may have
-        // space, and so writers, at any moment.
+        // Reading through the log needs its index file, which cannot be created in a read-only directory. Nobody can
+        // write there either, so the file may be opened as immutable (sqlite.org/wal.html, section 5). Not if there is
+        // a log, whose links would be missed, and not on a full disk, where space and writers may appear at any time.
         Err(error)
             if !matches!(error, Error::Full) && is_unwritable(&error) && path.is_file() && !has_log(path) =>
         {
@@ -137,7 +135,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     }
 }
 
-/// Whether there are links in a log that is not in the file yet.
+/// Whether a log has links that are not in the file yet.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -179,7 +177,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("links.db");
         drop(writer(&path).unwrap());
-        // SQLite follows no link there: this denies the index even to root.
+        // SQLite does not follow a link there, so this denies the index even to root.
         std::os::unix::fs::symlink("nowhere", directory.path().join("links.db-shm")).unwrap();
         assert!(schema::is_current(&reader(&path).unwrap()).unwrap());
         std::fs::write(directory.path().join("links.db-wal"), "links that are not in the file yet").unwrap();

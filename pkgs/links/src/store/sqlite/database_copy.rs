@@ -1,4 +1,4 @@
-//! A file as a whole: read at one moment, or filled.
+//! !A whole file: read as of one moment, or filled.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use super::{connection, schema};
 use crate::store::Error;
 use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
 
-/// Reads all of a file, as it is now.
+/// Reads a whole file as of now.
 pub fn snapshot<T>(
     path: &Path,
     read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let connection = connection::reader(path)?;
     connection.execute_batch("BEGIN")?;
-    // The first look, which is of the moment that all others are of.
+    // The first read fixes the moment for all others.
     schema::is_current(&connection)?;
     read(&mut Whole(connection))
 }
 
-/// Fills a file that has nothing, in one transaction, unless `fill` fails.
+/// Fills an empty file in one transaction, unless `fill` fails.
 pub fn fill<T>(path: &Path, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
     let (connection, is_writable) = connection::writer(path)?;
     if !is_writable {
@@ -39,7 +39,7 @@ pub fn fill<T>(path: &Path, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Err
     Ok(filled)
 }
 
-/// A connection in a transaction, which is taken back when it is dropped.
+/// A connection in a transaction, which is rolled back when dropped.
 struct Whole(Connection);
 
 impl Snapshot for Whole {
@@ -57,7 +57,7 @@ impl Snapshot for Whole {
                 ValueRef::Null => Ok(Value::Null),
                 ValueRef::Integer(number) => Ok(Value::Number(number)),
                 ValueRef::Blob(bytes) => Ok(Value::Bytes(bytes.to_vec())),
-                // Tables are strict: a real number is in none.
+                // Tables are strict, so none has a real number.
                 ValueRef::Text(_) | ValueRef::Real(_) => Ok(Value::Text(row.get(column)?)),
             });
             if !visit(values.collect::<rusqlite::Result<_>>()?) {
@@ -83,7 +83,7 @@ impl Filling for Whole {
             insert.execute(params_from_iter(row.iter().map(as_sql)))?;
             for ((_, kind), value) in table.columns.iter().zip(&row) {
                 if let (Kind::Words, Value::Text(words)) = (kind, value) {
-                    // The index of them, which is a table of its own.
+                    // The index of tags, a separate table.
                     for word in words.split_ascii_whitespace() {
                         tag.execute(params![word, as_sql(&row[0])])?;
                     }

@@ -1,8 +1,7 @@
 //! Links in SQLite, with one writer thread and any number of read connections.
 //!
-//! [`Store`] hands work to the writer over a bounded queue; the writer puts what waits into one
-//! transaction and answers each piece after its commit. [`Reader`] is one read connection with its
-//! statements prepared, owned by one thread.
+//! ![`Store`] passes jobs to the writer over a bounded queue. The writer puts all waiting jobs into one transaction,
+//! and answers each after the commit. [`Reader`] is a read connection with prepared statements, owned by one thread.
 
 mod connection;
 mod database_copy;
@@ -38,21 +37,21 @@ use super::{
 
 pub use reader::Reader;
 
-/// How a store is opened.
+/// Options for opening a store.
 pub struct Options {
-    /// The database file; created where absent, with the directories above it.
+    /// The database file. It is created if absent, with its directories.
     pub path: PathBuf,
-    /// Which codes are made and taken.
+    /// The rules for codes.
     pub codes: CodePolicy,
-    /// Which targets are taken.
+    /// The rules for targets.
     pub targets: TargetPolicy,
-    /// How much work may wait for the writer; more is refused with [`Error::Busy`].
+    /// How many jobs may wait for the writer. Further ones fail with [`Error::Busy`].
     pub queue: usize,
     /// Called on the writer thread after a commit and before it is acknowledged.
     pub on_change: OnChange,
 }
 
-/// A handle to the writer; cheap to clone, shared by all threads.
+/// A handle to the writer. It is cheap to clone, and all threads share it.
 #[derive(Clone)]
 pub struct Store {
     path: Arc<PathBuf>,
@@ -60,17 +59,17 @@ pub struct Store {
     writer: Arc<writer::WriterHandle>,
 }
 
-/// Whether no migration of a database is left to be made.
+/// Whether a database needs no migration.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// When it cannot be read, or is not a database.
 pub fn is_current(path: &Path) -> Result<bool, Error> {
     schema::is_current(&connection::reader(path)?)
 }
 
 impl Store {
-    /// Opens the database, migrates its schema forward and starts the writer thread. A database that cannot
-    /// be written is served as it is; writes then answer [`Error::ReadOnly`].
+    /// Opens the database, migrates its schema and starts the writer thread. A read-only database is served as it is,
+    /// and writes fail with [`Error::ReadOnly`].
     pub fn open(options: Options) -> Result<Self, Error> {
         let (connection, writable) = connection::writer(&options.path)?;
         let domains = Arc::new(SharedDomains::default());
@@ -86,12 +85,12 @@ impl Store {
         self.policy.domains.now()
     }
 
-    /// The same for who looks often.
+    /// The same for frequent reads.
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
         Arc::clone(&self.policy.domains)
     }
 
-    /// Reads all of it, as it is now.
+    /// Reads a whole file as of now.
     pub fn snapshot<T>(
         &self,
         read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
@@ -99,7 +98,7 @@ impl Store {
         database_copy::snapshot(&self.path, read)
     }
 
-    /// Fills it where it is empty.
+    /// Fills it, if it is empty.
     pub fn fill<T>(&self, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
         database_copy::fill(&self.path, fill)
     }
@@ -120,8 +119,8 @@ impl Store {
         }
     }
 
-    /// Deletes a domain, with `force` along with its links and their clicks. Of many links a part at a time: answers
-    /// whether the domain is gone, and is to be called until it is.
+    /// Deletes a domain; with `force`, also its links and their clicks. Each call deletes only a part of many links,
+    /// and returns whether the domain is gone; call it until it is.
     pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
         self.writer.submit(move |work| domains::delete(work, &host, force))
     }
@@ -131,8 +130,8 @@ impl Store {
         Reader::open(&self.path, self.writer.commits())
     }
 
-    /// Creates a link. Validates, and hashes a password (some 20 ms), on the calling thread.
-    /// With a key, a repeat of the same request within 24 hours answers with the first one's link.
+    /// Creates a link. Checks it, and hashes a password (some 20 ms), on the calling thread. With a key, a repeat of
+    /// the same request within 24 hours returns the first one's link.
     pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
         let policy = Arc::clone(&self.policy);
         match Draft::new(link, &self.policy) {
@@ -143,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Creates many; one transaction, each link on its own merits.
+    /// Creates many links in one transaction. Each succeeds or fails separately.
     pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
         let policy = Arc::clone(&self.policy);
         let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy)).collect();
@@ -158,7 +157,7 @@ impl Store {
         self.edit_if(key, patch, |_| true)
     }
 
-    /// Applies a merge patch to a link that is as `expected`; else answers [`Error::Changed`].
+    /// Applies a merge patch if the link is `expected`; otherwise fails with [`Error::Changed`].
     pub fn edit_if(
         &self,
         key: impl Into<LinkKey>,
@@ -172,8 +171,8 @@ impl Store {
         }
     }
 
-    /// Applies the same change to many; one transaction, each on its own merits. Answers what `see` made of each before, and
-    /// what it is after.
+    /// Applies the same change to many links in one transaction; each succeeds or fails separately. Returns the result
+    /// of `see` for each before the change, and the link after it.
     pub fn edit_many<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -198,7 +197,7 @@ impl Store {
         self.writer.submit(move |work| links::delete(work, key))
     }
 
-    /// Deletes a link that is as `expected`; else answers [`Error::Changed`].
+    /// Deletes a link if it is `expected`; otherwise fails with [`Error::Changed`].
     pub fn delete_if(
         &self,
         key: impl Into<LinkKey>,
@@ -211,13 +210,13 @@ impl Store {
         })
     }
 
-    /// Deletes many; one transaction, each on its own merits.
+    /// Deletes many links in one transaction. Each succeeds or fails separately.
     pub fn delete_many(&self, keys: Vec<impl Into<LinkKey>>) -> Pending<Vec<Result<(), Error>>> {
         let keys: Vec<LinkKey> = keys.into_iter().map(Into::into).collect();
         self.writer.submit(move |work| each_on_its_own(keys.into_iter().map(|key| links::delete(work, key))))
     }
 
-    /// The same, with what `see` makes of each link before it is deleted.
+    /// The same, and returns the result of `see` for each link before it is deleted.
     pub fn delete_many_seen<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -231,22 +230,23 @@ impl Store {
         })
     }
 
-    /// Imports a batch of rows in one transaction, each on its own merits. Validates on the calling thread.
+    /// Imports a batch of rows in one transaction. Each succeeds or fails separately. Checks them on the calling
+    /// thread.
     pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
         let policy = Arc::clone(&self.policy);
         let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
         self.writer.submit(move |work| links::import(work, &policy.codes, drafts, on_conflict))
     }
 
-    /// Adds a worker's clicks. Clicks of links gone since are dropped. Keep the batch until the answer: where
-    /// it is an error, nothing of it was counted.
+    /// Adds a worker's clicks. Clicks of deleted links are dropped. Keep the batch until the answer: if it is an error,
+    /// nothing was counted.
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
         self.writer.submit_clicks(move |work| clicks::count(work, &batch))
     }
 
-    /// Folds days of clicks before day `before` (since the Unix epoch) into one a link, in which they cannot be told apart
-    /// any more. Does a small part of it, from this link on, and answers where the next one begins; none where all are
-    /// done. Sums stay what they are, also where the rest is never done.
+    /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. Does a small part, from
+    /// this link on, and returns where to continue; none once all are done. Sums do not change, even if the rest is
+    /// never done.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.writer.submit_clicks(move |work| {
             let next = retention::fold(work.connection, before, from.0)?;
@@ -254,7 +254,7 @@ impl Store {
         })
     }
 
-    /// Forgets clicks by hour of the hours before `before`, a small part of them.
+    /// Deletes clicks by hour before hour `before`, a small part at a time.
     pub fn forget_hours(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.writer.submit_clicks(move |work| {
             let next = hours::forget(work.connection, before, from.0)?;
@@ -262,7 +262,7 @@ impl Store {
         })
     }
 
-    /// Creates a token; the secret is in the answer and nowhere else.
+    /// Creates a token. Its secret is only in the answer.
     pub fn create_token(&self, new: NewToken) -> Pending<(TokenInfo, String)> {
         self.writer.submit(move |work| tokens::create(work, new))
     }
@@ -272,33 +272,33 @@ impl Store {
         self.writer.submit(move |work| tokens::revoke(work, id))
     }
 
-    /// Notes that a token was used then; a power cut may take that back.
+    /// Records a token's use. A power cut may lose it.
     pub fn token_used(&self, id: i64, at: Timestamp) -> Pending<()> {
         self.writer.submit_clicks(move |work| tokens::used(work, id, at))
     }
 
-    /// How many pieces of work wait for the writer.
+    /// How many jobs wait for the writer.
     pub fn depth(&self) -> usize {
         self.writer.depth()
     }
 
-    /// Looks at the writer from now on; one that is at one transaction for `stuck` is not alive.
+    /// Starts to watch the writer. It counts as stuck if one transaction takes `stuck`.
     pub fn watch(&self, stuck: Duration) -> Watch {
         self.writer.watch(stuck)
     }
 
-    /// Whether the writer is there no more, having been closed or by a panic.
+    /// Whether the writer has ended, by being closed or by a panic.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }
 
-    /// Commits what waits, checkpoints, and stops the writer. Later writes answer [`Error::Closed`].
+    /// Commits waiting jobs, checkpoints, and stops the writer. Later writes fail with [`Error::Closed`].
     pub fn close(&self) {
         self.writer.close();
     }
 }
 
-/// Collects what became of each, unless the transaction as a whole is lost.
+/// Collects the result of each, unless the transaction as a whole is lost.
 fn each_on_its_own<T>(
     results: impl Iterator<Item = Result<T, Error>>,
 ) -> Result<Vec<Result<T, Error>>, Error> {

@@ -1,4 +1,4 @@
-//! A read connection and what it is asked.
+//! !A read connection.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -22,23 +22,23 @@ use crate::store::{
     Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TimeCount, TokenInfo,
 };
 
-/// Pages of one step of a backup: 4 MiB at a time.
+/// Pages per step of a backup: 4 MiB at a time.
 const BACKUP_PAGES: i32 = 1_024;
 
 /// How long a list or a sum of clicks may take.
 const QUERY_TIME: Duration = Duration::from_secs(5);
 
-/// How many steps of SQLite's machine pass between two looks at the clock: some 0.1 ms.
+/// How many steps of SQLite's virtual machine pass between two checks of the clock: some 0.1 ms.
 const STEPS_PER_LOOK: i32 = 10_000;
 
 /// A read connection; `Send`, not `Sync`.
 pub struct Reader {
     connection: Connection,
-    /// When the query under way is to give up.
+    /// When the running query is to give up.
     deadline: Arc<Mutex<Option<Instant>>>,
-    /// Commits so far, by the store's writer and by others it knows of.
+    /// The number of commits by the store's writer and by others that it knows of.
     commits: Arc<AtomicU64>,
-    /// Of which commit the snapshot is that [`Reader::route_at`] holds, if it holds one.
+    /// The commit of the snapshot that [`Reader::route_at`] holds, if it holds one.
     held: Cell<Option<u64>>,
 }
 
@@ -55,16 +55,16 @@ impl Reader {
         Ok(Self { connection, deadline, commits, held: Cell::new(None) })
     }
 
-    /// What a redirect needs, by code at the default domain.
+    /// The data of a redirect, by code at the default domain.
     #[cfg(test)]
     pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
         self.route_at(DomainId::DEFAULT, code)
     }
 
-    /// What a redirect needs, by code at a domain.
+    /// The data of a redirect, by code at a domain.
     ///
-    /// Stays in one read transaction from call to call until there is a commit, which saves the locking of
-    /// the log a call. Call [`Reader::release`] now and then, since what is held cannot leave the log.
+    /// Stays in one read transaction until there is a commit, which saves locking the log for each call. Call
+    /// [`Reader::release`] now and then, since the log must keep what a snapshot needs.
     pub fn route_at(&self, domain: DomainId, code: &str) -> Result<Option<Route>, Error> {
         let commits = self.commits.load(Ordering::Acquire);
         if self.held.get() != Some(commits) {
@@ -94,7 +94,7 @@ impl Reader {
         Ok(route.optional()?)
     }
 
-    /// Lets go of the snapshot that [`Reader::route_at`] holds.
+    /// Releases the snapshot that [`Reader::route_at`] holds.
     pub fn release(&self) -> Result<(), Error> {
         if self.held.take().is_some() && !self.connection.is_autocommit() {
             self.connection.prepare_cached("COMMIT")?.execute([])?;
@@ -102,7 +102,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The connection, at the last commit rather than at a snapshot that [`Reader::route_at`] holds.
+    /// The connection as of the last commit, not as of the snapshot that [`Reader::route_at`] holds.
     fn latest(&self) -> Result<&Connection, Error> {
         self.release()?;
         Ok(&self.connection)
@@ -113,7 +113,7 @@ impl Reader {
         links::get(self.latest()?, &key.into())
     }
 
-    /// A page of links, which has what is found within [`ListQuery::within`].
+    /// A page of links, with what is found within [`ListQuery::within`].
     pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
         self.in_time(|connection| list::list(connection, query))
     }
@@ -130,8 +130,7 @@ impl Reader {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    /// How many of the links at these domains an export without hashes disables: those that answer, and ask for a
-    /// password.
+    /// How many links of these domains an export without hashes disables: those that answer and have a password.
     pub fn locked(&self, of: &InDomains) -> Result<u64, Error> {
         let there =
             in_domains::condition(of).map_or_else(String::new, |condition| format!("AND {condition}"));
@@ -140,8 +139,8 @@ impl Reader {
         Ok(self.latest()?.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
     }
 
-    /// Walks all links at these domains by id in constant memory, until `visit` answers false. What is written meanwhile is
-    /// not seen. Without `hashes`, links with a password are given as disabled.
+    /// Passes all links of these domains to `visit`, by id, in constant memory, until it returns false. Later writes
+    /// are not seen. Without `hashes`, links with a password are passed as disabled.
     pub fn export(
         &self,
         of: &InDomains,
@@ -156,7 +155,7 @@ impl Reader {
         while let Some(row) = rows.next()? {
             let link = links::link_of(row)?;
             let password_hash = if hashes { row.get("password_hash")? } else { None };
-            // What was behind a password is not to come back open.
+            // A link with a password must not become public.
             let status = if link.protected && !hashes { Status::Disabled } else { link.status };
             let record = Record {
                 link: NewLink {
@@ -184,7 +183,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Links in all.
+    /// The number of links.
     pub fn len(&self) -> Result<u64, Error> {
         Ok(self.latest()?.prepare_cached("SELECT count(*) FROM links")?.query_row([], |row| row.get(0))?)
     }
@@ -195,14 +194,14 @@ impl Reader {
         Ok(!any)
     }
 
-    /// Clicks of one link, of all, or of those at some domains, on these days since the Unix epoch. Gives up with
+    /// Clicks of one link, of all, or of some domains, on these days since the Unix epoch. Fails with
     /// [`Error::TooSlow`] after 5 s.
     pub fn stats(&self, of: impl Into<StatsScope>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let links = self.counted(of.into())?;
         self.in_time(|connection| clicks::stats(connection, &links, &days))
     }
 
-    /// The same by hour, as far as hours are still told apart.
+    /// The same by hour, as far as hours are kept.
     pub fn hours(
         &self,
         of: impl Into<StatsScope>,
@@ -212,7 +211,7 @@ impl Reader {
         self.in_time(|connection| hours::sums(connection, &links, &hours))
     }
 
-    /// Whose clicks are meant.
+    /// The links whose clicks are summed.
     fn counted(&self, of: StatsScope) -> Result<Links, Error> {
         Ok(match of {
             StatsScope::Link(key) => Links::One(self.get(key)?.id),
@@ -221,7 +220,7 @@ impl Reader {
         })
     }
 
-    /// What a token allows, by its secret; compared in constant time.
+    /// The rights of a token, by its secret, compared in constant time.
     pub fn authorize(&self, secret: &str) -> Result<Option<Grant>, Error> {
         tokens::authorize(self.latest()?, secret)
     }
@@ -231,14 +230,14 @@ impl Reader {
         tokens::list(self.latest()?)
     }
 
-    /// Copies the database, as it is now, while it is in use (SQLite's online backup). A database that is
-    /// there is replaced; other files, and the database itself, are refused.
+    /// Copies the current database while it is in use (SQLite's online backup). An existing database is replaced; other
+    /// files, and the database itself, are refused.
     pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
         let own = self.connection.path().and_then(|path| std::fs::canonicalize(path).ok());
         if own.is_some() && own == std::fs::canonicalize(to).ok() {
             return Err(Error::field("to", "a database cannot be its own backup"));
         }
-        // Without a snapshot, each commit meanwhile would make the copy start over.
+        // Without a snapshot, each commit would restart the copy.
         let snapshot = self.latest()?.unchecked_transaction()?;
         schema::is_current(&snapshot)?;
         let mut copy = Connection::open_with_flags(to, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
@@ -255,17 +254,17 @@ impl Reader {
             match step {
                 rusqlite::backup::StepResult::Done => return Ok(()),
                 rusqlite::backup::StepResult::More => {}
-                // Somebody else uses the copy.
+                // Another process uses the copy.
                 _ => return Err(Error::Busy),
             }
         }
     }
 
-    /// SQLite's integrity and foreign key checks; what they found, empty when sound.
+    /// Runs SQLite's integrity and foreign key checks. Returns their findings, empty if it is sound.
     pub fn check(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         match self.check_into(&mut found) {
-            // Damage that keeps the checks themselves from going on.
+            // Damage that stops the checks themselves.
             Err(Error::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
                 found.push(error.to_string());
             }

@@ -1,10 +1,10 @@
-//! The schema, as the list of its migrations: `user_version` tells how many a file has seen.
+//! !The schema, as a list of migrations. `user_version` says how many a file has.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::Error;
 
-/// What takes a database from version `i` to `i + 1`. Only ever appended to.
+/// The steps from version `i` to `i + 1`. Only append to this list.
 pub(super) const MIGRATIONS: &[&str] = &["
     -- Ids are never reused, so that clicks still under way never count for another link.
     CREATE TABLE links (
@@ -142,8 +142,8 @@ pub(super) const MIGRATIONS: &[&str] = &["
     ALTER TABLE tokens ADD COLUMN domains TEXT;
 "];
 
-/// Columns and tables that releases from before need not know, as those name what they write and read. They are no
-/// [`MIGRATIONS`]: a release refuses a later version than it knows, and is to start after a newer one has.
+/// Columns and tables that older releases need not know, since those name what they read and write. They are not in
+/// [`MIGRATIONS`], because a release refuses a later version than it knows, and has to start after a newer one.
 const ADDITIONS: [(&str, &str, &str); 4] = [
     ("tokens", "expires_at", "ALTER TABLE tokens ADD COLUMN expires_at INTEGER"),
     ("tokens", "last_used_at", "ALTER TABLE tokens ADD COLUMN last_used_at INTEGER"),
@@ -178,19 +178,19 @@ const ADDITIONS: [(&str, &str, &str); 4] = [
 /// `application_id` of our files (sqlite.org/pragma.html#pragma_application_id): `lnks`.
 const APPLICATION: i64 = 0x6c6e_6b73;
 
-/// The first version whose files have [`APPLICATION`]. Those before are known by their tables.
+/// The first version whose files have [`APPLICATION`]. Older files are recognised by their tables.
 const FIRST_NAMED: i64 = 3;
 
 /// Tables that files of all versions have.
 const TABLES: [&str; 5] = ["links", "link_tags", "clicks", "idempotency", "tokens"];
 
-/// Brings a database to the newest schema; refuses one that is newer still.
+/// Migrates a database to the newest schema. Refuses a newer one.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     if is_complete(connection)? {
         return Ok(());
     }
-    // To drop a table that is referred to deletes its rows first, and all that refer to them. Cannot change within a
-    // transaction (sqlite.org/pragma.html#pragma_foreign_keys).
+    // Dropping a referenced table first deletes its rows, and all rows that refer to them. The setting cannot change
+    // within a transaction (sqlite.org/pragma.html#pragma_foreign_keys).
     connection.pragma_update(None, "foreign_keys", false)?;
     let migrated = try_migrate(connection);
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -198,7 +198,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
 }
 
 fn try_migrate(connection: &mut Connection) -> Result<(), Error> {
-    // Another process may be migrating the same file: look again behind the write lock.
+    // Another process may be migrating the same file, so check again under the write lock.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = usize::try_from(version(&transaction)?).unwrap_or(0);
     for (version, step) in MIGRATIONS.iter().enumerate().skip(found) {
@@ -214,7 +214,7 @@ fn try_migrate(connection: &mut Connection) -> Result<(), Error> {
     Ok(transaction.commit()?)
 }
 
-/// Whether the schema has all that this release asks of it; refuses what is not ours, and what is newer.
+/// Whether the schema has everything that this release needs. Refuses foreign and newer files.
 pub(super) fn is_complete(connection: &Connection) -> Result<bool, Error> {
     let mut is_complete = is_current(connection)?;
     for (table, column, _) in ADDITIONS {
@@ -228,8 +228,8 @@ fn has_column(connection: &Connection, table: &str, column: &str) -> Result<bool
     Ok(connection.prepare(sql)?.exists([table, column])?)
 }
 
-/// Whether the schema is of this release's version, which others know that run beside this one; refuses what is not ours,
-/// and what is newer.
+/// Whether the schema has this release's version, which releases that run beside this one know. Refuses foreign and
+/// newer files.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
     let known = MIGRATIONS.len() as i64;
     let found = version(connection)?;
@@ -242,7 +242,7 @@ pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
     }
 }
 
-/// Whether it is ours, or empty, so that it may become ours.
+/// Whether the file is ours, or empty and so may become ours.
 fn is_ours(connection: &Connection, version: i64) -> Result<bool, Error> {
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if application == APPLICATION {

@@ -1,20 +1,20 @@
-//! What a piece of work for the writer has at hand.
+//! !The context of a job for the writer.
 
 use rusqlite::Connection;
 
 use crate::domains::LinkKey;
 
-/// Changed codes told one by one; past it, everything counts as changed.
+/// How many changed codes are listed. With more, everything counts as changed.
 const MAX_CODES: usize = 4096;
 
-/// What a piece of work has at hand: the connection, within a transaction, and a list of what it changes.
+/// The context of a job: the connection within a transaction, and a list of changes.
 pub(in crate::store) struct WriteContext<'w> {
     pub connection: &'w Connection,
     pub changes: &'w mut Changes,
 }
 
 impl WriteContext<'_> {
-    /// The link with this code is another now.
+    /// Records that the link with this code has changed.
     pub fn changed(&mut self, key: LinkKey) {
         if self.changes.codes.len() < MAX_CODES {
             self.changes.codes.push(key);
@@ -23,23 +23,23 @@ impl WriteContext<'_> {
         }
     }
 
-    /// More has changed than is worth telling apart.
+    /// Records that everything may have changed.
     pub fn all_changed(&mut self) {
         self.changes.all = true;
     }
 
-    /// There are other domains now.
+    /// Records that domains have changed.
     pub fn domains_changed(&mut self) {
         self.changes.domains = true;
     }
 }
 
-/// What a transaction changes.
+/// The changes of a transaction.
 #[derive(Default)]
 pub(in crate::store) struct Changes {
-    /// The links with these codes, unless it is all of them.
+    /// The links with these codes, unless all may have changed.
     pub codes: Vec<LinkKey>,
     pub all: bool,
-    /// Which domains there are.
+    /// Whether domains have changed.
     pub domains: bool,
 }

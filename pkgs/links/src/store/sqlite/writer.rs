@@ -1,4 +1,4 @@
-//! The writer thread: what waits becomes one transaction, and is answered after its commit.
+//! !The writer thread: all waiting jobs become one transaction, and are answered after its commit.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -17,37 +17,37 @@ use super::tables::domains;
 use super::work::{Changes, WriteContext};
 use crate::store::{Change, Error, OnChange, Pending};
 
-/// The most pieces of work in one transaction. More would let the first wait too long for its answer.
+/// The most jobs in one transaction. With more, the first would wait too long for its answer.
 const GROUP: usize = 512;
 
-/// Pages in the log before a commit writes them back; a short log is quick to read through
-/// (sqlite.org/wal.html, section 2.3).
+/// After this many pages in the log, a commit writes them back. A short log is quick to read (sqlite.org/wal.html,
+/// section 2.3).
 const CHECKPOINT_PAGES: i64 = 1_000;
 
-/// The same during an import. Under random codes each of its transactions touches most pages of the index:
-/// the rarer they are written back, the less is written.
+/// The same during an import. With random codes, each of its transactions touches most pages of the index, so writing
+/// them back less often writes less.
 const IMPORT_CHECKPOINT_PAGES: i64 = 16_384;
 
-/// How often an idle writer looks for commits by other processes.
+/// How often an idle writer checks for commits by other processes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
-/// Answers a piece of work, once it is known whether the transaction was lost, and to what.
+/// Answers a job, once it is known whether the transaction was lost, and why.
 type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
 
-/// What becomes of one piece of work's part of the transaction.
+/// The result of a job's part of the transaction.
 enum SavepointOutcome {
     Keep,
     /// It failed on its own.
     Undo,
-    /// It failed, and took the transaction with it.
+    /// It failed, and the whole transaction with it.
     Lost(Error),
 }
 
-/// A piece of work on its way to the writer.
+/// A job for the writer.
 struct Job {
     /// Whether the answer promises that the work survives a power cut.
     durable: bool,
-    /// Does the work, unless the transaction is lost already, and prepares the answer.
+    /// Does the work, unless the transaction is already lost, and prepares the answer.
     run: Run,
 }
 
@@ -85,7 +85,7 @@ impl WriterHandle {
                     connection,
                     on_change,
                     domains,
-                    // What was committed since they were read is not heard of.
+                    // Commits since the domains were read are unknown.
                     stale: true,
                     waiting,
                     commits: made,
@@ -108,7 +108,7 @@ impl WriterHandle {
         }
     }
 
-    /// Hands over work whose answer promises durability.
+    /// Submits a job whose answer promises durability.
     pub fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut WriteContext<'_>) -> Result<T, Error> + Send + 'static,
@@ -116,7 +116,7 @@ impl WriterHandle {
         self.send(true, work)
     }
 
-    /// Hands over work that a power cut may take back, though a crash of the process may not.
+    /// Submits a job that a power cut may undo, but not a crash of the process.
     pub fn submit_clicks<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut WriteContext<'_>) -> Result<T, Error> + Send + 'static,
@@ -134,7 +134,7 @@ impl WriterHandle {
         }
         let (sender, receiver) = oneshot::channel();
         let run: Run = Box::new(move |at_hand| {
-            // A panic costs the job, whose part of the transaction is undone.
+            // A panic fails only the job, whose part of the transaction is undone.
             let done = at_hand.map(|at_hand| {
                 panics::catch(|| work(at_hand)).unwrap_or_else(|panic| {
                     panic.log("job", "a write");
@@ -172,7 +172,7 @@ impl WriterHandle {
         }
     }
 
-    /// Counts the commits, those of other processes too, before anybody is told of them.
+    /// Counts commits, including those of other processes, before anybody is told of them.
     pub fn commits(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.commits)
     }
@@ -181,12 +181,12 @@ impl WriterHandle {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Looks at the thread from now on; one that is at one piece of work for `stuck` is not alive.
+    /// Starts to watch the thread. It counts as stuck if one job takes `stuck`.
     pub fn watch(&self, stuck: Duration) -> Watch {
         self.beats.watch(stuck)
     }
 
-    /// Whether the thread is there no more.
+    /// Whether the thread has ended.
     pub fn has_ended(&self) -> bool {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -211,13 +211,13 @@ struct Writer {
     connection: Connection,
     on_change: OnChange,
     domains: Arc<SharedDomains>,
-    /// Whether there are other domains than those published.
+    /// Whether the published domains are outdated.
     stale: bool,
     waiting: Arc<AtomicUsize>,
     commits: Arc<AtomicU64>,
-    /// `data_version` when last looked at.
+    /// `data_version` at the last check.
     foreign: Option<i64>,
-    /// Whether the connection is at `synchronous=FULL`.
+    /// Whether the connection has `synchronous=FULL`.
     synchronous: bool,
     /// The connection's `wal_autocheckpoint`.
     checkpoint: i64,
@@ -244,7 +244,7 @@ impl Writer {
             self.look_for_foreign_commits();
         }
         if self.writable {
-            // Neither is needed to lose nothing; both make the next start quick.
+            // Neither is needed for durability; both make the next start quick.
             let tidied = self.connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);");
             if let Err(error) = tidied {
                 tracing::warn!(%error, "cannot tidy the database up");
@@ -253,7 +253,7 @@ impl Writer {
         self.beats.done(0);
     }
 
-    /// A commit by another connection changes `data_version`; one of our own does not.
+    /// A commit by another connection changes `data_version`; our own do not.
     fn look_for_foreign_commits(&mut self) {
         let version = self
             .connection
@@ -271,7 +271,7 @@ impl Writer {
         }
     }
 
-    /// Lets all threads have the domains as they are. Where they cannot be read, it is tried again soon.
+    /// Publishes the current domains to all threads. If they cannot be read, it is tried again soon.
     fn publish_domains(&mut self) {
         match domains::load(&self.connection) {
             Ok(domains) => {
@@ -339,7 +339,7 @@ impl Writer {
     }
 
     fn begin(&mut self, durable: bool) -> Result<(), Error> {
-        // Cannot change within a transaction (sqlite.org/pragma.html#pragma_synchronous).
+        // The setting cannot change within a transaction (sqlite.org/pragma.html#pragma_synchronous).
         if durable != self.synchronous {
             self.connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
             self.synchronous = durable;

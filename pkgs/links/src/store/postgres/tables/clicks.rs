@@ -1,4 +1,4 @@
-//! Clicks: each node leaves one row of arrays a flush, and one node, whichever is first, adds them up.
+//! !Clicks: each flush of a node adds one row of arrays, and whichever node is first adds them up.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,25 +18,25 @@ use super::scope::Links;
 use super::{countries, hours};
 use crate::store::postgres::values::{count, integer, values};
 
-/// Entries of a flush at most: what has more is several, each of which is soon sent and soon added up.
+/// The most entries per flush. More entries become several flushes, each of which is quickly sent and added up.
 pub const ENTRIES: usize = 4_096;
 
-/// Flushes that are added up in one transaction at most.
+/// The most flushes that one transaction adds up.
 const FLUSHES: i64 = 64;
 
-/// Entries that are added up in one transaction at most, but for a flush of a release that had no bound.
+/// The most entries that one transaction adds up, except for a single flush of a release without a limit.
 const ENTRIES_ADDED_UP: i64 = 4 * ENTRIES as i64;
 
-/// Who adds up, or folds days; in a transaction.
+/// The lock of the node that adds up or merges days, within a transaction.
 const ELECTED: &str = "hashtextextended('linerate-links clicks', 0)";
 
-/// How long a node is remembered that sends nothing any more, in seconds.
+/// How long a node that sends nothing is remembered, in seconds.
 const NODE_SECONDS: i64 = 30 * 24 * 60 * 60;
 
-/// What a row of counts is told apart by: link, day, referrer and agent.
+/// The key of a row of counts: link, day, referrer and agent.
 type Key = (i64, i32, String, i16);
 
-/// Leaves what a node has counted, once however often it is sent.
+/// Adds a node's clicks. Repeating it adds them only once.
 pub async fn flush(
     pool: &Pool,
     node: i64,
@@ -49,13 +49,13 @@ pub async fn flush(
     let links: Vec<i64> = clicks.iter().map(|click| click.link).collect();
     let days: Vec<i32> = clicks.iter().map(|click| click.day()).collect();
     let hours: Vec<i32> = clicks.iter().map(|click| click.hour).collect();
-    // Of ASCII that is printed, so that no text has the NUL which PostgreSQL refuses.
+    // Only printable ASCII, so that no text has a NUL, which PostgreSQL refuses.
     let referrers: Vec<&str> = clicks.iter().map(|click| referrer(click.referrer)).collect();
     let agents: Vec<i16> = clicks.iter().map(|click| i16::from(click.agent as u8)).collect();
     let counts: Vec<i64> = clicks.iter().map(|click| i64::from(click.count)).collect();
     let countries = countries::Columns::of(by_country);
-    // Behind the lock of its node: a flush that is sent again while it is added up waits, and sees that it was. The row is
-    // written each time, so that nobody forgets the node meanwhile.
+    // Locks the node's row first: a flush that is sent again while it is being added up waits, and then sees that it
+    // was. The row is written each time, so that nobody deletes the node meanwhile.
     let sql = "WITH held AS (INSERT INTO click_nodes (node, folded, seen) VALUES ($1, 0, $8) \
          ON CONFLICT (node) DO UPDATE SET seen = excluded.seen RETURNING folded), \
          written AS (INSERT INTO click_flushes (node, seq, links, days, referrers, agents, counts, hours, \
@@ -76,10 +76,10 @@ pub async fn flush(
     }
 }
 
-/// Adds up some flushes, unless another node is about to. Answers whether there may be more.
+/// Adds up some flushes, unless another node does. Returns whether there may be more.
 pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
     let session = pool.get().await?;
-    // Most looks find nothing, and then there is nothing to begin.
+    // Usually there are none, and no transaction is needed.
     if session.query("SELECT 1 FROM click_flushes LIMIT 1", &[]).await?.is_empty() {
         return Ok(false);
     }
@@ -95,7 +95,7 @@ pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
     Ok(added > 0)
 }
 
-/// Answers how many flushes were added up.
+/// Returns how many flushes were added up.
 async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
     let sql = "SELECT node, seq, links, days, referrers, agents, counts, hours, country_links, country_days, countries, \
          country_counts FROM (SELECT *, row_number() OVER all_before AS nth, \
@@ -111,7 +111,7 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
         let (links, days): (Vec<i64>, Vec<i32>) = (row.try_get(2)?, row.try_get(3)?);
         let (referrers, agents): (Vec<String>, Vec<i16>) = (row.try_get(4)?, row.try_get(5)?);
         let counts: Vec<i64> = row.try_get(6)?;
-        // None of a node that knows of no hours.
+        // None from a node that counts no hours.
         let hours: Option<Vec<i32>> = row.try_get(7)?;
         let told = links.iter().zip(hours.iter().flatten()).zip(&agents).zip(&counts);
         by_country.add(row, 8)?;
@@ -139,12 +139,12 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
         let total = totals.entry(*link).or_default();
         *total = total.saturating_add(*clicks);
     }
-    // Also of those whose clicks came with another flush.
+    // Also links whose clicks came with another flush.
     for link in by_country.links() {
         totals.entry(link).or_default();
     }
     let there = add_to_totals(transaction, &totals).await?;
-    // Clicks of links that are gone are dropped.
+    // Clicks of deleted links are dropped.
     sums.retain(|(link, ..), _| there.contains(link));
     let mut all: BTreeMap<Key, i64> = BTreeMap::new();
     for ((_, day, referrer, agent), clicks) in &sums {
@@ -157,10 +157,10 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
     Ok(rows.len())
 }
 
-/// Adds to the clicks of links; answers which of them there are.
+/// Adds to the total clicks of links. Returns the links that exist.
 pub async fn add_to_totals(session: &Session, totals: &BTreeMap<i64, i64>) -> Result<HashSet<i64>, Error> {
     let (links, clicks): (Vec<i64>, Vec<i64>) = totals.iter().unzip();
-    // An imported count may be near the greatest integer: one more must not fail the transaction.
+    // An imported count may be near the largest integer; one more click must not fail the transaction.
     let sql = "INSERT INTO totals (link, clicks) SELECT l.id, s.clicks FROM unnest($1::int8[], $2::int8[]) \
          AS s (link, clicks) JOIN links l ON l.id = s.link ORDER BY l.id ON CONFLICT (link) DO UPDATE SET \
          clicks = least(totals.clicks, 9223372036854775807 - excluded.clicks) + excluded.clicks RETURNING link";
@@ -191,7 +191,7 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// Runs a statement on them, and the time, which is `$6`.
+    /// Runs a statement with them and the time, which is `$6`.
     async fn run(&self, session: &Session, sql: &str, now: Timestamp) -> Result<Vec<Row>, Error> {
         let values = values![
             self.links => INT8_ARRAY, self.days => INT4_ARRAY, self.referrers => TEXT_ARRAY,
@@ -201,11 +201,11 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// What [`Columns`] are in a statement.
+/// The [`Columns`] within a statement.
 const GIVEN: &str = "unnest($1::int8[], $2::int4[], $3::text[], $4::int2[], $5::int8[]) \
     AS given (link, day, referrer, agent, count)";
 
-/// Adds counts to the rows there are, and makes others, of which a link may have so many a day.
+/// Adds counts to existing rows, and inserts others, up to the limit per link and day.
 async fn add_by_day(session: &Session, mut sums: BTreeMap<Key, i64>, now: Timestamp) -> Result<(), Error> {
     if sums.is_empty() {
         return Ok(());
@@ -236,7 +236,7 @@ async fn add_by_day(session: &Session, mut sums: BTreeMap<Key, i64>, now: Timest
     let mut made: BTreeMap<Key, i64> = BTreeMap::new();
     for ((link, day), mut new) in by_day {
         let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-        // As in a file: half of the rows at most are new ones, those with the most visits.
+        // As in a file: at most half of the rows are new, those with the most visits.
         new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
         let named = new.len().min(most / 2);
         let there = rows.get(&(link, day)).copied().unwrap_or(0);
@@ -260,7 +260,7 @@ async fn add_by_day(session: &Session, mut sums: BTreeMap<Key, i64>, now: Timest
     Ok(())
 }
 
-/// Removes the rows of a day with the fewest visits, and answers their counts by agent.
+/// Deletes a day's rows with the fewest visits. Returns their counts by agent.
 async fn evict(session: &Session, (link, day): (i64, i32), excess: i64) -> Result<Vec<(i16, i64)>, Error> {
     let sql = "DELETE FROM clicks WHERE link = $1 AND day = $2 AND (referrer, agent) IN (SELECT referrer, agent \
          FROM clicks WHERE link = $1 AND day = $2 AND referrer NOT IN ('', $3) ORDER BY count, seen LIMIT $4) \
@@ -269,7 +269,7 @@ async fn evict(session: &Session, (link, day): (i64, i32), excess: i64) -> Resul
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Folds days older than `before` of some links from `from` on into one; answers with which to go on.
+/// Merges days older than `before` of some links from `from` on. Returns where to continue.
 pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
@@ -318,7 +318,7 @@ pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>)
         Some((Some(oldest), Some(newest))) if oldest >= first && newest <= last => Some((oldest, newest)),
         _ => None,
     };
-    // Where nothing was folded, no day.
+    // If nothing was merged, there is no such day.
     let older = folded.map_or(i32::MAX, |_| OLDER);
     let breakdown = async |sql: String| {
         let values = values![link => INT8, domains => INT8_ARRAY, first => INT4, last => INT4, older => INT4];

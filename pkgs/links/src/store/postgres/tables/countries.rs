@@ -1,5 +1,5 @@
-//! Clicks by country and day, where countries are looked up. A link's go with it, by a trigger: programs that know of no
-//! countries delete links too.
+//! !Clicks by country and day, if countries are counted. A trigger deletes them with their link, since older programs
+//! without countries delete links too.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::store::postgres::values::values;
 use crate::store::rules::clicks::{ALL, OLDER};
 use crate::store::{CountryClick, Error};
 
-/// What a node has counted, column by column.
+/// A node's counts, column by column.
 pub struct Columns<'a> {
     pub links: Vec<i64>,
     pub days: Vec<i32>,
@@ -33,7 +33,7 @@ impl<'a> Columns<'a> {
 pub struct Sums(BTreeMap<(i64, i32, String), i64>);
 
 impl Sums {
-    /// Adds those of a flush, whose columns begin with the one of this index; none of a node that looks none up.
+    /// Adds those of a flush, whose columns start at this index. Does nothing for a node that counts no countries.
     pub fn add(&mut self, row: &Row, first: usize) -> Result<(), Error> {
         let (links, days): (Option<Vec<i64>>, Option<Vec<i32>>) =
             (row.try_get(first)?, row.try_get(first + 1)?);
@@ -48,14 +48,14 @@ impl Sums {
         Ok(())
     }
 
-    /// The links that they are of.
+    /// Their links.
     pub fn links(&self) -> Vec<i64> {
         let mut links: Vec<i64> = self.0.keys().map(|(link, ..)| *link).collect();
         links.dedup();
         links
     }
 
-    /// Adds them to what is stored, of the links that are `there`.
+    /// Adds them to the stored ones, for links that are `there`.
     pub async fn store(mut self, session: &Session, there: &HashSet<i64>) -> Result<(), Error> {
         self.0.retain(|(link, ..), _| there.contains(link));
         let mut all: BTreeMap<(i64, i32, String), i64> = BTreeMap::new();
@@ -81,7 +81,7 @@ impl Sums {
     }
 }
 
-/// Folds days before `before` of these links into one.
+/// Merges these links' days before `before`.
 pub async fn fold(session: &Session, links: &[i64], before: i32) -> Result<(), Error> {
     let sql = "WITH old AS (DELETE FROM click_countries WHERE link = ANY($1) AND day > $2 AND day < $3 \
          RETURNING link, country, count) INSERT INTO click_countries (link, day, country, count) \

@@ -1,4 +1,4 @@
-//! Domains, and the changes of them.
+//! !Domains.
 
 use postgres::{Pool, Session};
 
@@ -10,7 +10,7 @@ use crate::when::Timestamp;
 use super::links;
 use crate::store::postgres::values::values;
 
-/// All there are.
+/// All domains.
 pub async fn load(session: &Session) -> Result<Domains, Error> {
     let sql = "SELECT id, host, root_target, default_target, not_found_html, created_at FROM domains";
     let rows = session.query(sql, &[]).await?;
@@ -28,7 +28,7 @@ pub async fn load(session: &Session) -> Result<Domains, Error> {
     Ok(Domains::new(domains?))
 }
 
-/// Refuses a page that PostgreSQL cannot keep.
+/// Refuses a page that PostgreSQL cannot store.
 fn storable(domain: &Domain) -> Result<(), Error> {
     match &domain.not_found_html {
         Some(page) if page.contains('\0') => {
@@ -43,7 +43,7 @@ pub async fn create(pool: &Pool, domain: Domain) -> Result<Domain, Error> {
     let session = pool.get().await?;
     let most = i64::try_from(MAX_DOMAINS).unwrap_or(i64::MAX);
     let transaction = session.begin().await?;
-    // One after the other: there is a number of them that is not passed.
+    // One after the other, since their number is limited.
     transaction
         .query("SELECT pg_advisory_xact_lock(hashtextextended('linerate-links domains', 0))", &[])
         .await?;
@@ -99,7 +99,7 @@ pub async fn edit(pool: &Pool, host: &str, patch: DomainPatch) -> Result<Domain,
     Ok(domain)
 }
 
-/// Deletes a domain that has no links, or, with `force`, some of its links; answers whether the domain is gone.
+/// Deletes a domain without links; with `force`, some of its links. Returns whether the domain is gone.
 pub async fn delete(pool: &Pool, host: &str, force: bool) -> Result<bool, Error> {
     let session = pool.get().await?;
     let id = load(&session).await?.id(Some(host))?;
@@ -120,7 +120,7 @@ pub async fn delete(pool: &Pool, host: &str, force: bool) -> Result<bool, Error>
     }
     match session.execute("DELETE FROM domains WHERE id = $1", values![id.0 => INT8]).await {
         Ok(_) => Ok(true),
-        // It got links meanwhile.
+        // It got new links meanwhile.
         Err(error) if links::is_referred(&error) => match force {
             true => Ok(false),
             false => Err(Error::DomainInUse(host.to_owned())),

@@ -1,5 +1,5 @@
-//! Clicks by hour, for as long as hours are told apart. A link's go with it, by a trigger: programs that know of no hours
-//! delete links too.
+//! !Clicks by hour, as long as hours are kept. A trigger deletes them with their link, since older programs without
+//! hours delete links too.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
@@ -19,14 +19,14 @@ use crate::when::format_hour;
 pub struct Sums(BTreeMap<(i64, i32), [i64; 2]>);
 
 impl Sums {
-    /// Adds clicks of an agent to those of a link in an hour, and to those of all links.
+    /// Adds clicks of an agent to a link's hour, and to that of all links.
     pub fn add(&mut self, (link, hour): (i64, i32), agent: i16, clicks: i64) {
         let bots = if agent == i16::from(Agent::Bot as u8) { clicks } else { 0 };
         let sums = self.0.entry((link, hour)).or_default();
         *sums = [sums[0].saturating_add(clicks), sums[1].saturating_add(bots)];
     }
 
-    /// Adds them to what is stored, of the links that are `there`.
+    /// Adds them to the stored ones, for links that are `there`.
     pub async fn store(mut self, session: &Session, there: &HashSet<i64>) -> Result<(), Error> {
         self.0.retain(|(link, _), _| there.contains(link));
         let mut all: BTreeMap<(i64, i32), [i64; 2]> = BTreeMap::new();
@@ -51,7 +51,7 @@ impl Sums {
     }
 }
 
-/// Sums hours, the oldest first.
+/// Sums of hours, oldest first.
 pub async fn sums(
     session: &Session,
     links: &Links,
@@ -74,13 +74,13 @@ pub async fn sums(
     rows.iter().map(one).collect()
 }
 
-/// Forgets hours before `before`, of as many links from `from` on as one piece of work may. Answers with which link to go
-/// on; none where all are done.
+/// Deletes hours before `before`, of as many links from `from` on as one job may. Returns where to continue; none once
+/// all are done.
 pub async fn forget(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     patient(&transaction).await?;
-    // From one link to the next by the index: whoever asks which links have such hours reads every hour there is.
+    // Goes from one link to the next by the index. Asking which links have such hours would read every hour.
     let sql = "WITH RECURSIVE steps (link) AS (SELECT min(link) FROM click_hours WHERE link >= $1 UNION ALL \
          SELECT (SELECT min(link) FROM click_hours WHERE click_hours.link > steps.link) FROM steps WHERE link IS NOT NULL) \
          SELECT link FROM steps WHERE link IS NOT NULL LIMIT $2";

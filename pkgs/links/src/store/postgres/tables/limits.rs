@@ -1,4 +1,4 @@
-//! Limits of clicks: nodes are granted a few at a time, so that all of them together never answer more often.
+//! !Click limits: nodes are granted a few clicks at a time, so that all of them together never exceed the limit.
 
 use postgres::{Pool, Session};
 
@@ -9,18 +9,18 @@ use crate::store::postgres::values::{count, integer, values};
 /// The most clicks of one grant.
 const MOST: u64 = 256;
 
-/// A grant has one in so many of what is left: the last clicks are granted one by one.
+/// A grant is this fraction of what is left, so the last clicks are granted one by one.
 const SHARE: i64 = 16;
 
-/// Flushes that are looked at for clicks of a link: more of them wait only after a long time without a database.
+/// How many flushes are searched for clicks of a link. More wait only after a long time without a database.
 const FLUSHES: i64 = 256;
 
 /// Grants some clicks of a link.
 pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
     let session = pool.get().await?;
-    // Clicks that nobody was granted, from before nodes heard of the limit, are noticed when they are added up.
+    // Clicks without a grant, from before nodes knew of the limit, count once they are added up.
     let used = "greatest(m.taken, coalesce(t.clicks, 0))";
-    // What is read and written is one version of the row: the server looks again where another node was first.
+    // Reads and writes one version of the row: if another node was first, the server evaluates this again.
     let share = format!("greatest(1, least($2, (l.max_clicks - {used}) / {SHARE}))");
     let grant = format!(
         "UPDATE limits AS m SET taken = {used} + {share}, granted = {share} \
@@ -41,8 +41,8 @@ pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
     Ok(Lease::UsedUp)
 }
 
-/// Has a limit begin, of a link that had none until now, with the clicks that the database knows of: those that are added
-/// up, those that wait for it, and those that an earlier limit has granted.
+/// Starts a new limit of a link from the clicks that the database knows: those added up, those waiting for it, and
+/// those granted under an earlier limit.
 pub async fn begin(session: &Session, link: i64) -> Result<(), Error> {
     let sql = "INSERT INTO limits (link, taken) SELECT $1, least(9223372036854775807, \
          coalesce((SELECT clicks FROM totals WHERE link = $1), 0) + coalesce((SELECT sum(c.count) \
@@ -52,7 +52,7 @@ pub async fn begin(session: &Session, link: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives back what was granted and not needed.
+/// Returns unused grants.
 pub async fn give_back(pool: &Pool, grants: &[(i64, u64)]) -> Result<(), Error> {
     let links: Vec<i64> = grants.iter().map(|(link, _)| *link).collect();
     let clicks: Vec<i64> = grants.iter().map(|(_, clicks)| integer(*clicks)).collect();

@@ -1,4 +1,4 @@
-//! Links: read, created, edited and deleted, each on the pool that is given.
+//! !Reads, creates, edits and deletes links, each with the given pool.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::when::Timestamp;
 use super::limits;
 use crate::store::postgres::values::{count, integer, values};
 
-/// Links as [`link_of`] reads them; `l` are the links.
+/// The columns for [`link_of`]; `l` is the table of links.
 pub const SELECT: &str = "SELECT l.id, l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, \
     l.password_hash IS NOT NULL, l.not_before, l.expires_at, l.max_clicks, coalesce(t.clicks, 0), l.created_at, \
     l.updated_at, l.domain, d.host FROM links l LEFT JOIN totals t ON t.link = l.id \
     LEFT JOIN domains d ON d.id = l.named_domain";
 
-/// Whether a statement failed because a domain is not there any more, or still has links.
+/// Whether a statement failed because a domain no longer exists, or still has links.
 pub fn is_referred(error: &postgres::Error) -> bool {
     matches!(error, postgres::Error::Query(error) if error.code().is_some_and(|code| code.code() == "23503"))
 }
@@ -52,7 +52,7 @@ pub fn link_of(row: &Row) -> Result<Link, Error> {
 }
 
 async fn find(session: &Session, key: &LinkKey, lock: &str) -> Result<Link, Error> {
-    // What is no code has no row, and may be no text of PostgreSQL's.
+    // A text that is not a code has no row, and may be invalid for PostgreSQL.
     if code::is_well_formed(&key.code) {
         let sql = format!("{SELECT} WHERE l.domain = $1 AND l.code = $2 {lock}");
         let rows = session.query(&sql, values![key.domain.0 => INT8, key.code => TEXT]).await?;
@@ -67,8 +67,8 @@ pub async fn get(pool: &Pool, key: &LinkKey) -> Result<Link, Error> {
     find(&*pool.get().await?, key, "").await
 }
 
-/// Inserts under the draft's code, or under the first random one that is free. What it answers is one statement, and so
-/// whole where there is no transaction.
+/// Inserts under the draft's code, or under the first free random one. The insert is a single statement, so it is
+/// complete even without a transaction.
 async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<Link, Error> {
     if let Some(code) = draft.code.clone() {
         return match try_insert(session, &draft, &code).await? {
@@ -79,7 +79,7 @@ async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<
     for length in policy.length..=code::MAX_BYTES {
         for _ in 0..DRAWS {
             let code = policy.random(length);
-            // A drawn word may be a reserved one.
+            // A random code may be a reserved word.
             if policy.validate(&code).is_ok()
                 && let Some(id) = try_insert(session, &draft, &code).await?
             {
@@ -90,7 +90,7 @@ async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<
     Err(Error::field("code", "no free code was found"))
 }
 
-/// The new id; none where the code is taken.
+/// Returns the new id; none if the code is taken.
 async fn try_insert(session: &Session, draft: &Draft, code: &str) -> Result<Option<i64>, Error> {
     let sql = "INSERT INTO links (domain, code, target, title, tags, status, redirect, forward_query, password_hash, \
          not_before, expires_at, max_clicks, created_at, updated_at) \
@@ -148,7 +148,7 @@ async fn create_once(
     key: &IdempotencyKey,
 ) -> Result<Created, Error> {
     let now = Timestamp::now().0;
-    // The same request may be under way on another node.
+    // The same request may run on another node.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate-links key ' || $1, 0))";
     transaction.query(lock, values![key.key => TEXT]).await?;
     let forget = "DELETE FROM idempotency WHERE key IN \
@@ -162,7 +162,7 @@ async fn create_once(
             return Err(Error::KeyReused);
         }
         let rows = transaction.query(&format!("{SELECT} WHERE l.id = $1"), values![id => INT8]).await?;
-        // A link deleted since leaves its key free.
+        // If the link was deleted, its key is free again.
         if let Some(row) = rows.first() {
             return Ok(Created { link: link_of(row)?, replayed: true });
         }
@@ -201,15 +201,15 @@ pub async fn create_many(
     Ok(outcomes)
 }
 
-/// Whether an error takes the transaction with it.
+/// Whether an error loses the transaction.
 fn ends_transaction(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))
 }
 
-/// How many statements of a batch are sent before the answer to the first is waited for.
+/// How many statements of a batch are sent before waiting for the first answer.
 const PIPELINED: usize = 64;
 
-/// Applies the same change to many, each on its own merits.
+/// Applies the same change to many links. Each succeeds or fails separately.
 pub async fn edit_many<T: Send>(
     pool: &Pool,
     keys: &[LinkKey],
@@ -219,7 +219,7 @@ pub async fn edit_many<T: Send>(
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     let mut found = lock_many(&transaction, keys).await?;
-    // One that is named twice is written once, as it is in the end.
+    // A link that is named twice is written once, in its final state.
     let mut changes: HashMap<&LinkKey, Change> = HashMap::new();
     let changed = keys.iter().map(|key| {
         let link = found.get_mut(key).ok_or_else(|| Error::NotFound(key.code.clone()))?;
@@ -235,7 +235,7 @@ pub async fn edit_many<T: Send>(
     });
     let outcomes = changed.collect();
     let mut changes = changes.iter().map(|(key, change)| (&found[*key], change));
-    // The first has the statement prepared, for all.
+    // The first one prepares the statement for all.
     if let Some((link, change)) = changes.next() {
         change.write(&transaction, link).await?;
     }
@@ -252,10 +252,10 @@ pub async fn edit_many<T: Send>(
     Ok(outcomes)
 }
 
-/// Locks and reads those that there are of many.
+/// Locks and reads the existing links of many keys.
 async fn lock_many(transaction: &Transaction<'_>, keys: &[LinkKey]) -> Result<HashMap<LinkKey, Link>, Error> {
     let (domains, codes) = columns(keys);
-    // In an order, so that two never wait for each other.
+    // In a fixed order, so that two transactions never deadlock.
     let sql = format!(
         "{SELECT} WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
          ORDER BY l.id FOR UPDATE OF l"
@@ -268,7 +268,7 @@ async fn lock_many(transaction: &Transaction<'_>, keys: &[LinkKey]) -> Result<Ha
     rows.iter().map(keyed).collect()
 }
 
-/// Keys, column by column; what is no code is in no row.
+/// Keys, column by column. Texts that are not codes are left out, since they have no row.
 fn columns(keys: &[LinkKey]) -> (Vec<i64>, Vec<&str>) {
     let code = |key: &'_ LinkKey| code::is_well_formed(&key.code);
     let codes = keys.iter().map(|key| if code(key) { &*key.code } else { "" });
@@ -309,11 +309,11 @@ async fn edit_within(
     Ok(link)
 }
 
-/// What an edit does to a link beside what is in the link.
+/// What an edit changes besides the link's own fields.
 struct Change {
-    /// The password's hash from now on, where that is another.
+    /// The new password hash, if it changes.
     password: Option<Option<String>>,
-    /// Whether there is a limit of clicks, and was none.
+    /// Whether the link gets its first click limit.
     begins_limit: bool,
 }
 
@@ -328,7 +328,7 @@ impl Change {
         Ok(Self { password, begins_limit: !had_limit && link.max_clicks.is_some() })
     }
 
-    /// This one and then the other.
+    /// This change followed by another.
     fn and(self, then: Self) -> Self {
         Self {
             password: then.password.or(self.password),
@@ -336,7 +336,7 @@ impl Change {
         }
     }
 
-    /// Writes the link as it is now.
+    /// Writes the link's current state.
     async fn write(&self, session: &Session, link: &Link) -> Result<(), Error> {
         let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
              not_before = $8, expires_at = $9, max_clicks = $10, updated_at = $11, \
@@ -357,7 +357,7 @@ impl Change {
     }
 }
 
-/// Deletes links and what is kept of their clicks.
+/// Deletes links and their clicks.
 pub async fn delete_ids(session: &Session, ids: &[i64]) -> Result<(), Error> {
     let sql = "WITH gone AS (DELETE FROM links WHERE id = ANY($1) RETURNING id), \
          totals AS (DELETE FROM totals WHERE link = ANY($1)), limits AS (DELETE FROM limits WHERE link = ANY($1)), \
@@ -367,7 +367,7 @@ pub async fn delete_ids(session: &Session, ids: &[i64]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes a link that is as `expected`.
+/// Deletes a link if it is `expected`.
 pub async fn delete(
     pool: &Pool,
     key: &LinkKey,
@@ -390,7 +390,7 @@ pub async fn delete(
     }
 }
 
-/// Deletes many, with what `see` makes of each before.
+/// Deletes many links. Returns the result of `see` for each before.
 pub async fn delete_many<T>(
     pool: &Pool,
     keys: &[LinkKey],

@@ -1,4 +1,4 @@
-//! Lists, by the same cursors as those of a file, and as far as [`Walk`] goes.
+//! !Lists, with the same cursors as in a file, as far as [`Walk`] allows.
 
 use postgres::types::{ToSql, Type};
 use postgres::{Parameter, Pool, Row, Session};
@@ -13,7 +13,7 @@ use crate::store::{Error, ListQuery, Page, Sort};
 use super::links::{SELECT, link_of};
 use crate::store::postgres::values::values;
 
-/// The ids of a choice of domains; none where any is right.
+/// The ids of a choice of domains; none for all.
 pub fn ids(domains: &InDomains) -> Option<Vec<i64>> {
     match domains {
         InDomains::All => None,
@@ -25,7 +25,7 @@ pub async fn list(pool: &Pool, query: &ListQuery) -> Result<Page, Error> {
     walk(&*pool.get().await?, query, Walk::of(query)).await
 }
 
-/// The same, which looks as far as this walk goes.
+/// The same, as far as this walk allows.
 pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Result<Page, Error> {
     let limit = limit_of(query);
     let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
@@ -33,14 +33,14 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
         return Err(Error::field("cursor", "not a cursor of this list"));
     }
     query.search.as_deref().map_or(Ok(()), check_search)?;
-    // PostgreSQL has no text with a NUL.
+    // PostgreSQL's texts cannot contain NUL.
     let has_nul = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\0'));
     if has_nul(&query.search) || has_nul(&query.tag) || query.domains == InDomains::Only(Vec::new()) {
         return Ok(Page::default());
     }
     let filter = Filter::of(session, query).await?;
     let stretches = if filter.is_few { vec![(Stretch::Whole, last)] } else { stretches(query, last) };
-    // One more than asked for tells whether there is a next page.
+    // One more than requested shows whether there is a next page.
     let mut links = Vec::new();
     for (stretch, mut from) in stretches {
         let order = Order::of(stretch, query);
@@ -77,13 +77,13 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
     Ok(page_of(links, limit, query))
 }
 
-/// What of a list's conditions an index serves.
+/// Which of a list's conditions an index serves.
 struct Filter {
-    /// The domain that codes are read of, where they are of one.
+    /// The domain of codes, if they are of a single one.
     domain: Option<DomainId>,
-    /// Whether there are others, which each link is compared with.
+    /// Whether there are further conditions, which each link is checked against.
     is_sparse: bool,
-    /// Whether an index finds so few that they are all read and sorted.
+    /// Whether an index finds so few links that all are read and sorted.
     is_few: bool,
 }
 
@@ -109,14 +109,14 @@ impl Filter {
     }
 }
 
-/// Whether these are few; looks no further than that.
+/// Whether there are few of these. Looks no further than that.
 async fn few(session: &Session, of: &str, values: &[Parameter<'_>]) -> Result<bool, Error> {
     let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {}) AS found", FEW + 1);
     let found: i64 = session.query(&sql, values).await?.first().map_or(Ok(0), |row| row.try_get(0))?;
     Ok(found <= FEW as i64)
 }
 
-/// A statement in the making: its conditions, and their values.
+/// A statement that is being built: its conditions, and their values.
 #[derive(Default)]
 struct Statement {
     conditions: Vec<String>,
@@ -124,13 +124,13 @@ struct Statement {
 }
 
 impl Statement {
-    /// Keeps a value, and answers what stands for it.
+    /// Adds a value. Returns its placeholder.
     fn value(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> String {
         self.values.push((Box::new(value), of));
         format!("${}", self.values.len())
     }
 
-    /// Compares each link with what is asked for.
+    /// Adds the conditions that each link is checked against.
     fn compare(&mut self, query: &ListQuery, is_few: bool) {
         if let Some(ids) = ids(&query.domains) {
             let ids = self.value(ids, Type::INT8_ARRAY);
@@ -143,7 +143,7 @@ impl Statement {
         }
         if let Some(tag) = &query.tag {
             let tag = self.value(tag.clone(), Type::TEXT);
-            // The index of tags has the first alone.
+            // The index of tags serves only the first tag.
             self.conditions.push(match is_few {
                 true => format!("l.tags @> ARRAY[{tag}]"),
                 false => format!("{tag} = ANY(l.tags)"),
@@ -166,12 +166,12 @@ impl Statement {
     }
 }
 
-/// In which order a stretch of a list is read.
+/// The order in which a stretch of a list is read.
 struct Order {
     columns: &'static [&'static str],
     stretch: Stretch,
     descending: bool,
-    /// Whether it has others between its links.
+    /// Whether other links lie in between.
     is_sparse: bool,
 }
 
@@ -187,8 +187,8 @@ impl Order {
         Self { columns, stretch, descending: query.descending, is_sparse: stretch == Stretch::Unclicked }
     }
 
-    /// Those of the next `rows` links by clicks that are asked for, and the place where these end, if they do. There is no index
-    /// for it: with one, no row of sums could be written in its place any more (HOT).
+    /// Reads the matching links among the next `rows` by clicks, and the place where these end, if they do. There is no
+    /// index for clicks: with one, no row of totals could be updated in place (HOT).
     async fn clicked(
         &self,
         session: &Session,
@@ -209,14 +209,14 @@ impl Order {
         let mut statement = Statement::default();
         let ids = statement.value(ids, Type::INT8_ARRAY);
         statement.compare(query, false);
-        // In their order.
+        // In order.
         let select =
             format!("{SELECT} JOIN unnest({ids}) WITH ORDINALITY AS sums (link, place) ON sums.link = l.id");
         let links = statement.run(session, &select, "ORDER BY sums.place").await?;
         Ok((links.iter().map(link_of).collect::<Result<_, _>>()?, end))
     }
 
-    /// The place of the last of the next `rows` links; none where there are fewer.
+    /// The place of the last of the next `rows` links; none if there are fewer.
     async fn end_of_part(
         &self,
         session: &Session,
@@ -239,7 +239,7 @@ impl Order {
         place.collect::<Result<_, Error>>().map(Some)
     }
 
-    /// Links between two places, but for the first.
+    /// Links after the first place, up to the second.
     async fn part(
         &self,
         session: &Session,
@@ -258,7 +258,7 @@ impl Order {
         statement.run(session, SELECT, &end).await?.iter().map(link_of).collect()
     }
 
-    /// What an index serves.
+    /// The conditions that an index serves.
     fn between(&self, filter: &Filter, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Statement {
         let mut statement = Statement::default();
         if let Some(domain) = filter.domain {

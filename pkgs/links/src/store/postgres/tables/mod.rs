@@ -1,4 +1,4 @@
-//! What is asked and written of each table.
+//! !The statements of each table.
 
 pub mod clicks;
 pub mod countries;
@@ -15,7 +15,8 @@ use postgres::Transaction;
 use crate::store::Error;
 use crate::store::postgres::MANY;
 
-/// Nobody waits for what a transaction does: a slow disk makes it late, and not fail again and again.
+/// Removes the timeout, since nobody waits for this transaction: a slow disk makes it late, instead of failing
+/// repeatedly.
 async fn patient(transaction: &Transaction<'_>) -> Result<(), Error> {
     Ok(transaction.batch(&format!("SET LOCAL statement_timeout = {}", MANY.as_millis())).await?)
 }

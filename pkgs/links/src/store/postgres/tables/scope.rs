@@ -1,19 +1,19 @@
-//! Whose clicks are summed.
+//! !The links whose clicks are summed.
 
 use super::list::ids;
 use crate::domains::InDomains;
 use crate::store::rules::clicks::ALL;
 
-/// Whose clicks are summed.
+/// The links whose clicks are summed.
 pub enum Links {
-    /// One link's, or all, also of those deleted since.
+    /// One link, or all, including deleted ones.
     One(i64),
-    /// Those of the links that there are at these domains.
+    /// The current links of these domains.
     At(InDomains),
 }
 
 impl Links {
-    /// The condition on the column `link`, and its two parameters, which are the first.
+    /// The condition on the column `link`, and its two parameters, which come first.
     pub fn condition(&self) -> (&'static str, i64, Option<Vec<i64>>) {
         match self {
             Self::One(link) => ("link = $1 AND $2::int8[] IS NULL", *link, None),

@@ -43,7 +43,7 @@ pub async fn revoke(pool: &Pool, id: i64) -> Result<(), Error> {
     }
 }
 
-/// Notes that a token was used; of two uses the later one stays.
+/// Records a token's use. Of two uses, the later one is kept.
 pub async fn used(pool: &Pool, id: i64, at: Timestamp) -> Result<(), Error> {
     let sql = "UPDATE tokens SET last_used_at = greatest($2, last_used_at) WHERE id = $1";
     pool.get().await?.execute(sql, values![id => INT8, at.0 => INT8]).await?;

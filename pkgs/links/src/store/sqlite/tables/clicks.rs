@@ -1,4 +1,4 @@
-//! Clicks: added by the workers' flushes, summed for statistics.
+//! !Clicks: the workers' flushes add them, and statistics sum them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,13 +15,13 @@ use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{ClickBatch, Count, Error, Stats, TimeCount};
 
-/// What a row of counts is told apart by: link, day, referrer and agent.
+/// The key of a row of counts: link, day, referrer and agent.
 pub(in crate::store::sqlite) type Key<'b> = (i64, i32, &'b str, Agent);
 
 pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &ClickBatch) -> Result<(), Error> {
     let connection = work.connection;
     let now = Timestamp::now();
-    // In the order of the key, so that neighbours share their pages.
+    // In the key's order, so that neighbouring rows share pages.
     let mut counts: Vec<(Key<'_>, u64)> = batch
         .clicks
         .iter()
@@ -61,13 +61,13 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
     countries::add(connection, &batch.countries, &gone)
 }
 
-/// Adds to the clicks of a link; false where there is no such link.
+/// Adds to the total clicks of a link; false if there is no such link.
 pub(in crate::store::sqlite) fn add_to_total(
     connection: &Connection,
     link: i64,
     clicks: u64,
 ) -> Result<bool, Error> {
-    // An imported count may be near the greatest integer: one more must not fail the transaction.
+    // An imported count may be near the largest integer; one more click must not fail the transaction.
     let known = connection
         .prepare_cached(
             "UPDATE totals SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE link = ?1",
@@ -81,14 +81,14 @@ pub(in crate::store::sqlite) fn add_to_total(
     Ok(known == 1 || first()? == 1)
 }
 
-/// Forgets the clicks of a link; the sum of all keeps them.
+/// Deletes the clicks of a link. The sum of all keeps them.
 pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
     connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
     folded::delete(connection, link)
 }
 
-/// Adds the counts of one link, which are in order.
+/// Adds the sorted counts of one link.
 pub(in crate::store::sqlite) fn add_by_day(
     connection: &Connection,
     counts: &[(Key<'_>, u64)],
@@ -103,8 +103,8 @@ pub(in crate::store::sqlite) fn add_by_day(
         }
         let Some(&((link, day, ..), _)) = new.first() else { continue };
         let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-        // Half of the rows at most are new ones, those with the most visits, so that one flood of names does not
-        // wash everything away.
+        // At most half of the rows are new, those with the most visits, so that one flood of names does not displace
+        // everything.
         new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
         let (named, rest) = new.split_at(new.len().min(most / 2));
         make_room(connection, (link, day), named.len(), most)?;
@@ -118,7 +118,7 @@ pub(in crate::store::sqlite) fn add_by_day(
     Ok(())
 }
 
-/// Makes room for so many more rows.
+/// Makes room for this many more rows.
 fn make_room(
     connection: &Connection,
     (link, day): (i64, i32),
@@ -131,7 +131,7 @@ fn make_room(
     if rows + more <= most {
         return Ok(());
     }
-    // A few more at once, so that not every flush has to sort them.
+    // A few more at once, so that not every flush has to sort the rows.
     let excess = rows + more - most + most / 20;
     let evicted: Vec<(u8, u64)> = connection
         .prepare_cached(
@@ -147,7 +147,7 @@ fn make_room(
     Ok(())
 }
 
-/// Adds to a row; false where there is none.
+/// Adds to a row; false if there is none.
 fn bump(
     connection: &Connection,
     (link, day, referrer, agent): Key<'_>,
@@ -163,7 +163,7 @@ fn bump(
     Ok(changed == 1)
 }
 
-/// Adds to a row, which is made where there is none.
+/// Adds to a row, and inserts it if there is none.
 fn insert(
     connection: &Connection,
     (link, day, referrer, agent): Key<'_>,
@@ -179,14 +179,14 @@ fn insert(
     Ok(())
 }
 
-/// Sums the clicks of one link, of all, or of those at some domains.
+/// Sums the clicks of one link, of all, or of some domains.
 pub(in crate::store::sqlite) fn stats(
     connection: &Connection,
     links: &Links,
     days: &RangeInclusive<i32>,
 ) -> Result<Stats, Error> {
     let (these, link) = links.condition();
-    // Their rows from day to day, and those of a day beside them, if there is one.
+    // Their rows of these days, and the row of merged days, if there is one.
     let rows = format!(
         "SELECT referrer, agent, count FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
          UNION ALL SELECT referrer, agent, count FROM clicks WHERE {these} AND day = ?4"

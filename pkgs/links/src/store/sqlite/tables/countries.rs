@@ -1,5 +1,5 @@
-//! Clicks by country and day, where countries are looked up. A link's go with it, by a trigger: releases that know of no
-//! countries delete links too.
+//! !Clicks by country and day, if countries are counted. A trigger deletes them with their link, since older releases
+//! without countries delete links too.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use crate::store::rules::clicks::{ALL, OLDER};
 use crate::store::{CountryClick, Error};
 
-/// Adds to the clicks of links that there are.
+/// Adds to the clicks of existing links.
 pub(in crate::store::sqlite) fn add(
     connection: &Connection,
     clicks: &[CountryClick],
@@ -29,7 +29,7 @@ pub(in crate::store::sqlite) fn add(
     Ok(())
 }
 
-/// Folds days of a link before `before` into one.
+/// Merges a link's days before `before`.
 pub(in crate::store::sqlite) fn fold(connection: &Connection, link: i64, before: i32) -> Result<(), Error> {
     connection
         .prepare_cached(

@@ -10,7 +10,7 @@ use crate::store::Error;
 use crate::store::rules::domains::MAX_LINKS_DELETED;
 use crate::store::sqlite::work::WriteContext;
 
-/// All there are.
+/// All domains.
 pub(in crate::store::sqlite) fn load(connection: &Connection) -> Result<Domains, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT id, host, root_target, default_target, not_found_html, created_at FROM domains",
@@ -73,7 +73,7 @@ pub(in crate::store::sqlite) fn edit(
     Ok(domain)
 }
 
-/// Deletes a domain that has no links, or, with `force`, some of its links; answers whether the domain is gone.
+/// Deletes a domain without links; with `force`, some of its links. Returns whether the domain is gone.
 pub(in crate::store::sqlite) fn delete(
     work: &mut WriteContext<'_>,
     host: &str,
@@ -106,7 +106,7 @@ pub(in crate::store::sqlite) fn delete(
     Ok(true)
 }
 
-/// Refuses a domain that has been deleted since it was looked up.
+/// Refuses a domain that was deleted since it was looked up.
 pub(in crate::store::sqlite) fn expect(connection: &Connection, domain: &Domain) -> Result<(), Error> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM domains WHERE id = ?1")?;
     match statement.exists([domain.id.0])? {

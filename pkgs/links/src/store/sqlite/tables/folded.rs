@@ -1,4 +1,4 @@
-//! Which days of a link were folded into one.
+//! !The range of days of a link that were merged.
 
 use rusqlite::{Connection, params};
 
@@ -6,7 +6,7 @@ use crate::store::rules::clicks::OLDER;
 use crate::store::{Error, Older};
 use crate::when::format_day;
 
-/// What was folded of the links that a condition with one parameter is true of, where all of it is between these days.
+/// The merged days of the links that a condition with one parameter selects, if all of them are between these days.
 pub(in crate::store::sqlite) fn within(
     connection: &Connection,
     (these, link): (&str, i64),
@@ -26,7 +26,7 @@ pub(in crate::store::sqlite) fn within(
     Ok(Some(Older { from: format_day(first), to: format_day(last), clicks }))
 }
 
-/// Forgets which days of a link were folded.
+/// Deletes the record of a link's merged days.
 pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM folded_days WHERE link = ?1")?.execute([link])?;
     Ok(())

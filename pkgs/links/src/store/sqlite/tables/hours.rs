@@ -1,5 +1,5 @@
-//! Clicks by hour, for as long as hours are told apart. A link's go with it, by a trigger: releases that know of no hours
-//! delete links too.
+//! !Clicks by hour, as long as hours are kept. A trigger deletes them with their link, since older releases without
+//! hours delete links too.
 
 use std::ops::RangeInclusive;
 
@@ -10,10 +10,10 @@ use crate::store::rules::clicks::{MAX_HOURS_FORGOTTEN, MAX_LINKS_FOLDED};
 use crate::store::{Error, TimeCount};
 use crate::when::format_hour;
 
-/// Clicks of a link in an hour: by everybody, and by bots.
+/// Clicks of a link in an hour: all, and bots'.
 pub(in crate::store::sqlite) type Hour = ((i64, i32), [u64; 2]);
 
-/// Adds to hours, which are in order, so that neighbours share their pages.
+/// Adds to sorted hours, so that neighbouring rows share pages.
 pub(in crate::store::sqlite) fn add(
     connection: &Connection,
     hours: impl IntoIterator<Item = Hour>,
@@ -28,7 +28,7 @@ pub(in crate::store::sqlite) fn add(
     Ok(())
 }
 
-/// Sums hours, the oldest first.
+/// Sums of hours, oldest first.
 pub(in crate::store::sqlite) fn sums(
     connection: &Connection,
     links: &Links,
@@ -45,8 +45,8 @@ pub(in crate::store::sqlite) fn sums(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Forgets hours before `before`, of as many links from `from` on as one piece of work may. Answers with which link to go
-/// on; none where all are done.
+/// Deletes hours before `before`, of as many links from `from` on as one job may. Returns where to continue; none once
+/// all are done.
 pub(in crate::store::sqlite) fn forget(
     connection: &Connection,
     before: i32,

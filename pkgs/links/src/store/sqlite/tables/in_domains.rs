@@ -1,20 +1,20 @@
-//! A choice of domains, in SQL.
+//! !SQL for a choice of domains.
 
 use crate::domains::{DomainId, InDomains};
 
-/// The condition that a link is in one of these domains, after `WHERE`; empty where any is right.
+/// The condition that a link is in one of these domains, after `WHERE`; empty for all.
 pub(in crate::store::sqlite) fn condition(domains: &InDomains) -> Option<String> {
     match domains {
-        // There is an index of the links of these.
+        // An index has the links of these.
         InDomains::Only(domains) if domains.len() == 1 && domains[0] != DomainId::DEFAULT => {
             Some(format!("domain = {} AND domain <> 0", domains[0].0))
         }
-        // Those of the default domain are most: they are taken in the order that is asked for.
+        // Most links are at the default domain, so they are read in the requested order.
         domains => compared(domains),
     }
 }
 
-/// The same where links are found otherwise and compared with it: no index is asked, which the plus sees to.
+/// The same if links are found in another way and then checked. The plus keeps SQLite from using an index.
 pub(in crate::store::sqlite) fn compared(domains: &InDomains) -> Option<String> {
     let InDomains::Only(domains) = domains else { return None };
     let ids: Vec<_> = domains.iter().map(|domain| domain.0.to_string()).collect();

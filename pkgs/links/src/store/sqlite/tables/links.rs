@@ -1,4 +1,4 @@
-//! Creating, editing, deleting and importing links, within the writer's transaction.
+//! !Creates, edits, deletes and imports links, within the writer's transaction.
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
@@ -13,7 +13,7 @@ use crate::store::rules::links::{DRAWS, KEY_SECONDS, MAX_ERRORS, number_of, redi
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{Created, Error, IdempotencyKey, OnConflict, Tally};
 
-/// Columns of [`link_of`], in its order.
+/// The columns for [`link_of`], in order.
 pub(in crate::store::sqlite) const COLUMNS: &str = "id, code, target, title, tags, status, redirect, forward_query, \
     password_hash IS NOT NULL, not_before, expires_at, max_clicks, \
     ifnull((SELECT clicks FROM totals WHERE link = id), 0) AS clicks, created_at, updated_at, domain, \
@@ -73,7 +73,7 @@ pub(in crate::store::sqlite) fn create(
         }
         let mut statement =
             connection.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE id = ?1"))?;
-        // A link deleted since leaves its key free.
+        // If the link was deleted, its key is free again.
         if let Some(link) = statement.query_row([id], link_of).optional()? {
             return Ok(Created { link, replayed: true });
         }
@@ -95,10 +95,10 @@ pub(in crate::store::sqlite) fn insert(
     Ok(draft.into_link(id, code))
 }
 
-/// Inserts under the draft's code, or under the first random one that is free.
+/// Inserts under the draft's code, or under the first free random one.
 fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Result<(i64, String), Error> {
     if let Some(domain) = &draft.domain {
-        // It may have been deleted since.
+        // It may have been deleted meanwhile.
         domains::expect(connection, domain)?;
     }
     if let Some(code) = &draft.code {
@@ -108,7 +108,7 @@ fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Re
     for length in policy.length..=code::MAX_BYTES {
         for _ in 0..DRAWS {
             let code = policy.random(length);
-            // A drawn word may be a reserved one.
+            // A random code may be a reserved word.
             if policy.validate(&code).is_ok()
                 && let Some(id) = try_insert(connection, draft, &code)?
             {
@@ -119,7 +119,7 @@ fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Re
     Err(Error::field("code", "no free code was found"))
 }
 
-/// The new id; none where the code is taken.
+/// Returns the new id; none if the code is taken.
 fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Option<i64>, Error> {
     if !put(connection, draft, code, draft.created_at, "DO NOTHING")? {
         return Ok(None);
@@ -132,8 +132,8 @@ fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Opti
     Ok(Some(id))
 }
 
-/// Puts a link's row in under this code, and does as told where there is one. Answers whether the row is now as
-/// drafted. It has no RETURNING, which makes an import of a million links take minutes instead of seconds.
+/// Inserts a link under this code, or follows `on_conflict` if it is taken. Returns whether the row is now as drafted.
+/// It does not use RETURNING, with which an import of a million links takes minutes instead of seconds.
 fn put(
     connection: &Connection,
     draft: &Draft,
@@ -284,7 +284,7 @@ fn import_row(
     }
 }
 
-/// Makes the link under this code as drafted; its id, its clicks and when it was created stay.
+/// Replaces the link with this code by the draft. Its id, clicks and creation time are kept.
 fn replace(connection: &Connection, code: &str, draft: &Draft) -> Result<(), Error> {
     let update = "DO UPDATE SET target = excluded.target, title = excluded.title, tags = excluded.tags, \
         status = excluded.status, redirect = excluded.redirect, forward_query = excluded.forward_query, \

@@ -1,6 +1,6 @@
-//! Lists: filtered, sorted, and paged by key rather than by offset, so that a page costs the same wherever
-//! it is and no link is seen twice or missed while others come and go. What no index finds is looked for part by part, for as
-//! long as [`Walk`] has time.
+//! !Lists: filtered, sorted, and paged by key instead of offset. So a page costs the same anywhere, and no link is
+//! repeated or missed while others come and go. What no index finds is searched part by part, as long as [`Walk`] has
+//! time.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
@@ -18,7 +18,7 @@ pub(in crate::store::sqlite) fn list(connection: &Connection, query: &ListQuery)
     walk(connection, query, Walk::of(query))
 }
 
-/// The same, which looks as far as this walk goes.
+/// The same, as far as this walk allows.
 pub(in crate::store::sqlite) fn walk(
     connection: &Connection,
     query: &ListQuery,
@@ -33,7 +33,7 @@ pub(in crate::store::sqlite) fn walk(
     }
     let filter = Filter::of(connection, query)?;
     let stretches = if filter.is_few { vec![(Stretch::Whole, last)] } else { stretches(query, last) };
-    // One more than asked for tells whether there is a next page.
+    // One more than requested shows whether there is a next page.
     let mut links = Vec::new();
     for (stretch, mut from) in stretches {
         let order = Order::of(stretch, query);
@@ -63,14 +63,14 @@ pub(in crate::store::sqlite) fn walk(
     Ok(page_of(links, limit, query))
 }
 
-/// What narrows a list.
+/// The conditions of a list.
 struct Filter {
-    /// What the index has that the list is read from.
+    /// The condition that the list's index serves.
     indexed: Option<String>,
-    /// What each link is compared with, and the values there.
+    /// The conditions that each link is checked against, with their values.
     conditions: Vec<String>,
     values: Vec<Value>,
-    /// Whether an index finds so few that they are all read and sorted.
+    /// Whether an index finds so few links that all are read and sorted.
     is_few: bool,
 }
 
@@ -99,7 +99,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Narrows it to domains.
+    /// Adds the condition on domains.
     fn at(&mut self, connection: &Connection, query: &ListQuery) -> Result<(), Error> {
         let indexed = in_domains::condition(&query.domains);
         let compared = in_domains::compared(&query.domains);
@@ -114,9 +114,9 @@ impl Filter {
         let named = *domain != DomainId::DEFAULT;
         self.is_few = named && is_few(connection, &format!("links WHERE {indexed}"), [])?;
         match query.sort {
-            // As the index of codes has them.
+            // The index of codes serves this.
             Sort::Code if !self.is_few => self.indexed = Some(format!("domain = {}", domain.0)),
-            // As the one of domains has them: by id.
+            // The index of domains serves this, by id.
             Sort::Created if named => self.indexed = Some(indexed),
             _ if self.is_few => self.indexed = Some(indexed),
             _ => self.conditions.extend(compared),
@@ -125,7 +125,7 @@ impl Filter {
     }
 }
 
-/// Whether these are few; looks no further than that.
+/// Whether there are few of these. Looks no further than that.
 fn is_few<const N: usize>(connection: &Connection, of: &str, values: [&String; N]) -> Result<bool, Error> {
     let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {})", FEW + 1);
     let found: usize =
@@ -133,9 +133,9 @@ fn is_few<const N: usize>(connection: &Connection, of: &str, values: [&String; N
     Ok(found <= FEW)
 }
 
-/// What a stretch of a list is read from, and in which order.
+/// The source and the order of a stretch of a list.
 struct Order {
-    /// Which of them the stretch is of, where that is not all.
+    /// The condition of the stretch, if it is not the whole list.
     condition: Option<&'static str>,
     columns: &'static [&'static str],
     descending: bool,
@@ -148,7 +148,7 @@ impl Order {
             (Stretch::Whole, Sort::Created) => whole(&["id"]),
             (Stretch::Whole, Sort::Updated) => whole(&["updated_at", "id"]),
             (Stretch::Whole, Sort::Clicks) => whole(&["clicks", "id"]),
-            // As the index has them: a code is unique within its domain.
+            // As in the index: a code is unique within its domain.
             (Stretch::Whole, Sort::Code) => whole(&["domain", "code", "id"]),
             (Stretch::Unclicked, _) => {
                 let none = "NOT EXISTS (SELECT 1 FROM totals AS t WHERE t.link = id AND t.clicks > 0)";
@@ -158,7 +158,8 @@ impl Order {
         }
     }
 
-    /// The next links, `most` of them at most, of so many `rows` where these are a part, and then the place where it ends.
+    /// Reads the next links, at most `most`. If they are a part, it has `rows` links, and the place where it ends is
+    /// returned.
     fn next(
         &self,
         connection: &Connection,
@@ -173,8 +174,8 @@ impl Order {
         Ok((self.part(connection, filter, (from, until.as_deref()), most)?, until))
     }
 
-    /// Those of the next `rows` links by clicks that are asked for, and the place where these end, if they do. There is no index
-    /// for it, which each flush of clicks would pay for: the sums of a million links are looked through in some 50 ms.
+    /// Reads the matching links among the next `rows` by clicks, and the place where these end, if they do. There is no
+    /// index for clicks, which each flush would have to update: reading the sums of a million links takes some 50 ms.
     fn clicked(
         &self,
         connection: &Connection,
@@ -197,7 +198,7 @@ impl Order {
         let end = sums.last().filter(|_| sums.len() == rows);
         let end = end.map(|&(clicks, link)| vec![Place::Number(clicks), Place::Number(link)]);
         let ids: Vec<String> = sums.iter().map(|(_, link)| link.to_string()).collect();
-        // In their order.
+        // In order.
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT key AS place, value AS clicked FROM json_each(?)) AS sums \
              CROSS JOIN links ON id = sums.clicked {} ORDER BY sums.place",
@@ -210,7 +211,7 @@ impl Order {
         Ok((links, end))
     }
 
-    /// The place of the last of the next `rows` links; none where there are fewer.
+    /// The place of the last of the next `rows` links; none if there are fewer.
     fn end_of_part(
         &self,
         connection: &Connection,
@@ -250,7 +251,7 @@ impl Order {
         Ok(None)
     }
 
-    /// Links between two places, but for the first.
+    /// Links after the first place, up to the second.
     fn part(
         &self,
         connection: &Connection,
@@ -280,7 +281,7 @@ impl Order {
         Ok(links)
     }
 
-    /// What is between two places, but for the first.
+    /// The condition for the range after the first place, up to the second.
     fn between(&self, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Segment {
         let (beyond, up_to) = if self.descending { ("<", ">=") } else { (">", "<=") };
         let marks = vec!["?"; self.columns.len()].join(", ");
@@ -293,8 +294,8 @@ impl Order {
         segment
     }
 
-    /// The same in pieces that an index begins and ends at. Of a comparison of two columns whose second is the row's id SQLite
-    /// looks up the first alone, and would look through all links that are alike in it.
+    /// The same in segments that each start and end within the index. For a comparison of two columns of which the
+    /// second is the row's id, SQLite only looks up the first, and would read all links with the same value.
     fn segments(&self, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Vec<Segment> {
         let (beyond, before, up_to) = if self.descending { ("<", ">", ">=") } else { (">", "<", "<=") };
         let ["updated_at", id] = self.columns[..] else { return vec![self.between((from, until))] };
@@ -319,13 +320,13 @@ impl Order {
         first.into_iter().chain([middle]).chain(last).collect()
     }
 
-    /// A place by these columns: that of a cursor by age has its id twice.
+    /// The values of a place for these columns; a cursor by age has its id twice.
     fn own<'p>(&self, place: &'p [Place]) -> &'p [Place] {
         &place[place.len().saturating_sub(self.columns.len())..]
     }
 }
 
-/// A piece of an index: its conditions, and their values.
+/// A segment of an index: its conditions, and their values.
 #[derive(Default)]
 struct Segment {
     conditions: Vec<String>,

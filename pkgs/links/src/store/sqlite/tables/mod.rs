@@ -1,4 +1,4 @@
-//! What is read and written, by table.
+//! !Reads and writes, by table.
 
 pub(in crate::store::sqlite) mod clicks;
 pub(in crate::store::sqlite) mod countries;

@@ -1,8 +1,8 @@
-//! Days of clicks that are too old to be told apart: folded into one that stands for them all.
+//! !Old days of clicks, merged into one day.
 //!
-//! A link has at most so many rows a day, of which there would be more every day. Those of old days are added to the rows
-//! of [`OLDER`], of which there are as many as of any other day, by the same rule: sums by referrer and by agent stay what
-//! they were, but for the referrers with the fewest visits.
+//! !A link has a limited number of rows per day, but more days every day. So rows of old days are added to those of
+//! [`OLDER`], which follow the same limit as any other day. Sums by referrer and agent stay the same, except for the
+//! referrers with the fewest visits.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use super::countries;
 use crate::store::Error;
 use crate::store::rules::clicks::{MAX_LINKS_FOLDED, MAX_ROWS_FOLDED, OLDER};
 
-/// Folds what is older than day `before`, of as many links from `from` on as one piece of work may. Answers with which
-/// link to go on; none where all are done.
+/// Merges what is older than day `before`, of as many links from `from` on as one job may. Returns where to continue;
+/// none once all are done.
 pub(in crate::store::sqlite) fn fold(
     connection: &Connection,
     before: i32,
@@ -39,14 +39,14 @@ pub(in crate::store::sqlite) fn fold(
     Ok(from)
 }
 
-/// The first link from `from` on that has clicks.
+/// The first link from `from` on with clicks.
 fn next(connection: &Connection, from: i64) -> Result<Option<i64>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT link FROM clicks WHERE link >= ?1 ORDER BY link LIMIT 1")?;
     Ok(statement.query_row([from], |row| row.get(0)).optional()?)
 }
 
-/// Folds the oldest rows of a link, `most` at most; answers how many.
+/// Merges at most `most` of a link's oldest rows. Returns how many.
 fn fold_link(connection: &Connection, link: i64, before: i32, most: usize) -> Result<usize, Error> {
     let rows: Vec<(i32, String, u8, u64)> = connection
         .prepare_cached(
@@ -70,7 +70,7 @@ fn fold_link(connection: &Connection, link: i64, before: i32, most: usize) -> Re
         *sums.entry((link, OLDER, referrer, Agent::from_u8(*agent))).or_default() += clicks;
     }
     let sums: Vec<_> = sums.into_iter().collect();
-    // As if they had been seen on the last of these days, and not now.
+    // As if they had been seen on the last of these days, not now.
     clicks::add_by_day(connection, &sums, Timestamp::of_day(*last))?;
     connection
         .prepare_cached(

@@ -51,7 +51,7 @@ pub(in crate::store::sqlite) fn revoke(work: &mut WriteContext<'_>, id: i64) -> 
     }
 }
 
-/// Notes that a token was used; of two uses the later one stays.
+/// Records a token's use. Of two uses, the later one is kept.
 pub(in crate::store::sqlite) fn used(
     work: &mut WriteContext<'_>,
     id: i64,
