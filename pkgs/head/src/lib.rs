@@ -1,4 +1,4 @@
-//! !Parses the head of an HTTP/1.1 request as strictly as RFC 9112 allows. Whatever two servers could parse differently
+//! Parses the head of an HTTP/1.1 request as strictly as RFC 9112 allows. Whatever two servers could parse differently
 //! is refused, since such requests can be smuggled.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! !Finds and checks the lines of a head.
+//! Finds and checks the lines of a head.
 
 use std::mem::MaybeUninit;
 

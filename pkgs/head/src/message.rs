@@ -1,4 +1,4 @@
-//! !The message framing that a head's fields describe: the length of the body, and whether the connection stays open.
+//! The message framing that a head's fields describe: the length of the body, and whether the connection stays open.
 
 use crate::Error;
 

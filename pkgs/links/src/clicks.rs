@@ -1,6 +1,6 @@
-//! !Counts clicks, from the visit to the store.
+//! Counts clicks, from the visit to the store.
 //!
-//! !Each worker counts in its own [`Counter`], which only its thread touches. A few times a second it adds its counts
+//! Each worker counts in its own [`Counter`], which only its thread touches. A few times a second it adds its counts
 //! to the single [`ClickBuffer`]. So the store updates a popular link once per flush, not once per worker.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! !Countries of addresses, from a file in MaxMind DB format (GeoLite2-Country, DB-IP and others).
+//! Countries of addresses, from a file in MaxMind DB format (GeoLite2-Country, DB-IP and others).
 
 use std::fmt;
 use std::fs::File;

@@ -10,17 +10,17 @@
 //!  people ───▶ cli: commands ─▶ backend ─▶ store, or the API of a running server
 //! ```
 //!
-//! - !- [`front`]: the public listener, which only answers `GET|HEAD /{code}`.
-//! - !- [`cache`]: prepared answers by code, limited in bytes, coherent with the store.
-//! - !- [`clicks`]: each worker's counts, flushed to the store once a second.
-//! - !- [`geoip`]: the country of a visitor's address, if a file is given.
-//! - !- [`store`]: SQLite, with one writer thread and one read connection per worker; or PostgreSQL, shared with other
+//! - [`front`]: the public listener, which only answers `GET|HEAD /{code}`.
+//! - [`cache`]: prepared answers by code, limited in bytes, coherent with the store.
+//! - [`clicks`]: each worker's counts, flushed to the store once a second.
+//! - [`geoip`]: the country of a visitor's address, if a file is given.
+//! - [`store`]: SQLite, with one writer thread and one read connection per worker; or PostgreSQL, shared with other
 //!   servers, where a miss has to wait.
-//! - !- [`admin`]: the admin listener: the `/api/v1` API, health and metrics.
-//! - !- [`domains`]: the domains of links, and their table.
-//! - !- [`cli`]: the command line, which uses the database or the API.
+//! - [`admin`]: the admin listener: the `/api/v1` API, health and metrics.
+//! - [`domains`]: the domains of links, and their table.
+//! - [`cli`]: the command line, which uses the database or the API.
 //! - [`transfer`]: links as CSV and JSON, for import and export.
-//! - !- [`link`], [`code`], [`target`], [`when`], [`agent`], [`country`]: basic types.
+//! - [`link`], [`code`], [`target`], [`when`], [`agent`], [`country`]: basic types.
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -1,4 +1,4 @@
-//! !Early hints: fields that clients receive before their answer (RFC 8297).
+//! Early hints: fields that clients receive before their answer (RFC 8297).
 
 use std::fmt::Debug;
 

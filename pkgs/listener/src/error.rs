@@ -1,4 +1,4 @@
-//! !Why a listener cannot start, or has ended.
+//! Why a listener cannot start, or has ended.
 
 use std::io;
 

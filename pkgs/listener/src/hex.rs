@@ -1,4 +1,4 @@
-//! !Keys as text, for the next process.
+//! Keys as text, for the next process.
 
 /// Two digits per byte.
 pub fn encode(bytes: &[u8]) -> String {

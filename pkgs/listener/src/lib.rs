@@ -1,4 +1,4 @@
-//! !The network front of a service: HTTP/1.1, HTTP/2, HTTP/3 and TLS, with one thread, one runtime and one listening
+//! The network front of a service: HTTP/1.1, HTTP/2, HTTP/3 and TLS, with one thread, one runtime and one listening
 //! socket per core.
 //!
 //! ```text
@@ -35,16 +35,16 @@
 //! # }
 //! ```
 //!
-//! - !- [`Config`]: all settings with their defaults: endpoints, limits, certificates.
-//! - !- [`Listener`]: binds, serves until told to stop, then drains.
-//! - !- [`HttpService`]: what is served: any `tower` service of requests, such as a router.
-//! - !- [`FastPath`]: answers plain requests beside the service, without a request object.
-//! - !- [`Body`]: a request's body over any protocol, within the limits.
-//! - !- [`Config::access_log`]: a line for each request. Answers that are errors have its id, also in a
+//! - [`Config`]: all settings with their defaults: endpoints, limits, certificates.
+//! - [`Listener`]: binds, serves until told to stop, then drains.
+//! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
+//! - [`FastPath`]: answers plain requests beside the service, without a request object.
+//! - [`Body`]: a request's body over any protocol, within the limits.
+//! - [`Config::access_log`]: a line for each request. Answers that are errors have its id, also in a
 //!   [`Problem`](service::problem::Problem) in their extensions.
-//! - !- [`Peer`]: the client, in every request's extensions.
-//! - !- [`tls`]: certificates that can be replaced while in use; [`ktls`]: connections that the kernel encrypts.
-//! - !- [`metrics`]: counters, updated once per connection.
+//! - [`Peer`]: the client, in every request's extensions.
+//! - [`tls`]: certificates that can be replaced while in use; [`ktls`]: connections that the kernel encrypts.
+//! - [`metrics`]: counters, updated once per connection.
 #![deny(unsafe_code)]
 
 // Configuration and hooks.

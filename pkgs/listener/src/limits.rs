@@ -1,4 +1,4 @@
-//! !Limits on the number of connections, overall and by address.
+//! Limits on the number of connections, overall and by address.
 
 use std::net::IpAddr;
 use std::num::NonZero;

@@ -1,4 +1,4 @@
-//! !The workers' counters, updated once per connection. Of requests, one read in [`TIME_EVERY`] is timed.
+//! The workers' counters, updated once per connection. Of requests, one read in [`TIME_EVERY`] is timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! !Connections that other code serves once the kernel encrypts them.
+//! Connections that other code serves once the kernel encrypts them.
 
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! !The client of a connection.
+//! The client of a connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! !The state that everything on one worker shares.
+//! The state that everything on one worker shares.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! !Errors of routes.
+//! Errors of routes.
 
 use crate::limits;
 

@@ -1,4 +1,4 @@
-//! !Percent-encoding according to RFC 3986.
+//! Percent-encoding according to RFC 3986.
 
 use std::borrow::Cow;
 

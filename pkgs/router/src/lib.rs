@@ -1,4 +1,4 @@
-//! !A table of routes, compiled once. A method and a path find a route's value and its parameters.
+//! A table of routes, compiled once. A method and a path find a route's value and its parameters.
 //!
 //! ```text
 //!  Builder: method, pattern, value ─▶ pattern: parsed, conflicts refused ─▶ build ─▶ Router: one frozen tree
@@ -6,26 +6,26 @@
 //!                                                                              └▶ no such path, or no such method
 //! ```
 //!
-//! ![`Builder`] takes routes, each with a method, a pattern and a value of the service's choice. [`Builder::build`]
+//! [`Builder`] takes routes, each with a method, a pattern and a value of the service's choice. [`Builder::build`]
 //! freezes them into a [`Router`], and [`Router::find`] returns everything about a request in one match. The service
 //! decides what to do with the value: call a handler, count, check a scope. This crate has no transport, no bodies and
 //! no futures.
 //!
-//! !api routes everything with it (`api::http::routes`). links routes every visit (`links::front`) and the pages of its
+//! api routes everything with it (`api::http::routes`). links routes every visit (`links::front`) and the pages of its
 //! admin listener (`links::admin::pages`). `service::admin` routes those of the other services.
 //!
 //! # Which route matches
 //!
-//! !Paths and patterns consist of segments between `/`. A path's segments are matched from left to right. If several
+//! Paths and patterns consist of segments between `/`. A path's segments are matched from left to right. If several
 //! patterns match so far, a static segment is tried first, then parameters (`{id}`), then a catch-all (`{*rest}`). Of
 //! two parameters, the one with more literal bytes around it (`{name}.json`) is tried first, and of equal ones the one
 //! with the longer prefix. If an attempt leads to no route for the whole path, the next is tried. A parameter never
 //! matches an empty text or a `/`, and `%2F` does not count as a `/`.
 //!
-//! !Literals are compared in the normal form of RFC 3986, section 6.2.2: `/%7Euser` is `/~user`, `%2f` is `%2F`.
+//! Literals are compared in the normal form of RFC 3986, section 6.2.2: `/%7Euser` is `/~user`, `%2f` is `%2F`.
 //! Parameters are ranges of the path as received, and are decoded on request. `.` and `..` are ordinary segments.
 //!
-//! !The path decides before the method: a path that matches one pattern is never passed to another pattern because of
+//! The path decides before the method: a path that matches one pattern is never passed to another pattern because of
 //! its method. GET's route also serves HEAD (RFC 9110, section 9.3.2), unless the pattern has a route for HEAD.
 #![deny(unsafe_code)]
 

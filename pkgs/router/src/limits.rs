@@ -1,4 +1,4 @@
-//! !Limits, which errors also name.
+//! Limits, which errors also name.
 
 /// The longest route, in bytes.
 pub(crate) const MAX_BYTES: usize = 4096;

@@ -1,4 +1,4 @@
-//! !The routes of a path, by method.
+//! The routes of a path, by method.
 
 use http::Method;
 

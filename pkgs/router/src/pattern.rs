@@ -1,4 +1,4 @@
-//! !Parses the text of a route.
+//! Parses the text of a route.
 
 use crate::error::SyntaxError;
 use crate::escape;

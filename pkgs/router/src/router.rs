@@ -1,4 +1,4 @@
-//! !Routes with their values: collecting, freezing and finding them.
+//! Routes with their values: collecting, freezing and finding them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! !The `tower` service of an admin listener: `/healthz`, `/readyz`, `/metrics`, and pages of the service itself.
+//! The `tower` service of an admin listener: `/healthz`, `/readyz`, `/metrics`, and pages of the service itself.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! !Reads certificates: the names that one is for, and when it ends. It does not check whether to trust one.
+//! Reads certificates: the names that one is for, and when it ends. It does not check whether to trust one.
 
 use std::net::IpAddr;
 

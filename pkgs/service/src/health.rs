@@ -1,4 +1,4 @@
-//! !The answers of `/healthz` and `/readyz`, the same for every service.
+//! The answers of `/healthz` and `/readyz`, the same for every service.
 //!
 //! ```
 //! use service::{health, ready::Readiness};

@@ -1,4 +1,4 @@
-//! !Messages to systemd. It accepts them only from a unit's main process (`NotifyAccess=main`), and logs those of
+//! Messages to systemd. It accepts them only from a unit's main process (`NotifyAccess=main`), and logs those of
 //! others. So a process that [takes over](crate::handover) sends nothing until it is the main process, and one that was
 //! taken over from sends nothing afterwards.
 

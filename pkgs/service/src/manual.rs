@@ -1,6 +1,6 @@
-//! !`completions` and `man`: generate shell completions and manual pages from a command line's definition.
+//! `completions` and `man`: generate shell completions and manual pages from a command line's definition.
 //!
-//! !Manual pages use nothing else. `after_long_help`, the end of `--help`, is split into sections: a paragraph `Exit
+//! Manual pages use nothing else. `after_long_help`, the end of `--help`, is split into sections: a paragraph `Exit
 //! codes: …` becomes EXIT STATUS of every page; lines below `Examples:` become EXAMPLES of the main page and of the
 //! pages of the commands that they show; other paragraphs go to NOTES.
 

@@ -1,4 +1,4 @@
-//! !Output of commands: tables for people, one line of JSON for programs.
+//! Output of commands: tables for people, one line of JSON for programs.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};

@@ -1,4 +1,4 @@
-//! !Whether the service can answer, for systemd and for clients that ask.
+//! Whether the service can answer, for systemd and for clients that ask.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

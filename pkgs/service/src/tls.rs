@@ -1,4 +1,4 @@
-//! !Flags for TLS.
+//! Flags for TLS.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
-//! !Entries of the audit log.
+//! Entries of the audit log.
 //!
-//! !A digest is the SHA-256 of a link as JSON, without its clicks. Its first 24 digits are the link's `ETag`. The
+//! A digest is the SHA-256 of a link as JSON, without its clicks. Its first 24 digits are the link's `ETag`. The
 //! digest before a write is taken within the write's transaction.
 
 use std::sync::{Arc, OnceLock};

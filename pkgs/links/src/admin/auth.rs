@@ -1,4 +1,4 @@
-//! !Bearer tokens (RFC 6750). Each request looks up our own in the store, so a revoked one ends at once. If an issuer
+//! Bearer tokens (RFC 6750). Each request looks up our own in the store, so a revoked one ends at once. If an issuer
 //! is configured, its JSON Web Tokens are accepted too, until they expire.
 
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! !Blocking work, on shared threads: each worker's runtime would otherwise make its own.
+//! Blocking work, on shared threads: each worker's runtime would otherwise make its own.
 
 use tokio::sync::{Semaphore, oneshot};
 

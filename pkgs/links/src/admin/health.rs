@@ -1,4 +1,4 @@
-//! !Health checks for load balancers and service managers, with the same answers as in every service.
+//! Health checks for load balancers and service managers, with the same answers as in every service.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;

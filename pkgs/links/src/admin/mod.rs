@@ -1,15 +1,15 @@
 //! The admin listener: the API under `/api/v1`, health and metrics.
 //!
-//! - !- [`routes`]: the table of the API's paths, which actix-web routes, with the required scopes.
-//! - !- [`pages`]: pages without a key, which the `router` crate routes: health, metrics and the API's description.
+//! - [`routes`]: the table of the API's paths, which actix-web routes, with the required scopes.
+//! - [`pages`]: pages without a key, which the `router` crate routes: health, metrics and the API's description.
 //! - `api`: the API itself: links, batches, import and export, statistics, QR codes, domains, keys.
-//! - !- `health`, `metrics`: health checks; the listener's own counters.
+//! - `health`, `metrics`: health checks; the listener's own counters.
 //! - [`openapi`]: the API's description, and its page for people.
-//! - !- `protocol`: the layer between the listener and handlers: actix-web's application as its service; bodies,
+//! - `protocol`: the layer between the listener and handlers: actix-web's application as its service; bodies,
 //!   queries and errors.
-//! - !- `auth`, `audit`, `readers`, `blocking`: tokens, the audit log, read connections, and threads.
+//! - `auth`, `audit`, `readers`, `blocking`: tokens, the audit log, read connections, and threads.
 //!
-//! !As everywhere else, the `listener` crate reads and writes; actix-web only routes the API.
+//! As everywhere else, the `listener` crate reads and writes; actix-web only routes the API.
 
 pub(crate) mod api;
 mod audit;

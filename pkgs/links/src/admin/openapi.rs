@@ -1,4 +1,4 @@
-//! !The API's description (OpenAPI 3.1), generated from the handlers, and a page that shows it.
+//! The API's description (OpenAPI 3.1), generated from the handlers, and a page that shows it.
 
 use std::sync::LazyLock;
 

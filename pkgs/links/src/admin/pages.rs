@@ -1,4 +1,4 @@
-//! !Pages without a key: health, metrics and the API's description. [`router`] routes them. actix-web routes only the
+//! Pages without a key: health, metrics and the API's description. [`router`] routes them. actix-web routes only the
 //! API, and passes all other requests here.
 
 use std::fmt;

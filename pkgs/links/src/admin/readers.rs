@@ -1,4 +1,4 @@
-//! !Read connections that requests share, for use on threads that may block.
+//! Read connections that requests share, for use on threads that may block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! !The API's paths, with the scope that each requires. All other paths go to [`pages`].
+//! The API's paths, with the scope that each requires. All other paths go to [`pages`].
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;

@@ -1,4 +1,4 @@
-//! !The remaining clicks of links with a limit.
+//! The remaining clicks of links with a limit.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! !Cache entries: what is known about a code.
+//! Cache entries: what is known about a code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

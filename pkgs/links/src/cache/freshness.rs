@@ -1,4 +1,4 @@
-//! !How long a cache may be used if its database has other writers, also while the database is away.
+//! How long a cache may be used if its database has other writers, also while the database is away.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

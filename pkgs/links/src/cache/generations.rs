@@ -1,4 +1,4 @@
-//! !Stamps that tell which entries are out of date.
+//! Stamps that tell which entries are out of date.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! !A worker's own cache.
+//! A worker's own cache.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! !Prepared answers by domain and code, in two layers, coherent with the store.
+//! Prepared answers by domain and code, in two layers, coherent with the store.
 //!
-//! ![`Cache`] is shared by all workers and limited in bytes. [`LocalCache`] is a worker's small set-associative table
+//! [`Cache`] is shared by all workers and limited in bytes. [`LocalCache`] is a worker's small set-associative table
 //! in front of it. A hit there touches no memory that another core writes, so a popular link costs the same on sixteen
 //! cores as on one.
 //!
-//! !Coherence does not rely on removing entries, which would race with running reads. Every entry has the
+//! Coherence does not rely on removing entries, which would race with running reads. Every entry has the
 //! [`Generations`] stamp that was read *before* its row. The writer thread raises the stamp of a changed code after the
 //! commit and before acknowledging it. From that moment, an entry with an old stamp counts as absent on every worker.
 //!
-//! !If others also write to the database ([`Cache::following`]), the cache is valid only as long as all their writes
+//! If others also write to the database ([`Cache::following`]), the cache is valid only as long as all their writes
 //! are known. Otherwise every stamp is outdated, so a hit need not read a clock.
 
 mod click_limits;

@@ -1,4 +1,4 @@
-//! !A client of the admin API.
+//! A client of the admin API.
 
 use std::io::{self, Read};
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! !Access to links: in the database, or through a running server's API. Commands work with either.
+//! Access to links: in the database, or through a running server's API. Commands work with either.
 
 use std::io::{Read, Write};
 use std::ops::RangeInclusive;

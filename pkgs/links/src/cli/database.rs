@@ -1,4 +1,4 @@
-//! !The database of a command.
+//! The database of a command.
 
 use std::num::NonZero;
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! !Errors of commands, with their exit codes.
+//! Errors of commands, with their exit codes.
 
 use std::io;
 use std::path::PathBuf;

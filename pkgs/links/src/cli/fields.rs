@@ -1,4 +1,4 @@
-//! !A link's fields as flags, for creating and editing.
+//! A link's fields as flags, for creating and editing.
 
 use std::io::{self, BufRead};
 

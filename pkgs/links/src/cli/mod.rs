@@ -1,6 +1,6 @@
-//! !The command line: the server, and commands for links.
+//! The command line: the server, and commands for links.
 //!
-//! !Each subcommand is a file in [`commands`], with its `Args` and a `run`; [`serve`] is the server. Subcommands for
+//! Each subcommand is a file in [`commands`], with its `Args` and a `run`; [`serve`] is the server. Subcommands for
 //! links take a [`backend::Backend`]: the database itself, or a running server's API.
 
 pub mod api;

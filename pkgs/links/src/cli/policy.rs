@@ -1,4 +1,4 @@
-//! !The rules for codes and targets, as flags of the server and of commands on its database.
+//! The rules for codes and targets, as flags of the server and of commands on its database.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! !Progress on standard error, if it is a terminal.
+//! Progress on standard error, if it is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 

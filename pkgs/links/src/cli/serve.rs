@@ -1,4 +1,4 @@
-//! !`serve`: runs the public and the admin listener, from start to drain.
+//! `serve`: runs the public and the admin listener, from start to drain.
 
 use std::io::Write;
 use std::num::NonZero;

@@ -1,4 +1,4 @@
-//! !Errors of the server.
+//! Errors of the server.
 
 use std::path::PathBuf;
 

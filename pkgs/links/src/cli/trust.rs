@@ -1,4 +1,4 @@
-//! !The authorities that a command trusts when it uses an API over TLS: a named file, or the system's.
+//! The authorities that a command trusts when it uses an API over TLS: a named file, or the system's.
 
 use std::env;
 use std::fs;

@@ -1,4 +1,4 @@
-//! !Limits password attempts per visitor and link, per link, and overall.
+//! Limits password attempts per visitor and link, per link, and overall.
 
 use std::net::IpAddr;
 use std::num::NonZero;

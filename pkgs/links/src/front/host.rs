@@ -1,4 +1,4 @@
-//! !The host of a visit, and what answers there.
+//! The host of a visit, and what answers there.
 
 use request_head::Lines;
 

@@ -1,6 +1,6 @@
-//! !The service for the `listener` crate: visits with and without TLS, over HTTP/1.1, HTTP/2 and HTTP/3.
+//! The service for the `listener` crate: visits with and without TLS, over HTTP/1.1, HTTP/2 and HTTP/3.
 //!
-//! !Each of its threads has a [`WorkerContext`], made at its first visit.
+//! Each of its threads has a [`WorkerContext`], made at its first visit.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;

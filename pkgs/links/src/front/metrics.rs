@@ -1,4 +1,4 @@
-//! !The workers' counters: each worker has its own, and `/metrics` sums them.
+//! The workers' counters: each worker has its own, and `/metrics` sums them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

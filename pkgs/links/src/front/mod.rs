@@ -1,6 +1,6 @@
-//! !The public listener: answers `GET|HEAD /{code}` and little else.
+//! The public listener: answers `GET|HEAD /{code}` and little else.
 //!
-//! !The `listener` crate accepts visitors, reads requests and sends answers, with and without TLS, on one thread per
+//! The `listener` crate accepts visitors, reads requests and sends answers, with and without TLS, on one thread per
 //! core. Each thread has its own [`worker_context`]: a read connection, a cache and counters. The [`http_service`]
 //! answers plain visits on the listener's fast path, which only reads a request's lines. What that declines (a password
 //! form, HTTP/1.0, a body, an escaped path, or HTTP/2 and 3 requests that are not plain) arrives as a request object.

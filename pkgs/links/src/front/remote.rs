@@ -1,6 +1,6 @@
-//! !Visits that wait for a database on another machine: cache misses, and clicks of limits.
+//! Visits that wait for a database on another machine: cache misses, and clicks of limits.
 //!
-//! !Results are cached for others, unless something has changed since the read started. While the database is away, the
+//! Results are cached for others, unless something has changed since the read started. While the database is away, the
 //! last known state is used, and after that a standby's; answers say which.
 
 use std::time::{Duration, Instant};

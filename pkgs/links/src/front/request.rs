@@ -1,4 +1,4 @@
-//! !Reads a visit from a request's lines.
+//! Reads a visit from a request's lines.
 
 use request_head::{Error, Framing, Lines, Message, room};
 

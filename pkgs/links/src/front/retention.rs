@@ -1,4 +1,4 @@
-//! !Has the store merge old days and delete old hours of clicks.
+//! Has the store merge old days and delete old hours of clicks.
 
 use std::convert::Infallible;
 use std::num::NonZero;

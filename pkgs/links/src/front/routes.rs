@@ -1,4 +1,4 @@
-//! !The paths for visitors: one table for every protocol.
+//! The paths for visitors: one table for every protocol.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! !Password forms, over any protocol.
+//! Password forms, over any protocol.
 
 use std::net::IpAddr;
 use std::time::Instant;

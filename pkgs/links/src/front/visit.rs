@@ -1,4 +1,4 @@
-//! !Decides a visit, for all protocols.
+//! Decides a visit, for all protocols.
 
 use std::net::IpAddr;
 

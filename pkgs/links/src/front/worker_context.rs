@@ -1,4 +1,4 @@
-//! !The state of a thread that answers visits, for all protocols.
+//! The state of a thread that answers visits, for all protocols.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! !Coarse user agents: enough to distinguish people from machines, too little to distinguish people.
+//! Coarse user agents: enough to distinguish people from machines, too little to distinguish people.
 
 /// The kind of program that followed a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! !Codes: the part of a short URL after the host.
+//! Codes: the part of a short URL after the host.
 
 /// The longest code, in bytes.
 pub const MAX_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! !Countries, as two letters.
+//! Countries, as two letters.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! !The error of an invalid field.
+//! The error of an invalid field.
 
 use std::fmt::Display;
 

@@ -1,4 +1,4 @@
-//! !Links: as stored, as created by a client, and as changed by a client.
+//! Links: as stored, as created by a client, and as changed by a client.
 
 use serde::{Deserialize, Serialize};
 use service::password;

@@ -1,4 +1,4 @@
-//! !Basic types: links, codes, targets, domains, times, agents and countries.
+//! Basic types: links, codes, targets, domains, times, agents and countries.
 
 pub mod agent;
 pub mod code;

@@ -1,4 +1,4 @@
-//! !Targets: where links redirect to.
+//! Targets: where links redirect to.
 
 use std::net::IpAddr;
 

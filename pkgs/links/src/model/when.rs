@@ -1,4 +1,4 @@
-//! !Times: Unix seconds in the store, RFC 3339 for people and programs, and spans from now such as `7d`.
+//! Times: Unix seconds in the store, RFC 3339 for people and programs, and spans from now such as `7d`.
 
 use jiff::civil::{Date, date};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! !Links and edits that were checked on the caller's thread, ready for the writer.
+//! Links and edits that were checked on the caller's thread, ready for the writer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! !Errors of the store.
+//! Errors of the store.
 
 use rusqlite::{ErrorCode, ffi};
 

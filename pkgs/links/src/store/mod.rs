@@ -1,8 +1,8 @@
-//! !The database of links, domains, tokens and clicks.
+//! The database of links, domains, tokens and clicks.
 //!
-//! - !- [`Store`]: accepts writes, and answers each once it is committed; [`Reader`]: reads.
-//! - !- `sqlite`: a file, with one writer thread and any number of read connections. The default.
-//! - !- `postgres`: a server that several processes share; [`Watch`] is told of the others' writes.
+//! - [`Store`]: accepts writes, and answers each once it is committed; [`Reader`]: reads.
+//! - `sqlite`: a file, with one writer thread and any number of read connections. The default.
+//! - `postgres`: a server that several processes share; [`Watch`] is told of the others' writes.
 
 mod database_copy;
 mod draft;

@@ -1,4 +1,4 @@
-//! !The store's input and output.
+//! The store's input and output.
 
 use std::time::Duration;
 

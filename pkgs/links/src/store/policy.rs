@@ -1,4 +1,4 @@
-//! !The rules for codes and targets.
+//! The rules for codes and targets.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! !Observers of writes.
+//! Observers of writes.
 
 use std::time::Instant;
 

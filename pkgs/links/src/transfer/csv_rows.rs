@@ -1,4 +1,4 @@
-//! !Reads CSV with a parser of fixed buffers: what does not fit is refused, not collected.
+//! Reads CSV with a parser of fixed buffers: what does not fit is refused, not collected.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;

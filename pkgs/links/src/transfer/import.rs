@@ -1,4 +1,4 @@
-//! !Imports rows as links, for the API and the command line.
+//! Imports rows as links, for the API and the command line.
 
 use std::collections::VecDeque;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! !Reads JSON: finds the end of each top-level object without building anything, then parses that object. So one bad
+//! Reads JSON: finds the end of each top-level object without building anything, then parses that object. So one bad
 //! row leaves the others readable, and no row takes more memory than its limit.
 
 use std::io::{BufRead, BufReader, Read};

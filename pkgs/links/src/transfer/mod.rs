@@ -1,10 +1,10 @@
-//! !Links as CSV and JSON: import reads them and export writes them, in constant memory for any size.
+//! Links as CSV and JSON: import reads them and export writes them, in constant memory for any size.
 //!
-//! !CSV has a header whose columns have the names of the JSON fields, in any order. Only `target` is required, and an
+//! CSV has a header whose columns have the names of the JSON fields, in any order. Only `target` is required, and an
 //! empty cell is an absent field. Tags are separated by spaces or `|`. JSON is an array of objects, or a sequence of
 //! objects (NDJSON).
 //!
-//! !A title or tag that a spreadsheet would run as a formula (it starts with `=`, `+`, `-`, `@`, tab or carriage
+//! A title or tag that a spreadsheet would run as a formula (it starts with `=`, `+`, `-`, `@`, tab or carriage
 //! return) is exported to CSV with a leading `'`, which import removes. So files are safe to open, and reimporting them
 //! changes nothing.
 

@@ -1,4 +1,4 @@
-//! !Writes CSV and JSON.
+//! Writes CSV and JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! !The service's end of an HTTP/1.1 body that did not arrive with its head. At most one piece lies between it and the
+//! The service's end of an HTTP/1.1 body that did not arrive with its head. At most one piece lies between it and the
 //! connection, so the client has to wait for the service.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

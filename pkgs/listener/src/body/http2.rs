@@ -1,4 +1,4 @@
-//! !A request body on an HTTP/2 stream.
+//! A request body on an HTTP/2 stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

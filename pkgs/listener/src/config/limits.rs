@@ -1,4 +1,4 @@
-//! !Limits of what clients may take.
+//! Limits of what clients may take.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! !The configuration of a listener.
+//! The configuration of a listener.
 
 mod limits;
 mod tcp;

@@ -1,4 +1,4 @@
-//! !Kernel settings of TCP sockets.
+//! Kernel settings of TCP sockets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! !Settings of certificates.
+//! Settings of certificates.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! !Decodes HPACK's Huffman code (RFC 7541, appendix B), which QPACK also uses.
+//! Decodes HPACK's Huffman code (RFC 7541, appendix B), which QPACK also uses.
 
 /// The length of each byte's code, in bits. The code is canonical, so the lengths define it.
 #[rustfmt::skip]

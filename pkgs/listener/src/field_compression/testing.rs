@@ -1,4 +1,4 @@
-//! !Lines of sections, in a form that tests can compare.
+//! Lines of sections, in a form that tests can compare.
 
 use super::Section;
 

@@ -1,6 +1,6 @@
-//! !A connection's input and output buffers. A thread lends them while they have content.
+//! A connection's input and output buffers. A thread lends them while they have content.
 //!
-//! !An idle connection holds no buffers. One that has received part of a head, or whose client is slow to take an
+//! An idle connection holds no buffers. One that has received part of a head, or whose client is slow to take an
 //! answer, keeps its own until that is over.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! !The bytes of a connection, in both directions.
+//! The bytes of a connection, in both directions.
 
 use std::io;
 use std::pin::Pin;

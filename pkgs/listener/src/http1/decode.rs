@@ -1,4 +1,4 @@
-//! !A request's head as services see it. [`request_head`] strictly reads what it means for the connection.
+//! A request's head as services see it. [`request_head`] strictly reads what it means for the connection.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -1,4 +1,4 @@
-//! !Writes a response's head, and decides how its body is framed.
+//! Writes a response's head, and decides how its body is framed.
 
 use http::header::{self, HeaderMap};
 use http::{StatusCode, Version};

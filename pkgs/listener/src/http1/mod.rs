@@ -1,12 +1,12 @@
-//! !HTTP/1.1 (RFC 9112), and HTTP/1.0 as far as it fits.
+//! HTTP/1.1 (RFC 9112), and HTTP/1.0 as far as it fits.
 //!
-//! !A request costs one read and one write, and requests that arrive together are answered together. A connection
+//! A request costs one read and one write, and requests that arrive together are answered together. A connection
 //! borrows memory from its thread only while it needs it, so an idle one holds next to none.
 //!
-//! - !- [`decode`]: reads a request's head, strictly.
-//! - !- [`request_body`]: a request body that arrives after its head; [`request_head::chunked`] decodes it.
-//! - !- [`encode`]: writes a response's head, and frames its body.
-//! - !- [`buffered_io`] and [`buffer_pool`]: the bytes in both directions.
+//! - [`decode`]: reads a request's head, strictly.
+//! - [`request_body`]: a request body that arrives after its head; [`request_head::chunked`] decodes it.
+//! - [`encode`]: writes a response's head, and frames its body.
+//! - [`buffered_io`] and [`buffer_pool`]: the bytes in both directions.
 
 pub mod buffer_pool;
 pub mod decode;

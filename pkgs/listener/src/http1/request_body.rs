@@ -1,4 +1,4 @@
-//! !A request body that did not arrive with its head. The connection receives it and the service reads it, with at most
+//! A request body that did not arrive with its head. The connection receives it and the service reads it, with at most
 //! one piece between them, so the client has to wait for the service.
 
 use std::io;

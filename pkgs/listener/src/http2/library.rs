@@ -1,6 +1,6 @@
-//! !h2 over a single type of stream.
+//! h2 over a single type of stream.
 //!
-//! !Generic code is compiled in each crate that names its types. So h2 is used only here, by functions that are not
+//! Generic code is compiled in each crate that names its types. So h2 is used only here, by functions that are not
 //! generic; otherwise each service would compile all of it, once per kind of socket.
 
 use std::pin::Pin;

@@ -1,10 +1,10 @@
-//! !HTTP/2 (RFC 9113), with the h2 crate.
+//! HTTP/2 (RFC 9113), with the h2 crate.
 //!
-//! - !- [`fast_path`]: plain requests that the fast path answers before h2 sees them.
-//! - !- [`library`]: h2 itself, over a single type of stream.
+//! - [`fast_path`]: plain requests that the fast path answers before h2 sees them.
+//! - [`library`]: h2 itself, over a single type of stream.
 //! - [`request`]: one request and its response.
-//! - !- [`window`]: how much a client may send before it is read.
-//! - !- [`stall_detector`]: detects clients that take nothing, and lets them finish sending at the end.
+//! - [`window`]: how much a client may send before it is read.
+//! - [`stall_detector`]: detects clients that take nothing, and lets them finish sending at the end.
 
 pub mod fast_path;
 mod library;

@@ -1,6 +1,6 @@
-//! !How much a client may send before it is read.
+//! How much a client may send before it is read.
 //!
-//! !A window smaller than what fits on the way (bandwidth times delay) slows a client down; a larger one costs memory
+//! A window smaller than what fits on the way (bandwidth times delay) slows a client down; a larger one costs memory
 //! if the service reads slowly. So it starts as configured, and doubles each time the service has read most of it
 //! within one round trip, which a ping measures.
 

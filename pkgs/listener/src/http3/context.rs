@@ -1,4 +1,4 @@
-//! !The state that the requests of one connection share.
+//! The state that the requests of one connection share.
 
 use std::sync::Arc;
 

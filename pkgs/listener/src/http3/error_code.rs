@@ -1,4 +1,4 @@
-//! !Error codes, as quinn's type.
+//! Error codes, as quinn's type.
 
 use quinn::VarInt;
 

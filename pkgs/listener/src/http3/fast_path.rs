@@ -1,7 +1,7 @@
-//! !Plain requests that the fast path answers before h3 sees them, if they arrived whole. Nearly all of links' requests
+//! Plain requests that the fast path answers before h3 sees them, if they arrived whole. Nearly all of links' requests
 //! do.
 //!
-//! !The fast path speaks HTTP/1.1: it receives a request's lines as if they had come over HTTP/1.1, and its answer is
+//! The fast path speaks HTTP/1.1: it receives a request's lines as if they had come over HTTP/1.1, and its answer is
 //! turned into frames. Everything that is not plain goes to h3 unchanged.
 
 use std::cell::RefCell;

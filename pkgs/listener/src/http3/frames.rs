@@ -1,4 +1,4 @@
-//! !Tracks where frames start and end in a stream (RFC 9114, section 7.1).
+//! Tracks where frames start and end in a stream (RFC 9114, section 7.1).
 
 /// A frame's type and length: two integers of up to 8 bytes (RFC 9000, section 16).
 const HEAD: usize = 16;

@@ -1,4 +1,4 @@
-//! !Passes a request to the service, and its response to the client.
+//! Passes a request to the service, and its response to the client.
 
 use std::pin::pin;
 use std::sync::Arc;

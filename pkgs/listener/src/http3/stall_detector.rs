@@ -1,4 +1,4 @@
-//! !Detects whether a client takes what it is sent, over all its streams together. A client whose stream was reset for
+//! Detects whether a client takes what it is sent, over all its streams together. A client whose stream was reset for
 //! stalling could otherwise request again, and stall again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -1,6 +1,6 @@
-//! !The interface between h3 and a QUIC connection of quinn.
+//! The interface between h3 and a QUIC connection of quinn.
 //!
-//! !Besides carrying bytes, it checks the frames in them. h3 collects a whole frame before it looks at it, however long
+//! Besides carrying bytes, it checks the frames in them. h3 collects a whole frame before it looks at it, however long
 //! the frame claims to be, and accepts a stream that ends within a DATA frame. This layer stops both.
 
 use std::cell::Cell;

@@ -1,6 +1,6 @@
-//! !Services behind a pointer.
+//! Services behind a pointer.
 //!
-//! !The code of a connection (HTTP/1.1, 2 and 3, with TLS and without) is compiled for each type of service, in the
+//! The code of a connection (HTTP/1.1, 2 and 3, with TLS and without) is compiled for each type of service, in the
 //! crate that names the type. Rarely used services all have this type, which is compiled once, in this crate, for all
 //! programs.
 

@@ -1,4 +1,4 @@
-//! !Answers to plain requests without a request object.
+//! Answers to plain requests without a request object.
 
 use std::net::IpAddr;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! !The service that a listener serves.
+//! The service that a listener serves.
 
 mod boxed;
 mod fast_path;

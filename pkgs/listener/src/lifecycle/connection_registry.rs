@@ -1,6 +1,6 @@
-//! !The deadlines of connections.
+//! The deadlines of connections.
 //!
-//! !A deadline is a number of ticks. Moving it is a single store, so requests arm no timers. A few times a second, the
+//! A deadline is a number of ticks. Moving it is a single store, so requests arm no timers. A few times a second, the
 //! worker wakes the connections whose deadline has passed, and each decides what to do.
 
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! !The phases of shutdown.
+//! The phases of shutdown.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! !The life and end of connections: deadlines, draining, the cut.
+//! The life and end of connections: deadlines, draining, the cut.
 
 mod connection_registry;
 pub mod drain;

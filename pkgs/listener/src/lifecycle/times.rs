@@ -1,4 +1,4 @@
-//! !How long connections are kept, and how that is measured, for every loop that serves connections.
+//! How long connections are kept, and how that is measured, for every loop that serves connections.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! !The stream of an accepted connection.
+//! The stream of an accepted connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

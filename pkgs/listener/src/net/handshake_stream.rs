@@ -1,6 +1,6 @@
-//! !A stream that treats its first reads and writes differently.
+//! A stream that treats its first reads and writes differently.
 //!
-//! !Bytes that were received to find out the protocol are returned first. A handshake is read record by record if
+//! Bytes that were received to find out the protocol are returned first. A handshake is read record by record if
 //! nothing after it may be read along, because the kernel may have to decrypt what follows. Otherwise, session tickets
 //! at its end wait for the next write, which saves a system call and a packet: no client needs them earlier.
 

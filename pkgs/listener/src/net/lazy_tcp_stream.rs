@@ -1,6 +1,6 @@
-//! !A TCP socket that is registered with the runtime only once there is something to wait for.
+//! A TCP socket that is registered with the runtime only once there is something to wait for.
 //!
-//! !Most clients have sent a request by the time they are accepted, and some want only one answer. Such a connection is
+//! Most clients have sent a request by the time they are accepted, and some want only one answer. Such a connection is
 //! read, answered and closed without registration, which costs two system calls and an event.
 
 use std::io::{self, IoSlice, Read, Write};

@@ -1,4 +1,4 @@
-//! !Parses the header with which a proxy tells the client of a connection: version 2 of the PROXY protocol (HAProxy's
+//! Parses the header with which a proxy tells the client of a connection: version 2 of the PROXY protocol (HAProxy's
 //! `proxy-protocol.txt`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! !Kernel settings of listening sockets. On Linux, accepted connections inherit all of them, so they cost a connection
+//! Kernel settings of listening sockets. On Linux, accepted connections inherit all of them, so they cost a connection
 //! no system call.
 
 use std::io;

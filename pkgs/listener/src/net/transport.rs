@@ -1,4 +1,4 @@
-//! !The byte stream below a protocol.
+//! The byte stream below a protocol.
 
 use std::io;
 use std::os::fd::BorrowedFd;

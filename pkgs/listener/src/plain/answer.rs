@@ -1,4 +1,4 @@
-//! !An HTTP/1.1 answer that another protocol sends.
+//! An HTTP/1.1 answer that another protocol sends.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};

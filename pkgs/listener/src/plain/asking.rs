@@ -1,4 +1,4 @@
-//! !Has a fast path answer a plain request.
+//! Has a fast path answer a plain request.
 
 use std::cell::RefCell;
 use std::time::Instant;

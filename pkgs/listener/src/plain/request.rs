@@ -1,4 +1,4 @@
-//! !The plain request in a field section of HTTP/2 or HTTP/3.
+//! The plain request in a field section of HTTP/2 or HTTP/3.
 
 use request_head::{Header, Lines};
 

@@ -1,6 +1,6 @@
-//! !Connection ids that name the worker of their connection.
+//! Connection ids that name the worker of their connection.
 //!
-//! !The kernel distributes datagrams over the workers' sockets by a hash of addresses and ports. If a client's port
+//! The kernel distributes datagrams over the workers' sockets by a hash of addresses and ports. If a client's port
 //! changes (a NAT forgot it, a phone left its Wi-Fi), its datagrams reach another worker, which can tell from the id
 //! alone whose connection it is. Without the key an id is noise, and two ids of one connection have nothing in common
 //! (RFC 9000, section 5.1).

@@ -1,4 +1,4 @@
-//! !A worker's socket that passes datagrams of other workers' connections to their owners.
+//! A worker's socket that passes datagrams of other workers' connections to their owners.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,6 +1,6 @@
-//! !Sends several datagrams of one connection in one system call.
+//! Sends several datagrams of one connection in one system call.
 //!
-//! !The kernel accepts up to 64 datagrams in one call (UDP_SEGMENT, udp(7)), but quinn fills at most ten at a time. If
+//! The kernel accepts up to 64 datagrams in one call (UDP_SEGMENT, udp(7)), but quinn fills at most ten at a time. If
 //! it fills all ten, more usually follow. So they are kept for a moment, until the largest possible call is full, or
 //! the connection has no more.
 

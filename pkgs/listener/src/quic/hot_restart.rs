@@ -1,6 +1,6 @@
-//! !One process follows another on the same sockets.
+//! One process follows another on the same sockets.
 //!
-//! !All datagrams of a port reach the process that reads its sockets. After a takeover ([`handover`]), these include
+//! All datagrams of a port reach the process that reads its sockets. After a takeover ([`handover`]), these include
 //! datagrams of the old process's connections. Their ids identify them, and a relay takes them back. The old process
 //! sends directly. Its relay is handed on with the sockets as long as it lives, so processes may follow each other
 //! faster than they drain.

@@ -1,4 +1,4 @@
-//! !The state that the workers of one address share.
+//! The state that the workers of one address share.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! !Fields about an HTTP/1.1 connection, which are malformed in HTTP/2 (RFC 9113, section 8.2.2) and HTTP/3 (RFC 9114,
+//! Fields about an HTTP/1.1 connection, which are malformed in HTTP/2 (RFC 9113, section 8.2.2) and HTTP/3 (RFC 9114,
 //! section 4.2).
 
 use http::HeaderMap;

@@ -1,4 +1,4 @@
-//! !Times in HTTP's format (RFC 9110, section 5.6.7), for any time of a file system or clock; and the date of responses
+//! Times in HTTP's format (RFC 9110, section 5.6.7), for any time of a file system or clock; and the date of responses
 //! (section 6.6.1), written once per second and thread.
 
 use std::cell::RefCell;

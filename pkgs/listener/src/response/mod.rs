@@ -1,4 +1,4 @@
-//! !Common parts of responses, over any protocol.
+//! Common parts of responses, over any protocol.
 
 mod refusal;
 pub mod request_record;

@@ -1,4 +1,4 @@
-//! !The answers to requests that no service sees, in one table. The file server's own loop uses it too.
+//! The answers to requests that no service sees, in one table. The file server's own loop uses it too.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};

@@ -1,6 +1,6 @@
-//! !A request's record: its line of the access log, and its id for an answer that is an error.
+//! A request's record: its line of the access log, and its id for an answer that is an error.
 //!
-//! !Without an access log and without proxies that are trusted by fields, a [`RequestRecord`] is empty, and nothing is
+//! Without an access log and without proxies that are trusted by fields, a [`RequestRecord`] is empty, and nothing is
 //! read for it.
 
 use std::net::IpAddr;

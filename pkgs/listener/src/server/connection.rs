@@ -1,4 +1,4 @@
-//! !From an accepted connection to its protocol.
+//! From an accepted connection to its protocol.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! !A worker: a runtime and its sockets, from the first connection to the last.
+//! A worker: a runtime and its sockets, from the first connection to the last.
 
 use std::io;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! !TLS in the kernel: after a handshake in user space, a socket gets its keys. From then on, programs read and write
+//! TLS in the kernel: after a handshake in user space, a socket gets its keys. From then on, programs read and write
 //! plain bytes on it, also with sendfile(2) (Documentation/networking/tls.rst).
 //!
-//! - !- [`Suites`]: what this kernel supports.
-//! - !- [`attach`] and [`give_keys`]: hand a connection to it.
-//! - !- [`receive`] and [`say_goodbye`]: what is different on such a socket.
+//! - [`Suites`]: what this kernel supports.
+//! - [`attach`] and [`give_keys`]: hand a connection to it.
+//! - [`receive`] and [`say_goodbye`]: what is different on such a socket.
 
 use std::io;
 use std::mem::MaybeUninit;

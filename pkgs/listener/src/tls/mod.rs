@@ -1,4 +1,4 @@
-//! !TLS: one set of certificates and session tickets for TCP and QUIC.
+//! TLS: one set of certificates and session tickets for TCP and QUIC.
 
 // There is no safe binding for TLS's socket options and control messages.
 #[allow(unsafe_code)]

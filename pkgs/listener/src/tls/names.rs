@@ -1,4 +1,4 @@
-//! !Chooses the certificate for a client: by the name that it requests, and by the signatures that it accepts.
+//! Chooses the certificate for a client: by the name that it requests, and by the signatures that it accepts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

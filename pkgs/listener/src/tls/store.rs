@@ -1,4 +1,4 @@
-//! !Certificates read from files, which can be replaced while in use.
+//! Certificates read from files, which can be replaced while in use.
 
 use std::fs;
 use std::path::Path;

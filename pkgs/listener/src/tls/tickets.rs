@@ -1,4 +1,4 @@
-//! !Session tickets, with keys that are rotated, and that the next process continues to use.
+//! Session tickets, with keys that are rotated, and that the next process continues to use.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! !A tree that grows, and how it is frozen.
+//! A tree that grows, and how it is frozen.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

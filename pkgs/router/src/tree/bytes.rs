@@ -1,4 +1,4 @@
-//! !The two inner loops of matching, over words instead of bytes.
+//! The two inner loops of matching, over words instead of bytes.
 
 /// Whether `path` starts with `literal`, followed by a `/` or the end.
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! !The matches of parameters, stored without allocation.
+//! The matches of parameters, stored without allocation.
 #![allow(unsafe_code)]
 
 use std::fmt;

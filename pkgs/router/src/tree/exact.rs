@@ -1,6 +1,6 @@
-//! !Finds routes without parameters by a single look-up of the whole path.
+//! Finds routes without parameters by a single look-up of the whole path.
 //!
-//! !Such a route precedes every other route for its path, since the static segment is tried first everywhere. So a path
+//! Such a route precedes every other route for its path, since the static segment is tried first everywhere. So a path
 //! that is found here need not be searched in the tree.
 
 use super::bytes;

@@ -1,4 +1,4 @@
-//! !Routes as a tree of segments in flat arrays, and matching in it.
+//! Routes as a tree of segments in flat arrays, and matching in it.
 
 mod build;
 mod bytes;

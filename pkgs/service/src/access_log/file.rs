@@ -1,4 +1,4 @@
-//! !Appends lines to a file, or writes them to standard output.
+//! Appends lines to a file, or writes them to standard output.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};

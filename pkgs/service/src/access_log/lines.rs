@@ -1,4 +1,4 @@
-//! !The lines of workers: which requests are logged or traced, and what a worker gathers before it hands lines on.
+//! The lines of workers: which requests are logged or traced, and what a worker gathers before it hands lines on.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! !Command-line arguments of both logs.
+//! Command-line arguments of both logs.
 
 use std::fmt;
 use std::num::NonZero;

@@ -1,4 +1,4 @@
-//! !The output of lines: a file, or a collector.
+//! The output of lines: a file, or a collector.
 
 use std::fmt;
 use std::io;

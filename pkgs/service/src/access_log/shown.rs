@@ -1,4 +1,4 @@
-//! !Clients' bytes as text that cannot affect a reader's terminal.
+//! Clients' bytes as text that cannot affect a reader's terminal.
 
 use std::fmt;
 

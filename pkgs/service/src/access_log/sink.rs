@@ -1,4 +1,4 @@
-//! !A bounded queue of lines, and the thread that writes them.
+//! A bounded queue of lines, and the thread that writes them.
 
 use std::io;
 use std::sync::Arc;

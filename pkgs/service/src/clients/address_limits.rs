@@ -1,6 +1,6 @@
-//! !Limits per client address, over all listeners of a service: connections at once, and requests per second.
+//! Limits per client address, over all listeners of a service: connections at once, and requests per second.
 //!
-//! !A table holds every connected address with a bucket that its connections share, so a request takes no lock. The
+//! A table holds every connected address with a bucket that its connections share, so a request takes no lock. The
 //! table has parts, each with its own lock. After an address has left, the table remembers when its bucket will be full
 //! again, unless it already is. It remembers a bounded number of such addresses and forgets the rest as
 //! [`RateLimiter`](crate::rate_limit::RateLimiter) does, without ever searching for some to forget.

@@ -1,6 +1,6 @@
-//! !Checks the host of requests to a server without keys, so that web pages cannot reach it by DNS rebinding.
+//! Checks the host of requests to a server without keys, so that web pages cannot reach it by DNS rebinding.
 //!
-//! !A server on loopback without keys trusts everybody who can reach it: every program on this machine, including
+//! A server on loopback without keys trusts everybody who can reach it: every program on this machine, including
 //! browsers. Suppose the name of a page of `evil.example` suddenly resolves to 127.0.0.1. For the browser, the page
 //! then has the same origin as the server, and can read and write everything. Only the name gives it away, since the
 //! browser sends `Host: evil.example`. So such a server accepts only requests for local names:
@@ -10,12 +10,12 @@
 //! - the IP addresses it listens on, since addresses have no DNS to be rebound,
 //! - what `--allowed-host` names,
 //!
-//! !each with any port or none. An `Origin`, which browsers send with every write, must have such a name too. Clients
+//! each with any port or none. An `Origin`, which browsers send with every write, must have such a name too. Clients
 //! of a Unix socket are no browsers, so there an empty or absent `Host` is accepted.
 //!
 //! # Behind a reverse proxy
 //!
-//! !If a proxy passes on the client's `Host` (nginx with `proxy_set_header Host $host`, Caddy, Traefik), allow that
+//! If a proxy passes on the client's `Host` (nginx with `proxy_set_header Host $host`, Caddy, Traefik), allow that
 //! name: `--allowed-host api.example.org`. If a proxy sends its upstream's address, as nginx does by default, `Host`
 //! needs nothing; but pages that it serves send their own `Origin`, which must be allowed. Whatever a proxy lets
 //! through has all rights, so let it ask for a password, or give the service keys.

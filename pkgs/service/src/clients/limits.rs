@@ -1,4 +1,4 @@
-//! !Flags that limit what clients may take and how long. They are the same for every service, and described only here.
+//! Flags that limit what clients may take and how long. They are the same for every service, and described only here.
 
 use std::num::NonZero;
 use std::sync::Arc;

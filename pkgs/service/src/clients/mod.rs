@@ -1,4 +1,4 @@
-//! !Limits of clients, and the hosts that they may name.
+//! Limits of clients, and the hosts that they may name.
 
 pub mod address_limits;
 pub mod allowed_hosts;

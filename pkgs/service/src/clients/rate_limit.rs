@@ -1,6 +1,6 @@
-//! !Rate limits: a token bucket for each key, in bounded memory.
+//! Rate limits: a token bucket for each key, in bounded memory.
 //!
-//! !A bucket is the single number of the generic cell rate algorithm (ITU-T I.371, annex A): when it will be full
+//! A bucket is the single number of the generic cell rate algorithm (ITU-T I.371, annex A): when it will be full
 //! again. A [`RateLimiter`] keeps one for each key. Code that has its own place for it, such as a connection, keeps a
 //! [`TokenBucket`] there. The `governor` crate has the same algorithm, but keeps every key until it is told to sweep,
 //! so clients with many addresses would decide how much memory it takes.

@@ -1,4 +1,4 @@
-//! !A request's names (its id and trace), and the body of an error.
+//! A request's names (its id and trace), and the body of an error.
 
 #[cfg(feature = "openapi")]
 pub mod openapi;

@@ -1,4 +1,4 @@
-//! !A page that shows an API's description to people, without scripts and without external resources.
+//! A page that shows an API's description to people, without scripts and without external resources.
 
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, RefOr};

@@ -1,6 +1,6 @@
-//! !Request ids, by which a client's report, the access log and the audit log name the same request.
+//! Request ids, by which a client's report, the access log and the audit log name the same request.
 //!
-//! !A request has an id only if somebody will read it: if it is logged, or its answer is an error. Other requests get
+//! A request has an id only if somebody will read it: if it is logged, or its answer is an error. Other requests get
 //! none, so they cost nothing.
 
 use std::cell::Cell;

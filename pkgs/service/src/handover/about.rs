@@ -1,4 +1,4 @@
-//! !What a process tells about itself when it is asked whether it has to be replaced, and the comparison.
+//! What a process tells about itself when it is asked whether it has to be replaced, and the comparison.
 
 use std::collections::BTreeMap;
 use std::env;

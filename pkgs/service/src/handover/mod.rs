@@ -1,12 +1,12 @@
-//! !One process takes over from another: first its listening sockets, then its place. No connection is refused or lost.
+//! One process takes over from another: first its listening sockets, then its place. No connection is refused or lost.
 //!
-//! !The new process asks the old one at a Unix socket, and receives its listening sockets (`SCM_RIGHTS`) with the
+//! The new process asks the old one at a Unix socket, and receives its listening sockets (`SCM_RIGHTS`) with the
 //! connections that wait in them. It starts on the same sockets, but accepts nothing yet. Once nothing can fail any
 //! more, it [completes](Takeover::complete) the takeover: it puts its own socket at the old one's path, and tells the
 //! old process to drain. Until then the old process serves as before. Afterwards no socket is closed at which
 //! connections arrive, since closing one of several on a port would reset the connections that wait in it.
 //!
-//! !Every socket that listens by [`Address`](crate::socket::Address) takes part without further code.
+//! Every socket that listens by [`Address`](crate::socket::Address) takes part without further code.
 
 mod about;
 mod offer;

@@ -1,4 +1,4 @@
-//! !The old process's side: the socket at which new processes ask.
+//! The old process's side: the socket at which new processes ask.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};

@@ -1,4 +1,4 @@
-//! !What this process received from the one before, and what it offers to the next.
+//! What this process received from the one before, and what it offers to the next.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};

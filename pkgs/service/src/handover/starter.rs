@@ -1,6 +1,6 @@
-//! !The stream to the process that [asked for this one](super::Reload) and waits for the result.
+//! The stream to the process that [asked for this one](super::Reload) and waits for the result.
 //!
-//! !It is this process's standard input, which servers do not read. If the waiting process goes away before this one
+//! It is this process's standard input, which servers do not read. If the waiting process goes away before this one
 //! has taken over, for instance because the service manager's timeout ended it, this process ends too, since nobody
 //! would know of it.
 

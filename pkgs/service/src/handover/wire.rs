@@ -1,4 +1,4 @@
-//! !The messages between two processes. Each is a packet with at most one descriptor:
+//! The messages between two processes. Each is a packet with at most one descriptor:
 //!
 //! | new | old |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | | `yours`, once it lets nobody in any more; or `no REASON` |
 //! | `goodbye`, once it stops, or the one that has followed it does: the way goes on to that | |
 //!
-//! !A process that only asks [about](super::about) the serving one starts with `linerate-about 1 PROGRAM`, and receives
+//! A process that only asks [about](super::about) the serving one starts with `linerate-about 1 PROGRAM`, and receives
 //! only texts.
 
 use std::collections::BTreeSet;

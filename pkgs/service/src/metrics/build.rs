@@ -1,4 +1,4 @@
-//! !`linerate_build_info`: which program runs, and which generation of the host.
+//! `linerate_build_info`: which program runs, and which generation of the host.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! !Counters and histograms that one thread writes and any thread reads.
+//! Counters and histograms that one thread writes and any thread reads.
 
 use std::iter::Sum;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,6 +1,6 @@
 //! Prometheus metrics.
 //!
-//! !Each worker counts in its own [`LocalCounter`]s and [`LocalHistogram`]s, which cost a plain load and store. A
+//! Each worker counts in its own [`LocalCounter`]s and [`LocalHistogram`]s, which cost a plain load and store. A
 //! [`Family`] sums them over the workers when somebody scrapes.
 
 mod build;

@@ -1,4 +1,4 @@
-//! !Metrics of the process, with the names that Prometheus's own clients use.
+//! Metrics of the process, with the names that Prometheus's own clients use.
 
 use std::sync::OnceLock;
 use std::{fmt, fs};

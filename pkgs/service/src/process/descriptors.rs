@@ -1,4 +1,4 @@
-//! !Keeps file descriptors free, since an accepted connection needs more of them than its own.
+//! Keeps file descriptors free, since an accepted connection needs more of them than its own.
 
 use std::os::fd::{AsFd, AsRawFd};
 

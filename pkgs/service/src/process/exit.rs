@@ -1,4 +1,4 @@
-//! !Exit codes, and errors as one line.
+//! Exit codes, and errors as one line.
 
 use std::error::Error;
 use std::process::ExitCode;

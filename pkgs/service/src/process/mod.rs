@@ -1,4 +1,4 @@
-//! !The process itself: start, workers, descriptors and end.
+//! The process itself: start, workers, descriptors and end.
 
 pub mod descriptors;
 pub mod exit;

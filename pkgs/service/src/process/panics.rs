@@ -1,6 +1,6 @@
-//! !Panics: each is logged and counted, and ends one connection or job instead of the process.
+//! Panics: each is logged and counted, and ends one connection or job instead of the process.
 //!
-//! !Releases unwind. A service first calls [`install`], and [`register`] for its metrics. Code that serves requests
+//! Releases unwind. A service first calls [`install`], and [`register`] for its metrics. Code that serves requests
 //! wraps each in [`catch`] or [`Catch`], and closes the connection after a panic, since part of the answer may have
 //! been sent. The request's line is computed only then, so it costs other requests nothing.
 

@@ -1,6 +1,6 @@
-//! !SIGTERM drains, and a second signal exits at once.
+//! SIGTERM drains, and a second signal exits at once.
 //!
-//! !If [another process](crate::handover) has taken over, a service manager's SIGTERM goes to both, and comes again
+//! If [another process](crate::handover) has taken over, a service manager's SIGTERM goes to both, and comes again
 //! once the other has ended: this process continues to drain. If the other process died, the unit restarts only once
 //! this one has ended too, so it then ends at once.
 

@@ -1,4 +1,4 @@
-//! !The number of workers, and the CPU of each.
+//! The number of workers, and the CPU of each.
 
 use std::num::NonZero;
 use std::sync::OnceLock;

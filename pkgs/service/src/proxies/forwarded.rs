@@ -1,6 +1,6 @@
-//! !`Forwarded` (RFC 7239) and `X-Forwarded-For`: the addresses that a request came through.
+//! `Forwarded` (RFC 7239) and `X-Forwarded-For`: the addresses that a request came through.
 //!
-//! !Each proxy appends the address that it got the request from. Everything before may be invented by the client. So
+//! Each proxy appends the address that it got the request from. Everything before may be invented by the client. So
 //! both fields are read from their ends and only as far as needed; what precedes the trusted part is not even looked
 //! at. Nothing is allocated.
 

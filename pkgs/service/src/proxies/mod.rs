@@ -1,17 +1,17 @@
-//! !Proxies in front: what reports the client's address of a connection or a request.
+//! Proxies in front: what reports the client's address of a connection or a request.
 //!
-//! !Behind a proxy, every connection comes from the proxy's address. The proxy reports its client's address in one of
+//! Behind a proxy, every connection comes from the proxy's address. The proxy reports its client's address in one of
 //! two ways. Whoever is believed decides whose limits are used up, so neither is believed by default:
 //!
-//! - !- `--proxy-protocol`: each connection starts with a PROXY header of version 2, which `listener::proxy` reads.
-//! - !- `--trusted-proxy`: each request has `Forwarded` (RFC 7239) or `X-Forwarded-For`. They are read from the right:
+//! - `--proxy-protocol`: each connection starts with a PROXY header of version 2, which `listener::proxy` reads.
+//! - `--trusted-proxy`: each request has `Forwarded` (RFC 7239) or `X-Forwarded-For`. They are read from the right:
 //!   the first address that is not a trusted proxy's is the client's. A malformed element ends the reading at the last
 //!   good address. From other clients, both fields are ignored.
 //!
-//! !A proxy that appends to one of the fields passes on the other as the client sent it. So if a request has both and
+//! A proxy that appends to one of the fields passes on the other as the client sent it. So if a request has both and
 //! they give different addresses, neither is believed, and the request counts as the proxy's own.
 //!
-//! !All listeners use one policy: [`Proxies::source`] says what reports the address, and [`Proxies::client`] reads it.
+//! All listeners use one policy: [`Proxies::source`] says what reports the address, and [`Proxies::client`] reads it.
 //! Without flags, the first compares two values, and the second is never called.
 
 mod cidr;

@@ -1,4 +1,4 @@
-//! !Errors of settings, as one line each.
+//! Errors of settings, as one line each.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

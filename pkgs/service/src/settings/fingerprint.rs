@@ -1,4 +1,4 @@
-//! !A checksum of all settings of a process, to compare it with another process.
+//! A checksum of all settings of a process, to compare it with another process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
-//! !Settings: each is defined once, and can be given in four places.
+//! Settings: each is defined once, and can be given in four places.
 //!
-//! !A setting is a field of a `clap` struct with a long name. Its doc comment is its help, its type says what it
+//! A setting is a field of a `clap` struct with a long name. Its doc comment is its help, its type says what it
 //! accepts, and its name gives the other names. For `--cache-bytes`, a later row overrides the earlier ones:
 //!
 //! | place | form |
@@ -11,9 +11,9 @@
 //! | environment | `LINERATE_LINKS_CACHE_BYTES=1`; empty is unset, several values have commas between |
 //! | flag | `--cache-bytes 1` |
 //!
-//! !Other subcommands with `--config` take the settings that they share from the same file.
+//! Other subcommands with `--config` take the settings that they share from the same file.
 //!
-//! !File and environment become the defaults of clap's own arguments, so clap's value parsers check them as they check
+//! File and environment become the defaults of clap's own arguments, so clap's value parsers check them as they check
 //! flags. For a flag without a value, `true` sets it and `false` does not.
 
 mod error;

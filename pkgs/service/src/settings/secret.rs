@@ -1,4 +1,4 @@
-//! !Settings that contain a secret.
+//! Settings that contain a secret.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! !The meaning of errors of accept(2).
+//! The meaning of errors of accept(2).
 
 use std::io;
 

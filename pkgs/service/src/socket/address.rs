@@ -1,4 +1,4 @@
-//! !The values of `--listen`.
+//! The values of `--listen`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

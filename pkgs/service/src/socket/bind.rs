@@ -1,4 +1,4 @@
-//! !Opens listening sockets.
+//! Opens listening sockets.
 
 use std::fs;
 use std::io::{self, ErrorKind};

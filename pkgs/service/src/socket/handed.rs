@@ -1,6 +1,6 @@
-//! !Sockets that the previous process hands over, and that this one hands to the next: [`handover`].
+//! Sockets that the previous process hands over, and that this one hands to the next: [`handover`].
 //!
-//! !Each is identified by its kind and the requested address. Ports that the kernel chose are not handed over.
+//! Each is identified by its kind and the requested address. Ports that the kernel chose are not handed over.
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};

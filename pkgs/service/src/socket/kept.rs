@@ -1,7 +1,7 @@
 //! Sockets that systemd keeps while the service restarts: `FileDescriptorStoreMax=` in systemd.service(5),
 //! sd_pid_notify_with_fds(3).
 //!
-//! !When the last descriptor of a listening socket is closed, the kernel resets the connections that wait in it and
+//! When the last descriptor of a listening socket is closed, the kernel resets the connections that wait in it and
 //! refuses new ones. systemd therefore holds another descriptor of each socket and passes it to the next process;
 //! connections in between wait for that process. Kept are sockets of [`Address::Tcp`](super::Address::Tcp) and UDP
 //! sockets on the same addresses. Unix sockets are not kept; a socket unit can do that.

@@ -1,4 +1,4 @@
-//! !A listening socket of any kind.
+//! A listening socket of any kind.
 
 use std::io;
 use std::net::TcpListener;

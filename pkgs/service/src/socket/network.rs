@@ -1,4 +1,4 @@
-//! !The part of an address that identifies a client.
+//! The part of an address that identifies a client.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! !Many links in one transaction. Each succeeds or fails separately.
+//! Many links in one transaction. Each succeeds or fails separately.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! !Import and export: streams at the socket, blocking readers and writers at the store, and a channel of a few chunks
+//! Import and export: streams at the socket, blocking readers and writers at the store, and a channel of a few chunks
 //! between them, so neither side runs ahead.
 
 use std::io::{self, Read, Write};

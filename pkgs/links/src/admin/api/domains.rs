@@ -1,4 +1,4 @@
-//! !Domains, and the domain of a request.
+//! Domains, and the domain of a request.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};

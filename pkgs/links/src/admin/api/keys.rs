@@ -1,4 +1,4 @@
-//! !Keys of the API. Managing keys requires a key that may write everything; it can grant at most its own rights.
+//! Keys of the API. Managing keys requires a key that may write everything; it can grant at most its own rights.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};

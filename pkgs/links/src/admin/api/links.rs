@@ -1,4 +1,4 @@
-//! !Single links, and lists.
+//! Single links, and lists.
 
 use std::time::Duration;
 

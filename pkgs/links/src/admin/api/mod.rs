@@ -1,4 +1,4 @@
-//! !The API under `/api/v1`, one file per kind of resource.
+//! The API under `/api/v1`, one file per kind of resource.
 
 pub(super) mod batch;
 pub(crate) mod bulk;

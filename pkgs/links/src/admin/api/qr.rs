@@ -1,4 +1,4 @@
-//! !QR codes of short URLs.
+//! QR codes of short URLs.
 
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};

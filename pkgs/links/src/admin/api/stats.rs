@@ -1,4 +1,4 @@
-//! !Clicks of one link and of all.
+//! Clicks of one link and of all.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use jiff::civil::Date;

@@ -1,4 +1,4 @@
-//! !Request bodies: limited in size and time. Errors point to the faulty part.
+//! Request bodies: limited in size and time. Errors point to the faulty part.
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, web};

@@ -1,4 +1,4 @@
-//! !Errors of requests, in the form of RFC 9457.
+//! Errors of requests, in the form of RFC 9457.
 
 use std::fmt;
 

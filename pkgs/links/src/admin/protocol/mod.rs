@@ -1,8 +1,8 @@
-//! !The layer between the listener and handlers.
+//! The layer between the listener and handlers.
 //!
-//! - !- `mount`: actix-web's application as a service for the listener.
-//! - !- `body`, `query`: what handlers read from a request.
-//! - !- `failure`, `respond`, `compress`: their answers.
+//! - `mount`: actix-web's application as a service for the listener.
+//! - `body`, `query`: what handlers read from a request.
+//! - `failure`, `respond`, `compress`: their answers.
 
 pub(super) mod body;
 pub(super) mod compress;

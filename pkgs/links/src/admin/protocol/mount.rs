@@ -1,6 +1,6 @@
-//! !actix-web's application as a service for the listener.
+//! actix-web's application as a service for the listener.
 //!
-//! !An `App` is a service of actix's own requests, with http 0.2, and its futures stay on the thread that made them. So
+//! An `App` is a service of actix's own requests, with http 0.2, and its futures stay on the thread that made them. So
 //! each field of a request and of its answer is copied between the two; bodies are passed on piece by piece without
 //! copying. A worker of the listener is one thread with one runtime ([`listener::Runtime::PerCore`]), so futures of its
 //! thread may be awaited there; a [`SendWrapper`] checks that they stay.

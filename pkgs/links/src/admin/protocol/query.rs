@@ -1,4 +1,4 @@
-//! !Query strings.
+//! Query strings.
 
 use actix_web::HttpRequest;
 use actix_web::error::QueryPayloadError;

@@ -1,4 +1,4 @@
-//! !Common parts of the API's answers.
+//! Common parts of the API's answers.
 
 use actix_web::HttpResponseBuilder;
 use actix_web::http::header;

@@ -1,4 +1,4 @@
-//! !`backup`: copies the database to a new file while it is in use.
+//! `backup`: copies the database to a new file while it is in use.
 
 use std::fs::OpenOptions;
 use std::io;

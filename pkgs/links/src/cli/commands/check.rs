@@ -1,4 +1,4 @@
-//! !`check`: checks the database's integrity.
+//! `check`: checks the database's integrity.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! !`domain`: further hosts for links.
+//! `domain`: further hosts for links.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! !`edit`: changes links.
+//! `edit`: changes links.
 
 use serde::Serialize;
 

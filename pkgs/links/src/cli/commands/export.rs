@@ -1,4 +1,4 @@
-//! !`export`: writes all links to a file.
+//! `export`: writes all links to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};

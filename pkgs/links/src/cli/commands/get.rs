@@ -1,4 +1,4 @@
-//! !`get`: shows a link.
+//! `get`: shows a link.
 
 use crate::cli::backend::BackendArgs;
 use crate::cli::database::IfMissing;

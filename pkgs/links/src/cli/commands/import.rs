@@ -1,4 +1,4 @@
-//! !`import`: adds links from a file.
+//! `import`: adds links from a file.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! !`key`: manages keys of the API.
+//! `key`: manages keys of the API.
 
 use clap::Subcommand;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! !`list`: shows a page of links, or all links.
+//! `list`: shows a page of links, or all links.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! !`migrate`: copies everything to another database while this one is in use.
+//! `migrate`: copies everything to another database while this one is in use.
 
 use indicatif::ProgressBar;
 use service::settings;

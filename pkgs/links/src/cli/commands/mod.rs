@@ -1,4 +1,4 @@
-//! !The subcommands for links, domains, tokens and the database.
+//! The subcommands for links, domains, tokens and the database.
 // More than a dozen files: one for each command.
 
 pub mod add;

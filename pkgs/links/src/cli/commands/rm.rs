@@ -1,4 +1,4 @@
-//! !`rm`: deletes links.
+//! `rm`: deletes links.
 
 use serde::Serialize;
 

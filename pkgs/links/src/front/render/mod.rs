@@ -1,4 +1,4 @@
-//! !Renders an outcome, in any form of answer.
+//! Renders an outcome, in any form of answer.
 
 pub mod page;
 pub mod response;

@@ -1,4 +1,4 @@
-//! !What people see: small pages without external resources, and problem details for programs.
+//! What people see: small pages without external resources, and problem details for programs.
 
 use std::borrow::Cow;
 

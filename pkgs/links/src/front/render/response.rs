@@ -1,4 +1,4 @@
-//! !The same answers as responses for the `listener` crate, prepared at the start as far as possible.
+//! The same answers as responses for the `listener` crate, prepared at the start as far as possible.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};

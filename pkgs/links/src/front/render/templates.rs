@@ -1,4 +1,4 @@
-//! !Writes the fast path's answers from fixed templates, made once at the start.
+//! Writes the fast path's answers from fixed templates, made once at the start.
 
 use listener::{Connection, Exchange};
 use request_head::Lines;

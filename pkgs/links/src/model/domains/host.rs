@@ -1,4 +1,4 @@
-//! !Host names, as people write them and as requests name them.
+//! Host names, as people write them and as requests name them.
 
 use url::Host;
 

@@ -1,4 +1,4 @@
-//! !Domains: further hosts for links, each with its own codes. Links of the default domain, which has no name here,
+//! Domains: further hosts for links, each with its own codes. Links of the default domain, which has no name here,
 //! answer at every host that is not another domain's.
 
 mod host;

@@ -1,4 +1,4 @@
-//! !The table of domains in which visits look up theirs. Each change makes a new one, which all threads receive at
+//! The table of domains in which visits look up theirs. Each change makes a new one, which all threads receive at
 //! once.
 
 use std::cell::{Cell, Ref, RefCell};

@@ -1,4 +1,4 @@
-//! !Checksums of tables.
+//! Checksums of tables.
 
 use sha2::{Digest as _, Sha256};
 

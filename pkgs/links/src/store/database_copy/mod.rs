@@ -1,6 +1,6 @@
-//! !Copies a whole database into an empty one of either kind.
+//! Copies a whole database into an empty one of either kind.
 //!
-//! !The source is read as of one moment while it is in use. The target is filled in one transaction. It is then read
+//! The source is read as of one moment while it is in use. The target is filled in one transaction. It is then read
 //! back: if any table differs, the transaction is rolled back. Finally the source is read again, to report what was
 //! written meanwhile and is not in the copy.
 

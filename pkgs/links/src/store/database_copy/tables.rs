@@ -1,6 +1,6 @@
-//! !The tables of a database, the same in every kind.
+//! The tables of a database, the same in every kind.
 //!
-//! !They do not include derived data: the index of tags in a file; and in PostgreSQL the clicks granted to nodes, which
+//! They do not include derived data: the index of tags in a file; and in PostgreSQL the clicks granted to nodes, which
 //! start from the clicks counted, the feed of changes, and clicks that are not yet added up.
 
 /// The type of a column.

@@ -1,4 +1,4 @@
-//! !A whole database: read as of one moment, or filled, with COPY.
+//! A whole database: read as of one moment, or filled, with COPY.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! !Other nodes' writes, from the feed of changes.
+//! Other nodes' writes, from the feed of changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

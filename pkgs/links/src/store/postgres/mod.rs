@@ -1,4 +1,4 @@
-//! !Links in PostgreSQL, which several nodes share: reads by code use one pipelined connection per reading thread,
+//! Links in PostgreSQL, which several nodes share: reads by code use one pipelined connection per reading thread,
 //! everything else a bounded pool, and a feed reports other nodes' writes.
 
 mod database_copy;

@@ -1,4 +1,4 @@
-//! !What a redirect waits for: the row of a code, and clicks of a limit.
+//! What a redirect waits for: the row of a code, and clicks of a limit.
 
 use std::sync::Arc;
 

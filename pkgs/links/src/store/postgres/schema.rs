@@ -1,4 +1,4 @@
-//! !The schema and its migrations.
+//! The schema and its migrations.
 
 use postgres::{Migration, Migrations};
 

@@ -1,4 +1,4 @@
-//! !Bulk transfer of links: imported in large statements, exported with COPY.
+//! Bulk transfer of links: imported in large statements, exported with COPY.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! !Clicks: the limits of rows, and the numbers and names with special meanings.
+//! Clicks: the limits of rows, and the numbers and names with special meanings.
 
 /// The link id that stands for all links.
 pub const ALL: i64 = 0;

@@ -1,4 +1,4 @@
-//! !Domains: their rules, and how many links are deleted at once with a domain.
+//! Domains: their rules, and how many links are deleted at once with a domain.
 
 use crate::domains::{self, Domain, DomainId, DomainPatch, InvalidHost, NewDomain};
 use crate::store::{Error, Policy};

@@ -1,4 +1,4 @@
-//! !Links: how they are stored, and the rules of imports and repeated requests.
+//! Links: how they are stored, and the rules of imports and repeated requests.
 
 use crate::link::{RedirectStatus, Status};
 

@@ -1,4 +1,4 @@
-//! !Lists: limits of their length and search text, and their cursors.
+//! Lists: limits of their length and search text, and their cursors.
 
 use crate::domains::DomainId;
 use crate::link::Link;

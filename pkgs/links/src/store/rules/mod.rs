@@ -1,4 +1,4 @@
-//! !The rules of every database: limits, and the meaning of numbers and texts in rows.
+//! The rules of every database: limits, and the meaning of numbers and texts in rows.
 
 pub mod clicks;
 pub mod domains;

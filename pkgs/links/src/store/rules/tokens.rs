@@ -1,6 +1,6 @@
-//! !Bearer tokens: a random secret, stored as its SHA-256.
+//! Bearer tokens: a random secret, stored as its SHA-256.
 //!
-//! !A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. Its 256 random bits cannot
+//! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. Its 256 random bits cannot
 //! be guessed, so a fast hash is enough.
 
 use sha2::{Digest, Sha256};

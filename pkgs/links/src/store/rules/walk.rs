@@ -1,6 +1,6 @@
-//! !How far one page of a list searches.
+//! How far one page of a list searches.
 //!
-//! !If no index finds what is requested, links are examined part by part in the order of the list, until the page is
+//! If no index finds what is requested, links are examined part by part in the order of the list, until the page is
 //! full or its time is up. The page then has what was found, says how many links were examined, and its cursor
 //! continues after them. So each page is answered in time, and together they miss nothing.
 

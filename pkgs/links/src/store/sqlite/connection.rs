@@ -1,4 +1,4 @@
-//! !Opens connections, with the settings of each kind.
+//! Opens connections, with the settings of each kind.
 
 use std::fs::OpenOptions;
 use std::io;

@@ -1,4 +1,4 @@
-//! !A whole file: read as of one moment, or filled.
+//! A whole file: read as of one moment, or filled.
 
 use std::path::Path;
 

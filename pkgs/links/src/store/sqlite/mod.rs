@@ -1,6 +1,6 @@
 //! Links in SQLite, with one writer thread and any number of read connections.
 //!
-//! ![`Store`] passes jobs to the writer over a bounded queue. The writer puts all waiting jobs into one transaction,
+//! [`Store`] passes jobs to the writer over a bounded queue. The writer puts all waiting jobs into one transaction,
 //! and answers each after the commit. [`Reader`] is a read connection with prepared statements, owned by one thread.
 
 mod connection;

@@ -1,4 +1,4 @@
-//! !A read connection.
+//! A read connection.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;

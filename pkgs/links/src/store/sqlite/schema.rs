@@ -1,4 +1,4 @@
-//! !The schema, as a list of migrations. `user_version` says how many a file has.
+//! The schema, as a list of migrations. `user_version` says how many a file has.
 
 use rusqlite::{Connection, TransactionBehavior};
 

@@ -1,4 +1,4 @@
-//! !The context of a job for the writer.
+//! The context of a job for the writer.
 
 use rusqlite::Connection;
 

@@ -1,4 +1,4 @@
-//! !The writer thread: all waiting jobs become one transaction, and are answered after its commit.
+//! The writer thread: all waiting jobs become one transaction, and are answered after its commit.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};

@@ -1,4 +1,4 @@
-//! !Decides what happens to a client's frames: most go to h2, a plain request may be answered here, and h2 must not see
+//! Decides what happens to a client's frames: most go to h2, a plain request may be answered here, and h2 must not see
 //! frames of a request that was.
 
 use h2::Reason;

@@ -1,4 +1,4 @@
-//! !A client's field sections: complete ones, which may come in several frames, and the form that h2 receives.
+//! A client's field sections: complete ones, which may come in several frames, and the form that h2 receives.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! !The parts of frames (RFC 9113, section 4) that are read outside h2.
+//! The parts of frames (RFC 9113, section 4) that are read outside h2.
 
 /// Bytes of the head of a frame.
 pub const HEAD: usize = 9;

@@ -1,4 +1,4 @@
-//! !The byte stream below h2, on which plain requests are answered.
+//! The byte stream below h2, on which plain requests are answered.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! !Tracks what h2 writes: answers from this layer go between its frames, and never into a field section. What h2 says
+//! Tracks what h2 writes: answers from this layer go between its frames, and never into a field section. What h2 says
 //! about the last stream is corrected if a later one was answered here.
 
 use super::frame::{ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS, number};

@@ -1,4 +1,4 @@
-//! !The state that the fast path shares with the connection's task.
+//! The state that the fast path shares with the connection's task.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

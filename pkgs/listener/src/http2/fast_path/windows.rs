@@ -1,6 +1,6 @@
-//! !Flow control for answers that h2 does not know of.
+//! Flow control for answers that h2 does not know of.
 //!
-//! !h2 knows only the part of the connection's window that it is told. Of each WINDOW_UPDATE, a part is kept for
+//! h2 knows only the part of the connection's window that it is told. Of each WINDOW_UPDATE, a part is kept for
 //! answers from here, and h2 is told the rest, so both together never exceed the window. If h2 has no window left, it
 //! gets what was kept, since a client may extend the window only after it received all that the window allowed.
 

@@ -1,7 +1,7 @@
-//! !Field sections of HTTP/3 without a dynamic table (RFC 9204, section 4.5), for the fast path: decodes plain requests
+//! Field sections of HTTP/3 without a dynamic table (RFC 9204, section 4.5), for the fast path: decodes plain requests
 //! and encodes answers.
 //!
-//! !No dynamic table is announced, so no client may use one. What is not plain is left to h3, which refuses what is
+//! No dynamic table is announced, so no client may use one. What is not plain is left to h3, which refuses what is
 //! malformed.
 
 mod static_table;

@@ -1,4 +1,4 @@
-//! !Clicks: each flush of a node adds one row of arrays, and whichever node is first adds them up.
+//! Clicks: each flush of a node adds one row of arrays, and whichever node is first adds them up.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! !Clicks by country and day, if countries are counted. A trigger deletes them with their link, since older programs
+//! Clicks by country and day, if countries are counted. A trigger deletes them with their link, since older programs
 //! without countries delete links too.
 
 use std::collections::{BTreeMap, HashSet};

@@ -1,4 +1,4 @@
-//! !Domains.
+//! Domains.
 
 use postgres::{Pool, Session};
 

@@ -1,4 +1,4 @@
-//! !Clicks by hour, as long as hours are kept. A trigger deletes them with their link, since older programs without
+//! Clicks by hour, as long as hours are kept. A trigger deletes them with their link, since older programs without
 //! hours delete links too.
 
 use std::collections::{BTreeMap, HashSet};

@@ -1,4 +1,4 @@
-//! !Click limits: nodes are granted a few clicks at a time, so that all of them together never exceed the limit.
+//! Click limits: nodes are granted a few clicks at a time, so that all of them together never exceed the limit.
 
 use postgres::{Pool, Session};
 

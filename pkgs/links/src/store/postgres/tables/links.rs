@@ -1,4 +1,4 @@
-//! !Reads, creates, edits and deletes links, each with the given pool.
+//! Reads, creates, edits and deletes links, each with the given pool.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! !Lists, with the same cursors as in a file, as far as [`Walk`] allows.
+//! Lists, with the same cursors as in a file, as far as [`Walk`] allows.
 
 use postgres::types::{ToSql, Type};
 use postgres::{Parameter, Pool, Row, Session};

@@ -1,4 +1,4 @@
-//! !The statements of each table.
+//! The statements of each table.
 
 pub mod clicks;
 pub mod countries;

@@ -1,4 +1,4 @@
-//! !The links whose clicks are summed.
+//! The links whose clicks are summed.
 
 use super::list::ids;
 use crate::domains::InDomains;

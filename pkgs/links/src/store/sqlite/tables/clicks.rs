@@ -1,4 +1,4 @@
-//! !Clicks: the workers' flushes add them, and statistics sum them.
+//! Clicks: the workers' flushes add them, and statistics sum them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

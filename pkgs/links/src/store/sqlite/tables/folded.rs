@@ -1,4 +1,4 @@
-//! !The range of days of a link that were merged.
+//! The range of days of a link that were merged.
 
 use rusqlite::{Connection, params};
 

@@ -1,4 +1,4 @@
-//! !SQL for a choice of domains.
+//! SQL for a choice of domains.
 
 use crate::domains::{DomainId, InDomains};
 

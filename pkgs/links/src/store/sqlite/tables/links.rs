@@ -1,4 +1,4 @@
-//! !Creates, edits, deletes and imports links, within the writer's transaction.
+//! Creates, edits, deletes and imports links, within the writer's transaction.
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 

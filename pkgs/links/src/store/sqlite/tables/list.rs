@@ -1,4 +1,4 @@
-//! !Lists: filtered, sorted, and paged by key instead of offset. So a page costs the same anywhere, and no link is
+//! Lists: filtered, sorted, and paged by key instead of offset. So a page costs the same anywhere, and no link is
 //! repeated or missed while others come and go. What no index finds is searched part by part, as long as [`Walk`] has
 //! time.
 

@@ -1,4 +1,4 @@
-//! !Reads and writes, by table.
+//! Reads and writes, by table.
 
 pub(in crate::store::sqlite) mod clicks;
 pub(in crate::store::sqlite) mod countries;

@@ -1,6 +1,6 @@
-//! !Old days of clicks, merged into one day.
+//! Old days of clicks, merged into one day.
 //!
-//! !A link has a limited number of rows per day, but more days every day. So rows of old days are added to those of
+//! A link has a limited number of rows per day, but more days every day. So rows of old days are added to those of
 //! [`OLDER`], which follow the same limit as any other day. Sums by referrer and agent stay the same, except for the
 //! referrers with the fewest visits.
 

@@ -1,4 +1,4 @@
-//! !Decodes field sections as a client compresses them (RFC 7541).
+//! Decodes field sections as a client compresses them (RFC 7541).
 
 use h2::Reason;
 

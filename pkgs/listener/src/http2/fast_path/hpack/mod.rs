@@ -1,10 +1,10 @@
-//! !Field sections of HTTP/2 (RFC 7541): decodes requests, and encodes answers and h2's input in ways that leave the
+//! Field sections of HTTP/2 (RFC 7541): decodes requests, and encodes answers and h2's input in ways that leave the
 //! reader's table unchanged.
 //!
-//! !The client's table is kept here. h2's own stays empty, since nothing that it receives is to be kept in it.
+//! The client's table is kept here. h2's own stays empty, since nothing that it receives is to be kept in it.
 //!
-//! - !- [`decoder`][]: decodes.
-//! - !- [`dynamic_table`]: the entries that a client refers to.
+//! - [`decoder`][]: decodes.
+//! - [`dynamic_table`]: the entries that a client refers to.
 
 pub mod decoder;
 mod dynamic_table;
