@@ -1,7 +1,8 @@
-//! Passwords of basic authentication (RFC 7617): tried by threads of their own, a few times a minute by address
-//! (`turns`), and known from then on, so that a hot file stays hot.
+//! Passwords of basic authentication (RFC 7617). Separate threads try them, a few per minute and address (`turns`).
+//! Correct ones are then remembered, so that a hot file stays hot.
 //!
-//! What is known is a keyed digest of hash and password: a hash that changes makes both unknown, and neither is kept.
+//! What is remembered is a keyed digest of hash and password, but neither of the two. If the hash changes, the password
+//! has to be tried again.
 
 mod turns;
 
@@ -24,16 +25,16 @@ use crate::threads::pool::ThreadPool;
 
 use turns::{Counted, Guess, Turns};
 
-/// Hashes at once: each takes 19 MiB and a core for some 20 ms.
+/// Hashes at once. Each takes 19 MiB and a core for some 20 ms.
 const THREADS: usize = 2;
 
-/// Passwords that wait for a thread, some half a second.
+/// Passwords that may wait for a thread; they take about half a second.
 const WAITING: usize = 64;
 
-/// Passwords that are known; past it the oldest are forgotten.
+/// Passwords that are remembered. Beyond it, the oldest are forgotten.
 const KNOWN: usize = 4096;
 
-/// How long one is known.
+/// How long a password is remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(600);
 
 /// The longest credentials, in base64.
@@ -41,7 +42,7 @@ const MAX_BYTES: usize = 1024;
 
 type Digest = [u8; 32];
 
-/// What all workers know of passwords.
+/// The state of passwords, for all workers.
 pub struct Authenticator {
     key: hmac::Key,
     known: ArcSwap<HashMap<Digest, Instant>>,
@@ -49,12 +50,12 @@ pub struct Authenticator {
     pool: ThreadPool,
 }
 
-/// What becomes of credentials.
+/// The result of checking credentials.
 #[derive(Debug)]
 pub enum CredentialCheck {
-    /// They are known to be right.
+    /// They are known to be correct.
     Accepted,
-    /// There are none, or none of a user.
+    /// There are none, or they are malformed.
     Rejected,
     /// They have to be tried.
     Verify(PasswordAttempt),
@@ -62,10 +63,10 @@ pub enum CredentialCheck {
 
 /// Credentials that are to be tried.
 pub struct PasswordAttempt {
-    /// Where.
+    /// The realm.
     pub realm: Arc<Realm>,
     hash: Arc<str>,
-    /// Whether the hash is that of the user, or anybody's so that nobody learns who is one.
+    /// Whether the hash is that user's. Otherwise it is any hash, so that the time does not reveal which users exist.
     is_user: bool,
     password: String,
     digest: Digest,
@@ -79,19 +80,19 @@ impl PasswordAttempt {
     }
 }
 
-/// What came of trying.
+/// The result of trying a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordVerdict {
     /// The password is right.
     Accepted,
     /// It is not.
     Rejected,
-    /// There were too many wrong ones.
+    /// There were too many wrong passwords.
     TooMany {
-        /// How long until one more may be tried.
+        /// How long until another may be tried.
         seconds: u64,
     },
-    /// There are too many to try just now.
+    /// Too many passwords wait now.
     Busy,
 }
 
@@ -120,7 +121,7 @@ impl Default for Authenticator {
 }
 
 impl Authenticator {
-    /// Looks at the credentials in `Authorization` of a request from `address`.
+    /// Checks the credentials in the `Authorization` of a request from `address`.
     pub fn check(
         &self,
         realm: &Arc<Realm>,
@@ -152,7 +153,7 @@ impl Authenticator {
         })
     }
 
-    /// Tries a password; `done` is called on a thread that did, or at once.
+    /// Tries a password. Calls `done` on the thread that did, or at once.
     pub fn verify_in_background(
         self: &Arc<Self>,
         this: PasswordAttempt,
@@ -161,7 +162,7 @@ impl Authenticator {
         self.begin(self.turns.ask(this, Box::new(done)).into_iter().collect());
     }
 
-    /// Tries passwords whose turn it is, and then those whose turn it is by that.
+    /// Tries the passwords whose turn it is, and then those that may follow.
     fn begin(self: &Arc<Self>, mut due: Vec<PasswordAttempt>) {
         while let Some(this) = due.pop() {
             let (authenticator, guess) = (Arc::clone(self), this.guess());
@@ -188,7 +189,7 @@ impl Authenticator {
         self.known.load().get(digest).is_some_and(|since| since.elapsed() < KNOWN_FOR)
     }
 
-    /// Since when its threads have been at their jobs.
+    /// Since when its threads have been running their jobs.
     pub fn health(&self) -> &ThreadHealth {
         self.pool.health()
     }
@@ -216,7 +217,7 @@ impl Authenticator {
         PasswordVerdict::Accepted
     }
 
-    /// Of several texts, apart from each other.
+    /// A digest of several texts, separated.
     fn digest(&self, parts: &[&[u8]]) -> Digest {
         let mut context = hmac::Context::with_key(&self.key);
         for part in parts {
@@ -257,7 +258,7 @@ mod tests {
         format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))).into_bytes()
     }
 
-    /// What comes of credentials in the end.
+    /// The final result for credentials.
     fn verdict(
         authenticator: &Arc<Authenticator>,
         realm: &Arc<Realm>,
@@ -294,20 +295,20 @@ mod tests {
                 "{user}"
             );
         }
-        // On a machine so slow that a try comes back meanwhile, one or two more.
+        // On a very slow machine, tokens return meanwhile, so one or two more are tried.
         let mut further = (0..5).map(|_| verdict(&authenticator, &realm, &basic("a", "x"), here));
         let told =
             |verdict| matches!(verdict, PasswordVerdict::TooMany { seconds } if (1..=12).contains(&seconds));
         assert!(further.any(told));
-        // Who is known goes on, and who comes from elsewhere.
+        // A remembered user still succeeds, and so do clients from other addresses.
         assert_eq!(verdict(&authenticator, &realm, &basic("a", "one"), here), PasswordVerdict::Accepted);
         assert_eq!(verdict(&authenticator, &realm, &basic("a", "x"), there), PasswordVerdict::Rejected);
-        // A hash that changes makes the password unknown.
+        // If the hash changes, the password is no longer known.
         let changed = self::realm(&[("a", "other")]);
         assert_eq!(verdict(&authenticator, &changed, &basic("a", "one"), there), PasswordVerdict::Rejected);
     }
 
-    /// What comes of credentials that are all sent at once.
+    /// The results for credentials that are all sent at once.
     fn verdicts(
         authenticator: &Arc<Authenticator>,
         realm: &Arc<Realm>,
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn right_passwords_that_come_all_at_once_are_let_in() {
-        // The files of a page, which have one user, and several users behind one address.
+        // The files of a page for one user, and several users behind one address.
         let users: Vec<(String, String)> = (0..12).map(|n| (format!("u{n}"), format!("p{n}"))).collect();
         let users: Vec<(&str, &str)> = users.iter().map(|(user, password)| (&**user, &**password)).collect();
         let realm = realm(&users);
@@ -350,13 +351,13 @@ mod tests {
     fn wrong_passwords_that_come_all_at_once_are_as_few() {
         let authenticator = Arc::new(Authenticator::default());
         let realm = realm(&[("a", "one")]);
-        // Each of them twice, which is one guess.
+        // Each of them twice, which counts as one guess.
         let sent = (0..40).flat_map(|n| [n, n]).map(|n| basic("a", &format!("x{n}")));
         let verdicts = verdicts(&authenticator, &realm, sent);
         let of = |is: fn(&PasswordVerdict) -> bool| verdicts.iter().filter(|verdict| is(verdict)).count();
         let tried = of(|verdict| *verdict == PasswordVerdict::Rejected);
         let most = turns::PER_ADDRESS.get() as usize;
-        // On a machine so slow that a try comes back meanwhile, one or two more.
+        // On a very slow machine, tokens return meanwhile, so one or two more are tried.
         assert!((most..=2 * (most + 2)).contains(&tried), "{verdicts:?}");
         assert_eq!(tried + of(|verdict| matches!(verdict, PasswordVerdict::TooMany { .. })), 80);
     }
@@ -366,7 +367,7 @@ mod tests {
         let authenticator = Arc::new(Authenticator::default());
         let realm = realm(&[("a", "one")]);
         let verdicts = verdicts(&authenticator, &realm, (0..turns::WAITING + 9).map(|_| basic("a", "x")));
-        // Where the first is decided before the last is sent, that one is another try.
+        // If the first is decided before the last is sent, that one is another attempt.
         let busy = verdicts.iter().filter(|verdict| **verdict == PasswordVerdict::Busy).count();
         assert!(busy <= 9 && verdicts.len() == turns::WAITING + 9, "{busy}");
         assert_eq!(authenticator.turns.waiting(), 0);

@@ -1,9 +1,10 @@
-//! A directory and all below it as one file.
+//! A directory and everything below it as a single file.
 //!
-//! - [`planner`]: threads that find out what is in one before its head is sent, and how many there may be at once.
-//! - [`plan`]: what is in one.
-//! - [`name`]: what entries are called.
-//! - [`writer`]: writes one, a block at a time; `zip` and `tar`: how.
+//! - [`planner`]: threads that find out what an archive contains before its head is sent, and the limit of archives at
+//!   once.
+//! - [`plan`]: the content of an archive.
+//! - [`name`]: the names of its entries.
+//! - [`writer`]: writes an archive block by block; `zip` and `tar`: the formats.
 
 pub mod name;
 pub mod permit;

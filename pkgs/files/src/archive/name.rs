@@ -1,11 +1,11 @@
-//! What entries of an archive are called.
+//! Names of archive entries.
 //!
-//! Names lead down, whoever unpacks them: they are UTF-8, parts of them are no `..`, and what some system takes for a
-//! separator or a control is escaped as in a URL. No two names become the same one.
+//! Names lead downwards on every system: they are UTF-8, no part is `..`, and anything that some system treats as a
+//! separator or control character is escaped as in a URL. Different files have different names.
 
 use std::fmt::Write;
 
-/// A name of a file as it stands in an archive.
+/// A file's name, as it appears in an archive.
 pub fn escape(name: &[u8]) -> String {
     let mut escaped = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -26,8 +26,8 @@ pub fn escape(name: &[u8]) -> String {
     escaped
 }
 
-/// What the archive of a directory is called, and the directory that all of it lies in: as the directory, whose path
-/// ends with a slash; `archive` of the root.
+/// The name of a directory's archive, and of the directory that contains everything in it. It is the last part of the
+/// path, which ends with a slash; `archive` for the root.
 pub fn of_directory(path: &[u8]) -> String {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     match path.rsplit(|byte| *byte == b'/').next() {

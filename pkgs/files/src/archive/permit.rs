@@ -1,22 +1,22 @@
-//! How many archives there may be at once.
+//! The limit of archives at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Archives at once, from when they are asked for until their clients have them or are gone. Each takes an encoder of some
-/// mebibyte, and 200 bytes an entry.
+/// Archives at once, from their request until their clients have them or are gone. Each takes an encoder of about one
+/// MiB, and 200 bytes per entry.
 pub const ARCHIVES: usize = 16;
 
-/// Those that there may be.
+/// The permits for archives.
 #[derive(Debug, Default)]
 pub struct Permits(Arc<AtomicUsize>);
 
-/// That an archive is one of [`ARCHIVES`]; until it is dropped.
+/// Permission for one of [`ARCHIVES`], until it is dropped.
 #[derive(Debug)]
 pub struct Permit(Arc<AtomicUsize>);
 
 impl Permits {
-    /// One more; none where there are as many as may be.
+    /// Takes a permit; none if all are taken.
     pub fn take(&self) -> Option<Permit> {
         let one_more = |count| (count < ARCHIVES).then_some(count + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;

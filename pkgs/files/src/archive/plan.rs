@@ -1,9 +1,9 @@
-//! What is in an archive: looked up whole before anything is sent, so that what is too large is refused, and what changes
-//! on the way is found out.
+//! The content of an archive. All of it is looked up before anything is sent, so that a directory that is too large is
+//! refused, and later changes are noticed.
 //!
-//! An archive has what its client could have one by one: no hidden names where those are not served, links to files as far
-//! as they are followed, none to directories, nothing that rules lead elsewhere, and nothing that takes a password, a
-//! signature or a referrer which the directory itself does not take.
+//! An archive contains what its client could get file by file: no hidden names unless they are served, symbolic links
+//! to files as far as they are followed, but none to directories, nothing that rules redirect, and nothing that
+//! requires a password, a signature or a referrer which the directory itself does not require.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -19,52 +19,52 @@ use crate::site::access::AccessControl;
 use crate::site::root::{self, FileIdentity, LookupMode};
 use crate::site::rules::archive::ArchiveFormat;
 
-/// The most bytes of all paths of an archive.
+/// The most bytes of all paths in an archive.
 const MAX_PATH_BYTES: usize = 16 << 20;
 
-/// What is to be in an archive.
+/// A request for an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveRequest {
-    /// The directory, below the root, with its final slash.
+    /// The directory below the root, with its final slash.
     pub path: Vec<u8>,
-    /// As what.
+    /// The format.
     pub format: ArchiveFormat,
     /// The most entries.
     pub max_entries: u32,
-    /// The most bytes of files together.
+    /// The most bytes of all files together.
     pub max_bytes: u64,
 }
 
-/// What is in one.
+/// The content of an archive.
 #[derive(Debug)]
 pub struct ArchivePlan {
-    /// What was asked for.
+    /// The request.
     pub request: ArchiveRequest,
-    /// Directories before what is in them, each in the order of names.
+    /// Directories before their content, sorted by name.
     pub entries: Vec<PlannedEntry>,
-    /// That it is one of those that may be at once.
+    /// One of the permits for archives.
     _permit: Permit,
 }
 
 /// One entry.
 #[derive(Debug)]
 pub struct PlannedEntry {
-    /// Below the root; of a directory with its final slash.
+    /// The path below the root; a directory's ends with a slash.
     pub path: Vec<u8>,
-    /// The file as it was; none of a directory.
+    /// The file's state; none for a directory.
     pub identity: Option<FileIdentity>,
 }
 
 /// Why there is no archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// It would have more than rules allow.
+    /// It would exceed the limits of the rules.
     #[error("the directory has more than its rule allows in an archive")]
     TooLarge,
-    /// As many as may be are being made.
+    /// Too many archives are being made.
     #[error("too many archives at once")]
     Busy,
-    /// Something below the directory cannot be looked at.
+    /// Something below the directory cannot be read.
     #[error(transparent)]
     Failed(#[from] root::Error),
 }
@@ -76,7 +76,7 @@ impl From<Errno> for PlanError {
 }
 
 impl ArchivePlan {
-    /// Looks it all up. It waits for the disk.
+    /// Looks up everything. Waits for the disk.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -86,7 +86,7 @@ impl ArchivePlan {
         let (mut bytes, mut path_bytes) = (0_u64, 0_usize);
         let mut directories = vec![plan.request.path.clone()];
         while let Some(path) = directories.pop() {
-            // Gone meanwhile, or not to be read: as a listing, which shows none of that.
+            // Deleted meanwhile, or unreadable: left out, as in a listing.
             let directory = match site.root.directory(&path, LookupMode::MayBlock) {
                 Ok(directory) => directory,
                 Err(root::Error::Missing | root::Error::Denied) if path != plan.request.path => continue,
@@ -154,7 +154,7 @@ impl ArchivePlan {
         Ok(())
     }
 
-    /// What an entry is called: the directory's own name, and what is below it.
+    /// An entry's name: the directory's own name, followed by the path below it.
     pub fn name_of(&self, entry: &PlannedEntry) -> String {
         let below = &entry.path[self.request.path.len()..];
         let parts = below.split(|byte| *byte == b'/').map(name::escape);
@@ -167,7 +167,7 @@ fn kind_of(directory: impl AsFd, name: &CStr) -> Option<FileType> {
     Some(FileType::from_raw_mode(u32::from(stat.stx_mode)))
 }
 
-/// Whether who may have what is behind `own` could ask for this path, too.
+/// Whether a client that may access what `own` protects may also access this path.
 fn is_open(site: &Site, path: &[u8], own: Option<&AccessControl>) -> bool {
     let is_let_in = match site.access_to(&[path]) {
         None => true,

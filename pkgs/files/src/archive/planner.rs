@@ -1,4 +1,4 @@
-//! The threads that look up what is to be in archives, and how many archives there may be at once.
+//! The threads that look up the content of archives, and the limit of archives at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::site::root::Error;
 use crate::threads::health::ThreadHealth;
 use crate::threads::pool::ThreadPool;
 
-/// Threads that look through directories: a tree of 10,000 files takes one some 100 ms where it is in memory.
+/// Threads that search directories. A tree of 10,000 files in memory takes one about 100 ms.
 const THREADS: usize = 2;
 
-/// The threads; they are started when an archive is first asked for.
+/// The threads, which start with the first archive.
 pub struct ArchivePlanner {
     pool: ThreadPool,
     permits: Permits,
@@ -35,7 +35,7 @@ impl Default for ArchivePlanner {
 }
 
 impl ArchivePlanner {
-    /// Finds out what is in an archive. `done` is called on the thread that did, or at once.
+    /// Looks up the content of an archive. Calls `done` on the thread that did, or at once.
     pub fn plan(
         &self,
         site: Arc<Site>,
@@ -43,7 +43,7 @@ impl ArchivePlanner {
         done: impl FnOnce(Result<ArchivePlan, PlanError>) + Send + 'static,
     ) {
         let Some(permit) = self.permits.take() else { return done(Err(PlanError::Busy)) };
-        // There are as many places in the queue as permits.
+        // The queue has as many places as there are permits.
         let _ = self.pool.run(move || {
             let path = request.path.clone();
             let plan = panics::catch(|| ArchivePlan::make(&site, request, permit));
@@ -54,7 +54,7 @@ impl ArchivePlanner {
         });
     }
 
-    /// Since when its threads have been at their jobs.
+    /// Since when its threads have been running their jobs.
     pub fn health(&self) -> &ThreadHealth {
         self.pool.health()
     }

@@ -1,19 +1,19 @@
-//! Where encoders write to, and blocks are taken from.
+//! Encoders write here, and blocks are taken from here.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that an encoder, which has one of its clones, has written.
+/// Bytes that an encoder, which has a clone, has written.
 #[derive(Clone, Debug, Default)]
 pub struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
-    /// How many there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Takes them.
+    /// Takes the bytes.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.bytes())
     }

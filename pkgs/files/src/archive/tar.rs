@@ -7,21 +7,21 @@ use zstd::stream::write::Encoder;
 
 use super::sink::Sink;
 
-/// Of zstd, 1 to 22: the fastest that still compresses well. It takes some mebibyte.
+/// zstd's level, 1 to 22: the fastest that still compresses well. It takes about one MiB.
 const LEVEL: i32 = 1;
 
-/// A tar consists of records of this size.
+/// The size of a tar's records.
 const RECORD_BYTES: u64 = 512;
 
 /// A tar that is being written.
 pub struct Tar {
     builder: Builder<Encoder<'static, Sink>>,
-    /// Zeros that fill the last record of the current file, in bytes.
+    /// How many zeros complete the current file's last record, in bytes.
     padding: usize,
 }
 
 impl Tar {
-    /// Writes a new one to `sink`.
+    /// Starts a tar that is written to `sink`.
     pub fn new(sink: Sink) -> io::Result<Self> {
         Ok(Self { builder: Builder::new(Encoder::new(sink, LEVEL)?), padding: 0 })
     }
@@ -32,10 +32,10 @@ impl Tar {
         self.builder.append_data(&mut header, name, io::empty())
     }
 
-    /// Begins a file: its header. [`write`](Self::write) adds its bytes.
+    /// Starts a file with its header. [`write`](Self::write) adds its bytes.
     pub fn begin(&mut self, name: &str, size: u64, modified: i64) -> io::Result<()> {
         let mut header = header(EntryType::Regular, 0o644, size, modified);
-        // Without a body, which would have to be at hand: only the header, and the extra header of a long name.
+        // Without a body, which would have to be available: only the header, and an extra header for a long name.
         self.builder.append_data(&mut header, name, io::empty())?;
         self.padding = (size.next_multiple_of(RECORD_BYTES) - size) as usize;
         Ok(())
@@ -46,7 +46,7 @@ impl Tar {
         self.builder.get_mut().write_all(bytes)
     }
 
-    /// Ends the current file, of which all bytes were written.
+    /// Ends the current file, whose bytes are all written.
     pub fn end(&mut self) -> io::Result<()> {
         let padding = std::mem::take(&mut self.padding);
         self.write(&[0; RECORD_BYTES as usize][..padding])

@@ -1,4 +1,4 @@
-//! An archive under way.
+//! Writes an archive.
 
 use std::fmt;
 use std::io;
@@ -20,25 +20,25 @@ use crate::stream::source::{BlockSource, Error, NameMemory, SCARCE_FOR, Step, ch
 /// A block is handed on once it has this many bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// What is read of a file at once.
+/// How many bytes are read from a file at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The most that is read for a block: what becomes much smaller has others wait no longer. Some milliseconds.
+/// The most that is read for one block: some milliseconds, so that data that compresses well does not make others wait.
 const STEP_BYTES: usize = 512 * 1024;
 
 /// Writes an archive.
 pub struct ArchiveWriter {
     site: Arc<Site>,
     plan: ArchivePlan,
-    /// The entry that is next.
+    /// The index of the next entry.
     next: usize,
     file: Option<Reading>,
-    /// None once it has ended.
+    /// None once the archive has ended.
     encoder: Option<Encoder>,
     sink: Sink,
     /// Whether blocks are sent as chunks.
     chunked: bool,
-    /// Until when it waits for a file descriptor, where there was none.
+    /// Until when it waits for a file descriptor, if there was none.
     scarce_until: Option<Instant>,
 }
 
@@ -61,10 +61,10 @@ impl fmt::Debug for ArchiveWriter {
 }
 
 impl ArchiveWriter {
-    /// One that has not begun.
+    /// A writer at the start of its archive.
     ///
     /// # Errors
-    /// Where there is no memory for its encoder.
+    /// If there is no memory for its encoder.
     pub fn new(site: Arc<Site>, plan: ArchivePlan, chunked: bool) -> io::Result<Self> {
         let sink = Sink::default();
         let encoder = match plan.request.format {
@@ -96,7 +96,7 @@ impl ArchiveWriter {
                 }
                 continue;
             }
-            // Names and headers take their time too.
+            // Names and headers take time too.
             read += READ_BYTES / 16;
             let Some(entry) = self.plan.entries.get(self.next) else {
                 if let Some(encoder) = self.encoder.take() {
@@ -127,7 +127,7 @@ impl ArchiveWriter {
 }
 
 impl Reading {
-    /// The bytes that come next; none at the end, where it is what it was.
+    /// The next bytes; none at the end, if the file has not changed.
     fn read(&mut self) -> Result<Vec<u8>, Error> {
         let left = self.identity.size - self.at;
         if left == 0 {
@@ -182,7 +182,7 @@ impl Encoder {
     }
 }
 
-/// What an encoder failed by, which is its own affair: what it writes to takes everything.
+/// Maps an encoder's own errors, since its output accepts everything.
 fn told(result: io::Result<()>) -> Result<(), Error> {
     result.map_err(|error| {
         tracing::error!(%error, "an archive cannot be written");

@@ -1,4 +1,4 @@
-//! ZIP: texts are deflated, all else is stored. Sizes follow what they are of, for nobody goes back in a stream.
+//! ZIP: texts are deflated, everything else is stored. Sizes follow the data, since a stream cannot go back.
 
 use std::io::{self, Write};
 
@@ -10,17 +10,17 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 use super::sink::Sink;
 use crate::http::media_type::{is_text, media_type};
 
-/// Of deflate, 1 to 9: the fastest, for it is compressed anew each time it is asked for.
+/// Deflate's level, 1 to 9: the fastest, since an archive is compressed again for each request.
 const LEVEL: i64 = 1;
 
-/// From which size on an entry says its sizes in 64 bits: deflate may add some bytes to what does not become smaller.
+/// The size from which an entry has 64-bit sizes. Deflate may enlarge incompressible data slightly.
 const LARGE_BYTES: u64 = (4 << 30) - (64 << 20);
 
-/// A ZIP under way.
+/// A ZIP that is being written.
 pub struct Zip(ZipWriter<StreamWriter<Sink>>);
 
 impl Zip {
-    /// One that has not begun.
+    /// A ZIP without entries.
     pub fn new(sink: Sink) -> Self {
         Self(ZipWriter::new_stream(sink))
     }
@@ -31,7 +31,7 @@ impl Zip {
         Ok(self.0.add_directory(name, options)?)
     }
 
-    /// Begins a file, whose bytes are written next.
+    /// Starts a file. Its bytes follow.
     pub fn begin(&mut self, name: &str, size: u64, modified: i64) -> io::Result<()> {
         let method = match is_text(&media_type(name.as_bytes(), "")) {
             true => CompressionMethod::Deflated,
@@ -52,14 +52,14 @@ impl Zip {
         self.0.write_all(bytes)
     }
 
-    /// Writes what all of it ends with.
+    /// Writes the end of the archive.
     pub fn finish(self) -> io::Result<()> {
         self.0.finish()?;
         Ok(())
     }
 }
 
-/// A time as ZIP has it, between 1980 and 2107, in UTC.
+/// A time in ZIP's format, between 1980 and 2107, in UTC.
 fn date(modified: i64) -> DateTime {
     let parts = Timestamp::from_second(modified).ok().map(|time| time.to_zoned(TimeZone::UTC).datetime());
     parts

@@ -1,9 +1,9 @@
-//! Whose password is tried when: a few by address and by user, counted until they turn out to be right.
+//! Which password is tried when: a few per address and per user, until they turn out to be correct.
 //!
-//! A try takes its tokens before it is begun, so that whoever sends many at once has as few as whoever sends them one by
-//! one. Who finds none left because of tries that are not decided yet is held until they are: a right one gives its
-//! tokens back, so that a page of a hundred files, or an office behind one address, opens at once the first time. The same
-//! password of the same user sent again meanwhile is one guess, and tried once.
+//! An attempt takes its tokens before it starts, so a client that sends many at once has no more than one that sends
+//! them one by one. If none are left because earlier attempts are undecided, an attempt is held until they are decided:
+//! a correct one returns its tokens. So a page of a hundred files, or an office behind one address, opens at once the
+//! first time. If the same user's same password arrives again meanwhile, it is one guess and tried once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,29 +15,29 @@ use service::rate_limit::{Exceeded, Rate, RateLimiter};
 
 use super::{Digest, PasswordAttempt, PasswordVerdict};
 
-/// Wrong passwords a minute from one address.
+/// Wrong passwords per minute from one address.
 pub const PER_ADDRESS: NonZero<u32> = NonZero::new(5).unwrap();
 
-/// Wrong passwords a minute for one user, from everywhere.
+/// Wrong passwords per minute for one user, from everywhere.
 const PER_USER: NonZero<u32> = NonZero::new(100).unwrap();
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Addresses and users whose tries are counted. A hash takes 20 ms, so that there are not half as many in a minute.
+/// Addresses and users whose attempts are counted. A hash takes 20 ms, so there are fewer than half as many per minute.
 const COUNTED: usize = 65_536;
 
-/// Requests that wait for what comes of a try, their own or one before; more are told to come again.
+/// Requests that wait for the result of an attempt, their own or an earlier one. Further ones are asked to retry.
 pub const WAITING: usize = 1_024;
 
-/// Tries that are held at a time.
+/// Attempts that may be held at a time.
 const HELD: usize = 256;
 
-/// What a try counts for.
+/// What an attempt counts for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Its address.
     Address(IpAddr),
-    /// Its user of a realm, whether there is one or not.
+    /// Its user in a realm, whether that user exists or not.
     User(Digest),
 }
 
@@ -50,13 +50,14 @@ impl Counted {
     }
 }
 
-/// A password for a hash, and a user: two users' tries stay two, or the time they take would tell who is one.
+/// A password for a hash, and a user. Attempts of two users stay separate, since their time would otherwise reveal who
+/// exists.
 pub type Guess = (Digest, Digest);
 
-/// Tells a request what came of its password.
+/// Tells a request the result of its password.
 pub type Done = Box<dyn FnOnce(PasswordVerdict) + Send>;
 
-/// All tries that are not decided.
+/// All undecided attempts.
 pub struct Turns {
     limiter: RateLimiter,
     undecided: Mutex<Undecided>,
@@ -64,10 +65,10 @@ pub struct Turns {
 
 #[derive(Default)]
 struct Undecided {
-    /// No more than the threads have room for.
+    /// At most as many as the threads have room for.
     under_way: HashMap<Guess, UnderWay>,
     held: Vec<(PasswordAttempt, Done)>,
-    /// Requests in both.
+    /// The number of requests in both.
     waiting: usize,
 }
 
@@ -76,7 +77,7 @@ struct UnderWay {
     waiters: Vec<Done>,
 }
 
-/// What there is to do once the lock is free.
+/// What to do once the lock is released.
 #[derive(Default)]
 struct Todo {
     begin: Vec<PasswordAttempt>,
@@ -90,8 +91,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A try is asked for. Answers it where it is to be begun now, whose [`Turns::decided`] then has to be called; else
-    /// `done` has been called, or will be.
+    /// Requests an attempt. Returns it if it has to start now; call [`Turns::decided`] for it afterwards. Otherwise
+    /// `done` was called, or will be.
     pub fn ask(&self, attempt: PasswordAttempt, done: Done) -> Option<PasswordAttempt> {
         let mut undecided = self.undecided();
         if undecided.waiting >= WAITING {
@@ -105,8 +106,8 @@ impl Turns {
         tell(undecided, todo).pop()
     }
 
-    /// A try has come to its end; busy where it was not made. Answers those that are to be begun now; what is `known` to be
-    /// right by now needs none.
+    /// An attempt has ended, with `Busy` if it was not made. Returns the attempts that have to start now; those that
+    /// are `known` to be correct by now need none.
     pub fn decided(
         &self,
         guess: &Guess,
@@ -131,7 +132,7 @@ impl Turns {
         tell(undecided, todo)
     }
 
-    /// Has a try begun, held, or refused.
+    /// Starts, holds or refuses an attempt.
     fn place(&self, undecided: &mut Undecided, attempt: PasswordAttempt, done: Done, todo: &mut Todo) {
         if let Some(same) = undecided.under_way.get_mut(&attempt.guess()) {
             return same.waiters.push(done);
@@ -154,7 +155,7 @@ impl Turns {
         }
     }
 
-    /// Takes a token from each, or from none; then tells which has none, and when it has.
+    /// Takes a token from each, or from none. Then returns which has none, and when it will.
     fn take<'c>(&self, counted: &'c [Counted]) -> Result<(), (&'c Counted, Exceeded)> {
         let now = Instant::now();
         for (index, key) in counted.iter().enumerate() {
@@ -170,7 +171,7 @@ impl Turns {
         counted.iter().for_each(|key| self.limiter.give_back(key, key.rate()));
     }
 
-    /// Requests that wait.
+    /// The number of waiting requests.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.undecided().waiting
@@ -181,7 +182,7 @@ impl Turns {
     }
 }
 
-/// Tells what is to be told, with the lock free: whoever is told may ask again. Answers what is to be begun.
+/// Reports results after releasing the lock, since the receiver may ask again. Returns the attempts to start.
 fn tell(mut undecided: MutexGuard<'_, Undecided>, todo: Todo) -> Vec<PasswordAttempt> {
     undecided.waiting -= todo.tell.len();
     drop(undecided);

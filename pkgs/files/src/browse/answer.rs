@@ -1,4 +1,4 @@
-//! What would be answered for a path: the head that a stranger's `GET` is sent, made by the code that makes all of them.
+//! The answer for a path: the head that an unauthenticated `GET` would get, made by the same code that makes all heads.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -16,32 +16,32 @@ use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
 use crate::site::Site;
 use crate::site::root::{CodingLookup, LookupMode};
 
-/// What a browser says that it takes.
+/// The fields that a browser sends.
 const ASKED: &str = "host: localhost\r\naccept: text/html,*/*\r\naccept-encoding: gzip, br, zstd\r\n";
 
-/// What would be answered for a path.
+/// The answer for a path.
 #[derive(Debug, Serialize)]
 pub(super) struct Told {
     path: String,
     status: u16,
-    /// The fields of the answer, in order.
+    /// Its fields, in order.
     fields: Vec<(String, String)>,
     /// The path of the file that is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     sent: Option<String>,
-    /// Bytes of the body, where that is known.
+    /// The length of the body, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    /// Whether a coding is made of it first, which is kept then.
+    /// Whether the file is compressed first, and the result kept.
     compressed: bool,
     kept: Kept,
-    /// The rules that are for the path, as their file has them.
+    /// The rules that match the path, as in their file.
     rules: Vec<serde_json::Value>,
-    /// Those that are for the file that is sent, where that is another.
+    /// The rules that match the file that is sent, if it is a different one.
     rules_of_sent: Vec<serde_json::Value>,
 }
 
-/// What would be answered for a path below the root.
+/// The answer for a path below the root.
 pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Told, Box<Problem>> {
     let text = format!("GET /{} HTTP/1.1\r\n{ASKED}\r\n", escaped(path));
     let request = match head::parse(text.as_bytes()) {
@@ -86,13 +86,13 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
             outcome = Some(WorkOutcome::Found(path, found));
             None
         }
-        // Asking does no work that a client would have done.
+        // This query does no work that a real request would cause.
         Err(PendingWork::Encode { .. }) => {
             compressed = true;
             outcome = Some(WorkOutcome::Encoded);
             None
         }
-        // Those come of what this request does not have: a query, or credentials.
+        // These require a query or credentials, which this request does not have.
         Err(PendingWork::PlanArchive(_) | PendingWork::Password(_)) => None,
     });
     let built = built.ok_or_else(|| Box::new(Problem::internal("this cannot be told")))?;
@@ -104,7 +104,7 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
     let other = sent.as_ref().filter(|sent| sent.as_slice() != path);
     let rules_of_sent = other.map_or_else(Vec::new, |sent| rules(site, sent));
     let fields = String::from_utf8_lossy(&head).into_owned();
-    // A refusal's body follows its head at once.
+    // A refusal's body directly follows its head.
     let lines = fields.split("\r\n").skip(1).take_while(|line| !line.is_empty());
     let fields = lines.filter_map(|line| line.split_once(": "));
     Ok(Told {

@@ -1,4 +1,4 @@
-//! A page of a directory's entries, by name: however many there are, no more than a page of names is in memory.
+//! A page of a directory's entries, sorted by name. However many there are, only a page of names is in memory.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::http::media_type::media_type;
 use crate::site::Site;
 use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
 
-/// Entries of a page: each is looked up, and its file opened.
+/// Entries per page. Each is looked up, and its file opened.
 const ENTRIES: usize = 200;
 
 /// A page of a directory.
@@ -20,22 +20,22 @@ pub(super) struct Page {
     /// Its path.
     path: String,
     entries: Vec<Entry>,
-    /// The name that the next page comes behind; none where this is the last.
+    /// The name after which the next page starts; none on the last page.
     next: Option<String>,
-    /// The rules that are for the directory itself.
+    /// The rules that match the directory itself.
     rules: Vec<serde_json::Value>,
 }
 
 /// An entry.
 #[derive(Debug, Serialize)]
 struct Entry {
-    /// Its name for people; bytes that are no UTF-8 are lost in it.
+    /// Its name for people, with invalid UTF-8 replaced.
     name: String,
-    /// Its path, with a slash behind where it is a directory.
+    /// Its path; a directory's ends with a slash.
     path: String,
     /// `file`, `directory`, or `other` for what is not served.
     kind: &'static str,
-    /// Whether the name is a symbolic link's.
+    /// Whether it is a symbolic link.
     link: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
@@ -45,17 +45,17 @@ struct Entry {
     /// The media type it is sent with.
     #[serde(skip_serializing_if = "Option::is_none")]
     media_type: Option<String>,
-    /// The codings that lie beside it and are sent for it.
+    /// The encodings beside it that are sent for it.
     codings: Vec<&'static str>,
     kept: Kept,
-    /// The places of the rules that are for it, among all.
+    /// The numbers of the rules that match it.
     rules: Vec<usize>,
     /// Why it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
-/// The entries of the directory at `path` behind the name `after`.
+/// The entries of the directory at `path` after the name `after`.
 pub(super) fn page(browser: &Browser, site: &Site, path: &[u8], after: &[u8]) -> Result<Page, Error> {
     let mut path = path.to_vec();
     if !path.is_empty() && !path.ends_with(b"/") {

@@ -1,15 +1,14 @@
-//! What lies below the root, and what would be answered for a path of it: for operators, on the admin listener, where
-//! `--admin-browse` has it.
+//! What lies below the root, and the answer for each path: for operators, on the admin listener, with `--admin-browse`.
 //!
 //! ```text
 //! GET /browse?path=/a/            the entries of a directory by name, a page of them; &after=NAME goes on behind that
 //! GET /answer?path=/a/b.html      what a stranger's GET is answered, by which rules, and what is kept of it in memory
 //! ```
 //!
-//! Paths are escaped as in URLs, so that a name may have any bytes. Both look things up by the same code that serves:
-//! what a rule or a symbolic link keeps from being served is told as that.
+//! Paths are escaped as in URLs, so names may have any bytes. Both pages use the code that serves files, and report
+//! what a rule or a symbolic link prevents.
 //!
-//! - `directory`: a page of entries. `answer`: what is sent for one.
+//! - `directory`: a page of entries. `answer`: the answer for a path.
 
 mod answer;
 mod directory;
@@ -27,27 +26,27 @@ use crate::site::Site;
 use crate::site::root::Error;
 use crate::worker::shared::SharedState;
 
-/// Requests at once: each may read a directory from end to end.
+/// Requests at once, since each may read a whole directory.
 const AT_ONCE: usize = 2;
 
-/// What is escaped in paths: all that could be anything else in a query.
+/// The escaped characters of paths: everything with a meaning in a query.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Answers operators; clones share it.
+/// Answers operators. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Browser {
     shared: Arc<SharedState>,
     places: Arc<Semaphore>,
 }
 
-/// What of a file is in memory.
+/// Where a file is in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Kept {
-    /// In the kernel's page cache, all of it.
+    /// Whether the kernel's page cache has all of it.
     page_cache: bool,
-    /// As a copy in pipes, since it is asked for often.
+    /// Whether there is a copy in pipes, since it is requested often.
     pipe: bool,
-    /// As a copy for TLS, likewise.
+    /// Whether there is a copy for TLS, likewise.
     tls: bool,
 }
 
@@ -57,7 +56,7 @@ impl Browser {
         Self { shared, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// The answer to `GET` of this path and query; nothing where it is neither of the two.
+    /// The answer to `GET` of this path and query; none if it is neither page.
     pub async fn answer(self, target: String) -> Option<Answer> {
         let (page, query) = target.split_once('?').unwrap_or((&target, ""));
         let browses = match page {
@@ -95,7 +94,7 @@ impl Browser {
         told.map_err(|error| Problem::internal(error.to_string()).into())
     }
 
-    /// What of an open file is in memory.
+    /// Where an open file is in memory.
     fn kept(&self, file: &crate::site::root::OpenedFile) -> Kept {
         let size = file.identity.size;
         Kept {
@@ -106,14 +105,14 @@ impl Browser {
     }
 }
 
-/// A name of a directory's entry, which is a path of one part.
+/// The name of a directory's entry: a path of one part.
 fn decoded_name(raw: &str) -> Result<Vec<u8>, Box<Problem>> {
     path::decode(&format!("/{raw}"), true)
         .map(std::borrow::Cow::into_owned)
         .map_err(|_| Box::new(Problem::unprocessable("there can be no entry of this name")))
 }
 
-/// A path as queries have it.
+/// A path as in queries.
 fn escaped(path: &[u8]) -> String {
     percent_encode(path, ESCAPED).to_string()
 }
@@ -126,7 +125,7 @@ fn problem(error: Error) -> Box<Problem> {
     })
 }
 
-/// The rules that are for a path, as their file has them.
+/// The rules that match a path, as in their file.
 fn rules(site: &Site, path: &[u8]) -> Vec<serde_json::Value> {
     let path = [b"/", path].concat();
     let told = site.rules_for(&path).map(|(number, rule)| {
@@ -138,7 +137,7 @@ fn rules(site: &Site, path: &[u8]) -> Vec<serde_json::Value> {
                     || value == ""
                     || value.as_object().is_some_and(|map| map.is_empty())
             };
-            // An empty value says something where it lifts what an earlier rule says; of a pattern or a flag it does not.
+            // An empty value has a meaning where it cancels an earlier rule, but not for a pattern or a flag.
             fields.retain(|name, value| !says_nothing(value) || (value == "" && name != "path"));
             fields.insert("rule".into(), number.into());
         }

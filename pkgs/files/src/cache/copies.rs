@@ -1,8 +1,8 @@
-//! Where copies of files that are asked for again and again are kept, for all threads. Their number and bytes are
-//! bounded, and what is not asked for is let go of.
+//! Copies of files that are requested repeatedly, shared by all threads. Their number and size are limited, and unused
+//! ones are dropped.
 //!
-//! A copy is of the file as it was: what is written in place later is not in it, and a transfer out of it ends with
-//! the bytes it began with. That a file changed makes its name be looked up anew, which is another file to the cache.
+//! A copy is of the file at one time. Later writes are not in it, and a transfer from it ends with the bytes that it
+//! started with. When a file changes, its name is looked up again, and the cache treats the result as another file.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use super::file::OpenFile;
 use crate::disk::threads::DiskThreads;
 use crate::site::root::FileIdentity;
 
-/// Copies in a cache, and file descriptors they take.
+/// The most copies in a cache, and of file descriptors that they take.
 const COPIES: usize = 512;
 
-/// A copy nobody asks for in such a time is let go of.
+/// A copy that is unused for this long is dropped.
 const UNUSED: Duration = Duration::from_secs(10);
 
 /// The copies.
@@ -28,7 +28,7 @@ const UNUSED: Duration = Duration::from_secs(10);
 pub struct CopyCache<C> {
     /// In bytes.
     capacity: u64,
-    /// Bytes that one file may have.
+    /// The most bytes of one file.
     share: u64,
     inner: Mutex<Inner<C>>,
 }
@@ -36,9 +36,9 @@ pub struct CopyCache<C> {
 #[derive(Debug)]
 struct Inner<C> {
     copies: Vec<Arc<FileCopy<C>>>,
-    /// Whether a copy is being made: one is at a time.
+    /// Whether a copy is being made; only one is at a time.
     making: bool,
-    /// When copies that nobody asked for were last let go of.
+    /// When unused copies were last dropped.
     tidied: Instant,
 }
 
@@ -46,7 +46,7 @@ impl<C: CopyContent> CopyCache<C>
 where
     OpenFile: CopySlot<C>,
 {
-    /// An empty one, for so many bytes, and so many of one file.
+    /// An empty cache of `capacity` bytes, with at most `share` bytes per file.
     pub fn new(capacity: u64, share: u64) -> Self {
         let inner = Inner { copies: Vec::new(), making: false, tidied: Instant::now() };
         Self { capacity, share, inner: Mutex::new(inner) }
@@ -57,8 +57,8 @@ where
         size <= self.share
     }
 
-    /// The copy to send a file out of; one that is asked for again and again gets one. `tick` and `now` are the
-    /// present.
+    /// The copy from which to send a file. A file that is requested repeatedly gets one. `tick` and `now` are the
+    /// current time.
     pub fn copy_of(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -87,13 +87,13 @@ where
         self.find(identity).is_some()
     }
 
-    /// The copy of a file, where there is one.
+    /// The copy of a file, if there is one.
     fn find(&self, identity: &FileIdentity) -> Option<Arc<FileCopy<C>>> {
         let inner = self.inner();
         inner.copies.iter().find(|copy| copy.identity == *identity).map(Arc::clone)
     }
 
-    /// Whether a copy of this file is to be made now.
+    /// Whether to make a copy of this file now.
     fn reserve(&self, identity: &FileIdentity) -> bool {
         let mut inner = self.inner();
         let known = inner.copies.iter().any(|copy| copy.identity == *identity);
@@ -107,7 +107,7 @@ where
         inner.making
     }
 
-    /// Makes the copy that was reserved. It reads the file, and may wait for the disk.
+    /// Makes the reserved copy. Reads the file, and may wait for the disk.
     fn make(&self, fd: &OwnedFd, identity: FileIdentity) {
         let copy = panics::catch(|| FileCopy::of(fd, identity));
         let mut inner = self.inner();
@@ -124,7 +124,7 @@ where
         bytes(inner) + size <= self.capacity && inner.copies.len().max(descriptors) < COPIES
     }
 
-    /// Now and then lets go of what nobody asked for.
+    /// Occasionally drops unused copies.
     pub fn tidy(&self) {
         let mut inner = self.inner();
         if inner.tidied.elapsed() >= UNUSED {
@@ -133,12 +133,12 @@ where
         }
     }
 
-    /// Lets go of all copies, but for those that are being sent.
+    /// Drops all copies that are not being sent.
     pub fn clear(&self) {
         self.inner().copies.clear();
     }
 
-    /// Shows how full it is in `registry`, by this name and description.
+    /// Registers how full it is, under this name and description.
     pub fn register(self: &Arc<Self>, registry: &mut Registry, name: &'static str, described: &'static str) {
         let this = Arc::clone(self);
         Family::new(name, described).with(&[], move || bytes(&this.inner()) as f64).register(registry);
@@ -163,7 +163,7 @@ pub(crate) mod tests {
     use crate::cache::page_coalescer::PIECE_BYTES;
     use crate::cache::pipe_copy::PipeCopy;
 
-    /// A copy of a file of these bytes, in as few pipes as can be: the kernel may be out of large pages for a moment.
+    /// A copy of these bytes, in as few pipes as possible, since the kernel may lack large pages for a moment.
     pub fn copy_of(bytes: &[u8]) -> Arc<FileCopy<PipeCopy>> {
         let (fd, identity) = file(bytes);
         let few = bytes.len().div_ceil(16 * PIECE_BYTES);

@@ -1,4 +1,4 @@
-//! A copy of a file, and where an open file remembers its own.
+//! A copy of a file, and the slot in which an open file remembers it.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -18,41 +18,41 @@ pub struct FileCopy<C> {
     pub(super) used: AtomicBool,
 }
 
-/// What a copy is.
+/// The content of a copy.
 pub trait CopyContent: Debug + Send + Sync + Sized + 'static {
-    /// A copy of the first `size` bytes of a file. It may wait for the disk.
+    /// Copies the first `size` bytes of a file. May wait for the disk.
     ///
     /// # Errors
-    /// Those of the calls it takes.
+    /// Those of its system calls.
     fn of(fd: &OwnedFd, size: u64) -> Result<Self, Errno>;
 
-    /// How many file descriptors it takes.
+    /// The number of file descriptors it uses.
     fn descriptors(&self) -> usize;
 }
 
-/// What remembers the copy of it that was found last.
+/// Remembers the copy that was last found.
 pub trait CopySlot<C> {
-    /// That copy, where it is still there.
+    /// The copy, if it still exists.
     fn slot(&self) -> &RefCell<Weak<FileCopy<C>>>;
 }
 
 impl<C: CopyContent> FileCopy<C> {
-    /// A copy of a file in this state. It may wait for the disk.
+    /// A copy of a file in this state. May wait for the disk.
     ///
     /// # Errors
-    /// Those of the calls it takes, and [`Errno::BUSY`] where the file has changed.
+    /// Those of its system calls, and [`Errno::BUSY`] if the file has changed.
     pub(super) fn of(fd: &OwnedFd, identity: FileIdentity) -> Result<Self, Errno> {
         let content = C::of(fd, identity.size)?;
-        // Looked at after reading: what was read while it changed is not kept.
+        // Checked after reading, so that data read during a change is not kept.
         if !identity.is_unchanged(fd) {
             return Err(Errno::BUSY);
         }
         Ok(Self { identity, content, used: AtomicBool::new(true) })
     }
 
-    /// It is asked for.
+    /// Records its use.
     pub(super) fn used(&self) {
-        // Looked at first, for writing takes the cache line from the other workers.
+        // Checked first, since writing takes the cache line from other workers.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! An open file with its ready-made heads.
+//! An open file with its prepared heads.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Write;
@@ -22,52 +22,52 @@ use crate::site::root::{FileIdentity, OpenedFile};
 use crate::site::rules::{Cors, Policy};
 use crate::variants::Variant;
 
-/// A file whose last change is younger may change again without its time of change telling: kernels before
-/// 6.13 tell times apart by their timer tick, 10 ms at most. Its bytes are not kept.
+/// If a file's last change is more recent than this, it may change again without a new modification time, since kernels
+/// before 6.13 only distinguish timer ticks, of up to 10 ms. Its bytes are then not kept.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// A file is hot when it was asked for so often within so many ticks: a copy costs as much as is saved
-/// by some ten requests.
+/// A file is hot after this many requests within this many ticks: making a copy costs about as much as ten requests
+/// save.
 const HOT: (u32, u32) = (16, 40);
 
-/// An open file, one coding of what a path names.
+/// An open file: one encoding of what a path names.
 #[derive(Debug)]
 pub struct OpenFile {
     path: Box<[u8]>,
-    /// The file. Shared with the threads that wait for the disk.
+    /// The file, shared with threads that wait for the disk.
     fd: Arc<OwnedFd>,
-    /// What it was like when it was opened.
+    /// Its state when it was opened.
     pub identity: FileIdentity,
     etag: String,
     modified: SystemTime,
     /// `Content-Type` and `Content-Encoding`.
     kind: String,
-    /// `ETag`, `Last-Modified`, `Vary` and what the rules add.
+    /// `ETag`, `Last-Modified`, `Vary`, and fields from rules.
     fields: String,
-    /// The head of a 200, up to its tail.
+    /// The head of a 200, without its end.
     pub ok: Box<[u8]>,
-    /// The head of a 304, up to its tail.
+    /// The head of a 304, without its end.
     pub not_modified: Box<[u8]>,
     bytes: OnceCell<Box<[u8]>>,
-    /// Whether it turned out that it cannot be read around the page cache.
+    /// Whether direct reads, around the page cache, have turned out to fail.
     refuses_direct: Cell<bool>,
     /// Whether its reads may wait.
     waits: Cell<bool>,
-    /// Whether its reads go around the page cache, for those that were begun so.
+    /// Whether reads that were started as direct ones still are.
     is_direct: Cell<bool>,
-    /// Until this tick all of it is believed to be in the page cache.
+    /// Until this tick, all of it is assumed to be in the page cache.
     pub resident_until: Cell<u32>,
-    /// Its copy in pipes, where it was found last.
+    /// Its last found copy in pipes.
     pipe_copy: RefCell<Weak<FileCopy<PipeCopy>>>,
-    /// Its copy in memory, where it was found last.
+    /// Its last found copy in memory.
     memory_copy: RefCell<Weak<FileCopy<MemoryCopy>>>,
-    /// Since which tick it was asked for how often.
+    /// A tick, and the number of requests since then.
     heat: Cell<(u32, u32)>,
-    /// The object it is of.
+    /// Its object, if it comes from an origin.
     origin: Option<OriginFile>,
 }
 
-/// What heads tell of a file.
+/// The parts of a file's heads.
 struct Told {
     etag: String,
     modified: SystemTime,
@@ -77,7 +77,8 @@ struct Told {
 }
 
 impl OpenFile {
-    /// Makes the heads of the file at `path` below the root, at the time `now`. `varies` is whether there are other codings of it.
+    /// Makes the heads of the file at `path` below the root, at the time `now`. `varies` says whether it has other
+    /// encodings.
     pub fn new(
         opened: OpenedFile,
         path: &[u8],
@@ -106,9 +107,9 @@ impl OpenFile {
         Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset)
     }
 
-    /// A coding that was made of this file.
+    /// An encoding that was made from this file.
     pub fn variant(&self, variant: &Variant, coding: Coding, policy: &Policy, charset: &str) -> Self {
-        // Its bytes may be others one day, with another version of what makes them.
+        // A future version of the encoder may produce other bytes.
         let etag = format!("{}-{}-{:x}\"", self.etag.trim_end_matches('"'), coding.name(), variant.digest);
         let origin = None;
         let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true, origin };
@@ -123,7 +124,7 @@ impl OpenFile {
         charset: &str,
     ) -> Self {
         let size = identity.size;
-        // What a coding is coded of has the type; of the coding itself the origin may say anything.
+        // The type comes from the plain file; the origin's type of the encoded object may be anything.
         let metadata = origin.as_ref().map(OriginFile::metadata).filter(|_| coding.is_none());
         let stored = metadata.and_then(|metadata| metadata.kind.clone());
         let mut kind = format!("content-type: {}\r\n", stored.unwrap_or_else(|| media_type(path, charset)));
@@ -140,7 +141,7 @@ impl OpenFile {
         fields.push_str(&policy.fields);
         for (name, value) in origin.iter().flat_map(|origin| &origin.metadata().fields) {
             let said = |fields: &str| fields.lines().any(|line| line.split(':').next() == Some(name));
-            // Rules go before what the origin says.
+            // Rules override what the origin says.
             match name.as_str() {
                 "content-encoding" if coding.is_none() => {
                     let _ = write!(kind, "{name}: {value}\r\n");
@@ -177,22 +178,22 @@ impl OpenFile {
         }
     }
 
-    /// Its path below the root, without what a coding beside it ends with.
+    /// Its path below the root, without the suffix of an encoding beside it.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The object it is of; none where it is a file of a directory.
+    /// Its object; none for a file in a directory.
     pub fn origin(&self) -> Option<&OriginFile> {
         self.origin.as_ref()
     }
 
-    /// The object it is of, where not all of that was there when it was opened: its bytes are sent as they come.
+    /// Its object, if that was incomplete when it was opened: its bytes are sent as they arrive.
     pub fn incomplete(&self) -> Option<&OriginFile> {
         self.origin.as_ref().filter(|origin| !origin.is_whole())
     }
 
-    /// Counts that it is asked for, and says each time this was often enough to be called hot.
+    /// Counts a request. Returns true each time there were enough to call it hot.
     pub fn is_hot(&self, tick: u32) -> bool {
         if self.incomplete().is_some() {
             return false;
@@ -204,7 +205,7 @@ impl OpenFile {
         count >= often
     }
 
-    /// Whether its last change is long enough ago for any other to tell.
+    /// Whether its last change is old enough that another would be noticed.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.identity.modified;
         let changed = u64::try_from(seconds).ok();
@@ -212,27 +213,27 @@ impl OpenFile {
         changed.is_some_and(|changed| now.duration_since(changed).is_ok_and(|age| age > SETTLED))
     }
 
-    /// What conditions are judged by.
+    /// Its validators, for conditional requests.
     pub fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, modified: self.modified }
     }
 
-    /// The media type and coding, with their line ends.
+    /// The media type and encoding, with line ends.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// What every answer with it has, with line ends.
+    /// The fields of every answer with it, with line ends.
     pub fn fields(&self) -> &str {
         &self.fields
     }
 
-    /// Its bytes, where they are kept in memory.
+    /// Its bytes, if they are in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.bytes.get().map(|bytes| &**bytes)
     }
 
-    /// Keeps its bytes in memory, where they are in the page cache and will not change unnoticed. Returns whether.
+    /// Keeps its bytes in memory, if they are in the page cache and cannot change unnoticed. Returns whether it does.
     pub fn keep_bytes(&self, now: SystemTime) -> bool {
         if self.bytes.get().is_some() {
             return true;
@@ -244,25 +245,25 @@ impl OpenFile {
         let mut bytes = vec![0; size].into_boxed_slice();
         let buffers = &mut [std::io::IoSliceMut::new(&mut bytes)];
         let read = preadv2(self.fd(), buffers, 0, ReadWriteFlags::NOWAIT);
-        // Looked at after reading: what was read while it changed is not kept.
+        // Checked after reading, so that data read during a change is not kept.
         if read != Ok(size) || !self.identity.is_unchanged(&self.fd) {
             return false;
         }
         self.bytes.set(bytes).is_ok()
     }
 
-    /// The file, for whoever reads through the page cache.
+    /// The file, for reading through the page cache.
     pub fn fd(&self) -> &Arc<OwnedFd> {
         if self.is_direct.replace(false) {
-            // What was begun around it goes on through it: that is as aligned as it has to be.
+            // Reads that were started as direct ones continue through the page cache; they are aligned enough.
             let _ = fcntl_setfl(&*self.fd, OFlags::empty());
         }
         &self.fd
     }
 
-    /// Whether its bytes are still those it was opened with.
+    /// Whether its bytes are still those that it was opened with.
     pub fn is_intact(&self) -> bool {
-        // Blocks of one version come into it, and nothing else does.
+        // Only blocks of one version are ever written to it.
         if self.incomplete().is_some() {
             return true;
         }
@@ -271,8 +272,9 @@ impl OpenFile {
 }
 
 impl RingFile for OpenFile {
-    /// The file, to be read around the page cache; none where that cannot be. The flag is of an open file and counts when the
-    /// kernel begins a read, so that it is set where nobody else has this one, which costs a tenth of opening it once more.
+    /// The file for direct reads, around the page cache; none if that fails. The flag belongs to an open file and
+    /// counts when the kernel starts a read. So it is set if nobody else uses this one, which costs a tenth of opening
+    /// it again.
     fn around_the_page_cache(&self) -> Option<Arc<OwnedFd>> {
         if self.refuses_direct.get() {
             return None;
@@ -280,7 +282,7 @@ impl RingFile for OpenFile {
         if self.is_direct.get() {
             return Some(Arc::clone(&self.fd));
         }
-        // What an origin has of it is not seen from here.
+        // An origin's own uses of it are not visible here.
         let opened = if Arc::strong_count(&self.fd) == 1 && self.origin.is_none() {
             fcntl_setfl(&*self.fd, OFlags::DIRECT).map(|()| {
                 self.is_direct.set(true);
@@ -290,22 +292,22 @@ impl RingFile for OpenFile {
         } else {
             open_direct(&self.fd)
         };
-        // Its file system cannot; what is short now need not be later.
+        // Its file system does not support it; other errors may be temporary.
         opened.inspect_err(|errno| self.refuses_direct.set(*errno == Errno::INVAL)).ok()
     }
 
-    /// The open file that all share, whose reads may wait from now on: it was opened so that they do not, and the ring would
-    /// take that for an answer.
+    /// The shared open file, whose reads may wait from now on. It was opened with reads that do not wait, and the ring
+    /// would take their error for the answer.
     fn through_the_page_cache(&self) -> Arc<OwnedFd> {
         let fd = self.fd();
         if !self.waits.replace(true) {
-            // Where that fails, reads that would wait end with EAGAIN.
+            // If this fails, reads that would wait end with EAGAIN.
             let _ = fcntl_setfl(&**fd, OFlags::empty());
         }
         Arc::clone(fd)
     }
 
-    /// It turned out that it cannot be read around the page cache.
+    /// Records that direct reads fail.
     fn refuse_direct(&self) {
         self.refuses_direct.set(true);
     }

@@ -1,7 +1,7 @@
-//! A copy of a file on the heap, for what is encrypted on its way.
+//! A copy of a file on the heap, for encryption.
 //!
-//! What is encrypted has to be read, which the kernel does by copying it: a tenth of what HTTP/3 costs, a quarter of what
-//! HTTP/1.1 does. A copy in memory is read as it is.
+//! Encryption has to read the data, which the kernel does by copying it: a tenth of HTTP/3's cost, a quarter of
+//! HTTP/1.1's. A copy in memory is read directly.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,10 @@
-//! What is kept between requests.
+//! State that is kept between requests.
 //!
 //! - [`open_files`]: files that a worker keeps open, with their heads; [`file`](mod@file): one of them.
-//! - [`watch`]: what inotify says of them; [`plain_directories`]: where no file has a coding beside it.
-//! - [`copies`]: copies of files that are asked for often, for all workers; [`copy`]: one, [`pipe_copy`] in pipes or
-//!   [`memory_copy`] on the heap; [`page_coalescer`]: how few places of a pipe it takes.
-//! - [`responses`]: such copies with their heads, ready to be sent; [`pipes`]: what they are sent through.
+//! - [`watch`]: changes that inotify reports; [`plain_directories`]: directories without encoded files.
+//! - [`copies`]: copies of frequently requested files, for all workers; [`copy`]: one copy, [`pipe_copy`] in pipes or
+//!   [`memory_copy`] on the heap; [`page_coalescer`]: how it needs few slots of a pipe.
+//! - [`responses`]: such copies with their heads, ready to send; [`pipes`]: the pipes for sending.
 
 pub mod copies;
 pub mod copy;

@@ -1,8 +1,8 @@
-//! Files that one worker keeps open, with their heads, so that a hot file costs no lookup.
+//! Files that a worker keeps open with their heads, so that a hot file costs no lookup.
 //!
-//! Bounded by number; the clock algorithm lets go of what was not asked for lately. An entry is looked up
-//! anew after a while, and at once where inotify says that its directory changed; what turns out to be the
-//! same file keeps its heads.
+//! Their number is limited; the clock algorithm drops those that were not requested lately. An entry is looked up again
+//! after a while, and at once if inotify reports a change of its directory. If it is still the same file, it keeps its
+//! heads.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -24,45 +24,45 @@ use crate::site::root::{CodingLookup, Found, INDEX, OpenedFile, names_directory}
 use crate::site::rules::Policy;
 use crate::variants::Variant;
 
-/// What a path names, and what the rules say of it.
+/// What a path names, and the rules for it.
 #[derive(Debug)]
 pub struct CacheEntry {
-    /// What it is.
+    /// What the path names.
     pub kind: EntryKind,
-    /// What the rules say.
+    /// The rules for it.
     pub policy: Rc<Policy>,
-    /// Whether the rules may have something else answered for its path.
+    /// Whether the rules may answer with something else.
     pub is_routed: bool,
-    /// The codings that were made of it, in the order of [`Coding::ALL`]; none where none are to be.
+    /// Encodings that were made from it, in the order of [`Coding::ALL`]; none if none are to be made.
     pub made: Option<Rc<[RefCell<Made>; Coding::ALL.len()]>>,
-    /// Looked up anew from this tick on.
+    /// The tick from which it has to be looked up again.
     stale_from: Cell<u32>,
     stamp: Option<WatchStamp>,
 }
 
 impl CacheEntry {
-    /// Whether the kernel tells of changes to it.
+    /// Whether the kernel reports its changes.
     pub fn is_watched(&self) -> bool {
         self.stamp.is_some()
     }
 }
 
-/// A coding that was made of a file, where it was found.
+/// An encoding that was made from a file, where it was found.
 pub type Made = Option<(Arc<Variant>, Rc<OpenFile>)>;
 
 /// What a path names.
 #[derive(Clone, Debug)]
 pub enum EntryKind {
-    /// A file, and its codings in the order of [`Coding::ALL`].
+    /// A file, and its encodings in the order of [`Coding::ALL`].
     File(Rc<OpenFile>, [Option<Rc<OpenFile>>; Coding::ALL.len()]),
-    /// A directory whose name came without its final slash.
+    /// A directory whose path lacks the final slash.
     Directory,
     /// A directory without an index.
     Listing,
 }
 
 impl EntryKind {
-    /// Whether what was found is of the same kind.
+    /// Whether `found` is the same kind of thing.
     fn is_like(&self, found: &Found) -> bool {
         matches!(
             (self, found),
@@ -81,21 +81,21 @@ impl EntryKind {
     }
 }
 
-/// The entries of one worker.
+/// A worker's entries.
 #[derive(Debug)]
 pub struct OpenFileCache {
-    /// Of the first site, by path, where among the slots it is.
+    /// The slots of the first site's paths.
     places: Places,
-    /// The same of the others.
+    /// The same for the other sites.
     others: Vec<Places>,
     slots: Vec<Slot>,
     hand: usize,
     capacity: usize,
-    /// How long an entry counts, in ticks.
+    /// How long an entry is valid, in ticks.
     fresh_for: u32,
-    /// The memory left for bytes of small files.
+    /// The memory left for small files' bytes.
     memory: usize,
-    /// What tells of changes, and what follows from it.
+    /// The watcher, and what depends on it.
     watched: Option<(Watcher, PlainDirectories)>,
 }
 
@@ -110,7 +110,7 @@ struct Slot {
 }
 
 impl OpenFileCache {
-    /// An empty one, for `capacity` entries and `memory` bytes of small files.
+    /// An empty cache of `capacity` entries and `memory` bytes of small files.
     pub fn new(
         capacity: usize,
         fresh_for: u32,
@@ -129,7 +129,7 @@ impl OpenFileCache {
         }
     }
 
-    /// What a path named when it was last looked up, where that is recent.
+    /// The entry of a path, if it is recent.
     pub fn get(&self, site: &Site, path: &[u8], tick: u32) -> Option<&Rc<CacheEntry>> {
         let slot = &self.slots[self.place(site.number, path)?];
         slot.used.set(true);
@@ -138,7 +138,7 @@ impl OpenFileCache {
         fresh.then_some(&slot.entry)
     }
 
-    /// Which codings of a file are to be looked for.
+    /// The encodings of a file that have to be looked for.
     pub fn codings_of(&self, site: &Site, path: &[u8], tick: u32) -> CodingLookup {
         match &self.watched {
             Some((_, plain)) if plain.has(site.number, path, tick) => CodingLookup::KnownAbsent,
@@ -161,7 +161,7 @@ impl OpenFileCache {
         &mut self.others[site - 1]
     }
 
-    /// Takes in what a path names now; the present is given in ticks and as a time.
+    /// Inserts what a path names now. The current time is given in ticks and as a time.
     pub fn insert(
         &mut self,
         site: &Site,
@@ -170,7 +170,7 @@ impl OpenFileCache {
         (tick, now): (u32, SystemTime),
     ) -> Rc<CacheEntry> {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
-        // Watched before it is compared, so that no change falls between.
+        // Watched before it is compared, so that no change is missed.
         let watched = self.watched.as_mut().filter(|_| site.origin.is_none());
         let stamp = watched.and_then(|(watcher, plain)| {
             let place = site.root.place_of(path).ok()?;
@@ -185,7 +185,7 @@ impl OpenFileCache {
         });
         let place = self.place(site.number, path);
         let known = place.map(|place| Rc::clone(&self.slots[place].entry));
-        // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
+        // Rules apply to the file that is sent: a directory's index, or the directory itself if it is listed.
         let sent: Cow<'_, [u8]> = match found {
             Found::File(_) if names_directory(path) => [path, INDEX.as_bytes()].concat().into(),
             Found::Directory => [path, b"/"].concat().into(),
@@ -203,7 +203,7 @@ impl OpenFileCache {
                 None => files_of(*files, &sent, &policy, &site.charset, now),
             },
         };
-        // What is no file may not be the answer where another path is tried next.
+        // If this is not a file, another path may be tried next.
         let is_routed =
             site.routes() && !(matches!(kind, EntryKind::File(..)) && site.route(path, None).is_direct(path));
         let entry = Rc::new(CacheEntry { kind, policy, is_routed, made, stale_from, stamp });
@@ -236,7 +236,7 @@ impl OpenFileCache {
         self.places(site).insert(path.into(), place);
     }
 
-    /// The first from the hand on that was not asked for since the hand passed it last.
+    /// The first entry after the hand that was not requested since the hand last passed it.
     fn oldest(&mut self) -> usize {
         loop {
             let place = self.hand;
@@ -247,7 +247,7 @@ impl OpenFileCache {
         }
     }
 
-    /// Forgets what a path named.
+    /// Removes the entry of a path.
     pub fn forget(&mut self, path: &[u8]) {
         if let Some(place) = self.places.get(path) {
             self.slots[*place].entry.stale_from.set(0);
@@ -264,7 +264,7 @@ impl OpenFileCache {
         self.forget_directories();
     }
 
-    /// Forgets all there is, with `memory` bytes for small files again: nothing it has is relied upon.
+    /// Removes everything, with `memory` bytes for small files again. Relies on none of the old state.
     pub fn reset(&mut self, memory: usize) {
         (self.places, self.others, self.slots) = Default::default();
         (self.hand, self.memory) = (0, memory);
@@ -277,14 +277,14 @@ impl OpenFileCache {
         }
     }
 
-    /// Forgets codings that were let go of, so that their memory is free.
+    /// Removes encodings that were dropped, to free their memory.
     pub fn forget_made(&mut self) {
         for made in self.slots.iter().filter_map(|slot| slot.entry.made.as_deref()).flatten() {
             made.borrow_mut().take_if(|(variant, _)| variant.was_evicted());
         }
     }
 
-    /// Closes files of an origin that lost their place in its cache, so that their room is free.
+    /// Closes files of an origin that were evicted from its cache, to free their space.
     pub fn close_evicted(&mut self) {
         for place in (0..self.slots.len()).rev() {
             let is_evicted = |file: &Rc<OpenFile>| file.origin().is_some_and(OriginFile::is_evicted);
@@ -304,7 +304,7 @@ impl OpenFileCache {
         }
     }
 
-    /// Keeps the bytes of a small file in memory, where there is room.
+    /// Keeps a small file's bytes in memory, if there is room.
     pub fn keep_bytes(&mut self, file: &OpenFile, now: SystemTime) {
         let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
         if file.bytes().is_none() && size <= self.memory && file.keep_bytes(now) {
@@ -312,19 +312,19 @@ impl OpenFileCache {
         }
     }
 
-    /// Learns what changed below the root.
+    /// Processes changes below the root.
     pub fn watched(&mut self) {
         if let Some((watcher, _)) = &mut self.watched {
             watcher.read();
         }
     }
 
-    /// What tells when [`watched`](Self::watched) has something to learn.
+    /// Signals when [`watched`](Self::watched) has work.
     pub fn watcher(&self) -> Option<&Watcher> {
         self.watched.as_ref().map(|(watcher, _)| watcher)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -339,14 +339,14 @@ fn bytes_kept(entry: &CacheEntry) -> usize {
     entry.kind.files().filter_map(|file| file.bytes()).map(<[u8]>::len).sum()
 }
 
-/// Whether these are the files that are open already, with nothing changed about them.
+/// Whether these are the files that are already open, unchanged.
 fn is_same(kind: &EntryKind, found: &[Option<OpenedFile>; 1 + Coding::ALL.len()]) -> bool {
     let EntryKind::File(plain, coded) = kind else { return false };
     let open = std::iter::once(Some(plain)).chain(coded.iter().map(Option::as_ref));
     open.zip(found).all(|(open, found)| match (open, found) {
         (None, None) => true,
         (Some(open), Some(found)) => match (open.origin(), &found.origin) {
-            // What is not whole changes with each block.
+            // An incomplete file changes with each block.
             (Some(open), Some(found)) => open.is_same(found),
             (None, None) => open.identity == found.identity,
             _ => false,
@@ -373,7 +373,7 @@ fn files_of(
         && !is_coded
         && is_text(&media_type(path, charset));
     let varies = is_made_of || coded.iter().any(Option::is_some);
-    // A coding is made of all of a file.
+    // An encoding is made from a complete file.
     let is_whole = plain.origin.as_ref().is_none_or(OriginFile::is_whole);
     let file = |opened, coding| Rc::new(OpenFile::new(opened, path, coding, varies, policy, charset, now));
     let mut codings = Coding::ALL.into_iter();

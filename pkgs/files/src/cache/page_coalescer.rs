@@ -1,4 +1,4 @@
-//! Joins pages into pieces, each of which takes one place in a pipe.
+//! Joins pages into pieces that each take one slot of a pipe.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,11 +6,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::pipe::{SpliceFlags, splice};
 
-/// What a Unix socket keeps in one piece: pages of the order the kernel still allocates readily
+/// The size that a Unix socket keeps in one piece: pages of the order that the kernel still allocates easily
 /// (`UNIX_SKB_FRAGS_SZ`, net/unix/af_unix.c).
 pub const PIECE_BYTES: usize = 32 * 1024;
 
-/// A Unix socket, which makes one piece of what passes through it.
+/// A Unix socket, which joins what passes through it into one piece.
 pub struct PageCoalescer {
     give: OwnedFd,
     take: OwnedFd,
@@ -27,8 +27,8 @@ impl PageCoalescer {
         Ok(Self { give, take })
     }
 
-    /// Puts the first `length` of at most [`PIECE_BYTES`] into a pipe, and returns how many it took: all, where it is
-    /// empty, for from a socket a pipe takes a page for each place that is free.
+    /// Puts the first `length` of at most [`PIECE_BYTES`] bytes into a pipe. Returns how many it took: all if it is
+    /// empty, since a pipe takes a page from a socket for each free slot.
     ///
     /// # Errors
     /// Those of send(2) and splice(2).

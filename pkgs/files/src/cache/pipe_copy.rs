@@ -1,9 +1,9 @@
-//! A copy of a file in pipes, for what goes out as it is.
+//! A copy of a file in pipes, for sending without encryption.
 //!
-//! sendfile(2) takes a file page by page, and hands a socket sixteen pages at a time. A copy that has passed through a
-//! [`PageCoalescer`] lies in pieces of 32 KiB, and a pipe of the common sixteen places holds half a mebibyte of it, which
-//! tee(2) and splice(2) hand to a socket in one call: that takes half of the time. These copies are in the kernel's memory,
-//! not in the process's.
+//! sendfile(2) reads a file page by page, and gives a socket sixteen pages at a time. A copy that passed through a
+//! [`PageCoalescer`] is in pieces of 32 KiB. A pipe with the usual sixteen slots holds half a MiB, which tee(2) and
+//! splice(2) give a socket in one call; that takes half the time. These copies are in the kernel's memory, not in the
+//! process's.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ pub struct PipeCopy {
     segments: Vec<Segment>,
 }
 
-/// What one pipe has of it.
+/// The part of it in one pipe.
 #[derive(Debug)]
 pub struct Segment {
-    /// Which bytes of the file.
+    /// The bytes of the file.
     pub range: Range<u64>,
     /// The end to tee from.
     pub pipe: OwnedFd,
@@ -40,23 +40,23 @@ impl CopyContent for PipeCopy {
 }
 
 impl PipeCopy {
-    /// All of it, where one pipe has that: the end to tee from, and how many bytes.
+    /// The end to tee from and the length, if a single pipe has all of it.
     pub fn whole(&self) -> Option<(&OwnedFd, usize)> {
         let [segment] = &self.segments[..] else { return None };
         Some((&segment.pipe, usize::try_from(segment.range.end).ok()?))
     }
 
-    /// The segment that begins at `at`.
+    /// The segment that starts at `at`.
     pub fn segment(&self, at: u64) -> Option<&Segment> {
         let index = self.segments.binary_search_by_key(&at, |segment| segment.range.start).ok()?;
         self.segments.get(index)
     }
 }
 
-/// Puts the first `size` bytes of a file into as many pipes as they need.
+/// Puts the first `size` bytes of a file into as many pipes as necessary.
 fn fill(fd: &OwnedFd, size: u64) -> Result<Vec<Segment>, Errno> {
     let coalescer = PageCoalescer::new()?;
-    // Only an empty pipe takes a piece as it is from a socket. From another pipe any takes what that has.
+    // Only an empty pipe takes a piece from a socket unchanged. From another pipe, any pipe takes what that has.
     let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let mut buffer = vec![0; PIECE_BYTES];
     let mut segments = Vec::new();
@@ -76,7 +76,7 @@ fn fill(fd: &OwnedFd, size: u64) -> Result<Vec<Segment>, Errno> {
             let there = (given - taken) as usize;
             match splice(&from, None, &write, None, there, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {
                 Ok(count) => taken += count as u64,
-                // There are bytes: it is the other pipe that is full.
+                // There are bytes, so it is the other pipe that is full.
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(errno),
             }

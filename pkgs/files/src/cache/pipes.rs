@@ -1,4 +1,4 @@
-//! The pipes of a worker, out of which bytes are spliced into sockets: few are made, and they are used again.
+//! A worker's pipes, from which bytes are spliced into sockets. Few are made, and they are reused.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -6,16 +6,16 @@ use std::rc::Rc;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Pipes kept for later.
+/// How many pipes are kept for later.
 const KEPT: usize = 64;
 
-/// Pipes that may be lent at once: slow readers keep theirs, and further ones do without.
+/// How many pipes may be lent at once. Slow readers keep theirs, and further ones go without.
 const LENT: usize = 256;
 
-/// What a large pipe has: what one without privileges may have at most (/proc/sys/fs/pipe-max-size).
+/// The size of a large pipe: the most without privileges (/proc/sys/fs/pipe-max-size).
 const LARGE_BYTES: usize = 1 << 20;
 
-/// A pipe and how many bytes of it are to be sent.
+/// A pipe, and how many of its bytes are to be sent.
 #[derive(Debug)]
 pub struct Pipe {
     /// The end to take from.
@@ -24,13 +24,13 @@ pub struct Pipe {
     pub write: OwnedFd,
     /// How many bytes are to be sent.
     pub holds: usize,
-    /// Whether nothing is behind those: what has more is of no use to others.
+    /// Whether the pipe contains nothing after those; otherwise others cannot use it.
     pub is_all: bool,
-    /// Counts those there are.
+    /// Counts lent pipes.
     _lent: Rc<()>,
 }
 
-/// Pipes to be had.
+/// A pool of pipes.
 #[derive(Debug)]
 pub struct PipePool {
     kept: Vec<Pipe>,
@@ -39,12 +39,12 @@ pub struct PipePool {
 }
 
 impl PipePool {
-    /// Pipes with the usual sixteen places, which is what a part of a copy takes, or with as many as there may be.
+    /// Pipes with the usual sixteen slots, which fit a part of a copy, or with as many as allowed.
     pub fn new(large: bool) -> Self {
         Self { kept: Vec::new(), lent: Rc::default(), large }
     }
 
-    /// An empty pipe. None where too many are lent, or none can be had.
+    /// An empty pipe. None if too many are lent, or it cannot be made.
     pub fn lend(&mut self) -> Option<Pipe> {
         if self.kept.is_empty() && Rc::strong_count(&self.lent) > LENT {
             return None;
@@ -52,7 +52,7 @@ impl PipePool {
         self.take().ok()
     }
 
-    /// An empty pipe, however many are lent.
+    /// An empty pipe, even if many are lent.
     ///
     /// # Errors
     /// Those of pipe2(2).
@@ -62,13 +62,13 @@ impl PipePool {
         }
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         if self.large {
-            // Beyond the user's limit the pipe stays at 64 KiB.
+            // Beyond the user's limit, the pipe stays at 64 KiB.
             let _ = fcntl_setpipe_size(&write, LARGE_BYTES);
         }
         Ok(Pipe { read, write, holds: 0, is_all: true, _lent: Rc::clone(&self.lent) })
     }
 
-    /// Gives a pipe back, which is kept where it is empty.
+    /// Returns a pipe, which is kept if it is empty.
     pub fn give(&mut self, pipe: Pipe) {
         if pipe.holds == 0 && pipe.is_all && self.kept.len() < KEPT {
             self.kept.push(pipe);
@@ -77,10 +77,10 @@ impl PipePool {
 }
 
 impl Pipe {
-    /// Sends what it holds, or as much of it as the socket takes. `more` is whether other bytes follow at once.
+    /// Sends its content, as much as the socket takes. `more` says whether other bytes follow at once.
     ///
     /// # Errors
-    /// Those of splice(2), but for a socket that is full.
+    /// Those of splice(2), except for a full socket.
     pub fn send(&mut self, socket: impl AsFd, more: bool) -> Result<(), Errno> {
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::MORE, more);

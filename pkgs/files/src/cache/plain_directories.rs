@@ -1,8 +1,8 @@
-//! Directories in which no file has a coding beside it, so that three lookups less are made for each of their files.
+//! Directories in which no file has an encoded version beside it, which saves three lookups for each of their files.
 //!
-//! Where some files of a directory turn out to have none, a thread reads all names in it, once. From then on inotify tells
-//! of each new name that ends as those of codings do. Where others write to the directory too, over a network, its time of
-//! change does, at the next file of it that is looked up.
+//! If some files of a directory turn out to have none, a thread reads all its names once. From then on, inotify reports
+//! each new name with an encoding's suffix. If others write to the directory over a network, its modification time
+//! reveals that at the next lookup in it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,21 +15,22 @@ use super::watch::WatchStamp;
 use crate::disk::threads::DiskThreads;
 use crate::http::encoding::is_of_coding;
 
-/// Directories that a worker knows of.
+/// The most directories that a worker tracks.
 const MOST: usize = 64;
 
-/// Files of a directory that have no codings, before its names are read: that pays where there are many.
+/// How many files of a directory have to be without encodings before its names are read, which only pays for many
+/// files.
 const SEEN: u32 = 8;
 
-/// The most names that are read of one.
+/// The most names that are read in one directory.
 const MOST_NAMES: usize = 1 << 17;
 
-/// What a thread has found.
+/// The result of a thread.
 const UNREAD: u8 = 0;
 const PLAIN: u8 = 1;
 const CODED: u8 = 2;
 
-/// What one worker knows.
+/// A worker's state.
 #[derive(Debug)]
 pub struct PlainDirectories {
     disk: DiskThreads,
@@ -39,25 +40,25 @@ pub struct PlainDirectories {
 #[derive(Debug)]
 struct Known {
     site: usize,
-    /// As files of it are asked for, without a slash at the end.
+    /// Its path as in requests, without a final slash.
     path: Box<[u8]>,
-    /// As it was when it was last looked at.
+    /// Its state at the last check.
     stamp: WatchStamp,
-    /// Until this tick the path stands for this directory.
+    /// The tick until which the path is this directory.
     until: u32,
-    /// Files of it that had none.
+    /// How many of its files had no encodings.
     seen: u32,
-    /// What its names say, once they are being read.
+    /// The result for its names, once they are being read.
     names: Option<Arc<AtomicU8>>,
 }
 
 impl PlainDirectories {
-    /// None yet; `disk` reads names.
+    /// Tracks no directory. `disk` reads names.
     pub fn new(disk: DiskThreads) -> Self {
         Self { disk, known: Vec::new() }
     }
 
-    /// Whether no file in the directory of this one has a coding.
+    /// Whether no file in this file's directory has an encoding.
     pub fn has(&self, site: usize, path: &[u8], tick: u32) -> bool {
         self.known.iter().any(|known| {
             known.is_of(site, path)
@@ -67,8 +68,8 @@ impl PlainDirectories {
         })
     }
 
-    /// Takes in that a file was looked up, and whether it has codings, so far as it was asked for them. `stamp` is of its
-    /// directory, which is open as `place`.
+    /// Records that a file was looked up, and whether it has encodings, if they were looked for. `stamp` is its
+    /// directory's, which is open as `place`.
     pub fn note(
         &mut self,
         (site, path): (usize, &[u8]),
@@ -85,7 +86,7 @@ impl PlainDirectories {
         let Some(index) = index.filter(|index| self.known[*index].stamp.is_followed_by(stamp)) else {
             index.map(|index| self.known.swap_remove(index));
             if self.known.len() == MOST {
-                // Those that are asked for are back soon.
+                // Directories in use return soon.
                 self.known.swap_remove(until as usize % MOST);
             }
             let (path, stamp) = (directory_of(path).into(), stamp.clone());
@@ -98,7 +99,7 @@ impl PlainDirectories {
         if known.names.is_none() && known.seen >= SEEN {
             let names = Arc::new(AtomicU8::new(UNREAD));
             known.names = Some(Arc::clone(&names));
-            // Watched since before it is read: what comes meanwhile is told of.
+            // It is watched before it is read, so later names are reported.
             self.disk.run(move |_| {
                 let found = if matches!(has_names_of_codings(&place), Ok(false)) { PLAIN } else { CODED };
                 names.store(found, Ordering::Relaxed);
@@ -118,12 +119,12 @@ impl Known {
     }
 }
 
-/// The path of the directory a file is in; empty for the root.
+/// The path of a file's directory; empty for the root.
 fn directory_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Whether there is such a name in a directory, or more of them than are read.
+/// Whether a directory has such a name, or more names than are read.
 fn has_names_of_codings(place: &OwnedFd) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Dir::new(openat(place, ".", flags, Mode::empty())?)?;

@@ -1,8 +1,8 @@
-//! Answers that are asked for again and again, kept whole: the head in the same pipe as the body, several times over.
+//! Frequently requested answers, kept whole: the head in the same pipe as the body, several times over.
 //!
-//! A head on its own is a call to the kernel, a tenth of what a small file costs. It changes once a second, with its
-//! `Date`; until then a file that is asked for often has the same one each time. And as each answer is like the next,
-//! one tee(2) takes as many as a pipe has room for: then a request costs a recv(2) and a splice(2), and little else.
+//! Sending a head separately is a system call, a tenth of a small file's cost. It changes once a second with its
+//! `Date`; until then, a frequently requested file always has the same one. Since all answers are equal, one tee(2)
+//! takes as many as a pipe has room for. A request then costs a recv(2), a splice(2) and little else.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -18,19 +18,19 @@ use super::page_coalescer::{PIECE_BYTES, PageCoalescer};
 use super::pipe_copy::PipeCopy;
 use super::pipes::{Pipe, PipePool};
 
-/// Answers of a worker: each has two pipes.
+/// A worker's answers; each has two pipes.
 const ANSWERS: usize = 64;
 
-/// The most bytes of a head: what one place of a pipe takes (`PIPE_BUF` of Linux, a page).
+/// The most bytes of a head: one slot of a pipe (Linux's `PIPE_BUF`, a page).
 const HEAD_BYTES: usize = 4096;
 
-/// The time of asking from which on a pipe is worth its making: that costs as much as is saved by some ten answers.
+/// The number of requests from which a pipe is worth making: it costs about as much as ten answers save.
 const WORTH: u32 = 4;
 
-/// An answer nobody asks for in so many ticks is let go of: by then its `Date` has passed.
+/// An answer that is unused for this many ticks is dropped; its `Date` has passed by then.
 const UNUSED: u32 = 6;
 
-/// The answers of a worker.
+/// A worker's answers.
 #[derive(Debug, Default)]
 pub struct ResponseCache(Vec<Slot>);
 
@@ -39,43 +39,43 @@ struct Slot {
     copy: Arc<FileCopy<PipeCopy>>,
     head: Vec<u8>,
     asked: u32,
-    /// When it was asked for last.
+    /// When it was last requested.
     tick: u32,
     cached: Option<Rc<CachedResponse>>,
 }
 
-/// One answer, as often as it is asked for.
+/// An answer for repeated use.
 #[derive(Debug)]
 pub struct CachedResponse {
     head: Vec<u8>,
-    /// The bytes of it, the head and the whole file.
+    /// The length of the head and the whole file.
     length: usize,
-    /// The end to tee from, and how often the answer is in there.
+    /// The end to tee from, and how many copies of the answer it has.
     source: (OwnedFd, usize),
     ready: RefCell<Option<ReadyPipe>>,
 }
 
-/// The pipe that is sent out of, and how often the answer is in there.
+/// The pipe that is sent from, and how many copies of the answer it has.
 #[derive(Debug)]
 struct ReadyPipe {
     pipe: Pipe,
     answers: usize,
 }
 
-/// What became of an answer.
+/// The result of sending an answer.
 #[derive(Debug)]
 pub enum SendOutcome {
     /// All of it is sent.
     All,
-    /// This has yet to be.
+    /// This part is still to be sent.
     Rest(Pipe),
-    /// There is no pipe to send it out of.
+    /// There is no pipe to send from.
     NoPipe,
 }
 
 impl ResponseCache {
-    /// This head and the whole file behind it. None where it has not been asked for often enough, and for a file that
-    /// has more than one pipe.
+    /// The answer of this head and the whole file. None if it was not requested often enough, or the file needs more
+    /// than one pipe.
     pub fn cached(
         &mut self,
         copy: &Arc<FileCopy<PipeCopy>>,
@@ -107,14 +107,14 @@ impl ResponseCache {
         whole.cached.clone()
     }
 
-    /// Lets go of what nobody asked for.
+    /// Drops unused answers.
     pub fn tidy(&mut self, tick: u32) {
         self.0.retain(|whole| whole.tick.saturating_add(UNUSED) > tick);
     }
 }
 
 impl CachedResponse {
-    /// Of a head, and behind it all that `body` has.
+    /// A head followed by all of `body`.
     fn new(head: &[u8], (body, length): (impl AsFd, usize)) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let mut write = std::fs::File::from(write);
@@ -125,7 +125,7 @@ impl CachedResponse {
             None => write.write_all(head).is_ok() && takes_all(&body, &write, length),
         };
         let mut answers = 0;
-        // The last may find no room, or room for a part of it, which nobody takes.
+        // The last one may not fit, or only in part, which nobody takes.
         while add() {
             answers += 1;
         }
@@ -135,12 +135,12 @@ impl CachedResponse {
         Ok(Self { head: head.to_vec(), length: whole, source: (read, answers), ready: RefCell::default() })
     }
 
-    /// The head alone.
+    /// Its head.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// The bytes of the answer.
+    /// Its length in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
@@ -159,7 +159,7 @@ impl CachedResponse {
             let (source, all) = &self.source;
             let wanted = all * self.length;
             if !takes_all(source, &pipe.write, wanted) {
-                // What it has now is of no use.
+                // Its current content is useless.
                 *ready = None;
                 return Ok(SendOutcome::NoPipe);
             }
@@ -172,18 +172,18 @@ impl CachedResponse {
             return Ok(SendOutcome::All);
         }
         pipe.is_all = *answers == 0;
-        // Other answers are behind the rest of this one: they stay where they are, and the next has a new pipe.
+        // Other answers follow the rest of this one. They stay there, and the next answer gets a new pipe.
         Ok(ready.take().map_or(SendOutcome::NoPipe, |ready| SendOutcome::Rest(ready.pipe)))
     }
 }
 
-/// Whether `to` takes so many bytes that `from` has.
+/// Whether `to` takes this many bytes from `from`.
 fn takes_all(from: impl AsFd, to: impl AsFd, bytes: usize) -> bool {
     tee(from, to, bytes, SpliceFlags::NONBLOCK) == Ok(bytes)
 }
 
-/// A head and the body behind it as one piece, which takes one place in a pipe and in what a socket has to send: a copy
-/// once a second, so that each answer has one page to count references to instead of two or three.
+/// Joins a head and its body into one piece, which takes one slot in a pipe and in a socket's queue. This copies once a
+/// second, but each answer then has one page whose references are counted, instead of two or three.
 fn join(head: &[u8], body: impl AsFd, length: usize) -> io::Result<OwnedFd> {
     let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
     let (read, write) = pipe_with(flags)?;
@@ -191,7 +191,7 @@ fn join(head: &[u8], body: impl AsFd, length: usize) -> io::Result<OwnedFd> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let whole = head.len() + length;
-    // The socket's memory comes in powers of two, and is one piece where they are full.
+    // The socket's memory comes in powers of two, and is in one piece only if they are full.
     let mut bytes = vec![0; whole.next_power_of_two()];
     bytes[..head.len()].copy_from_slice(head);
     std::fs::File::from(read).read_exact(&mut bytes[head.len()..whole])?;

@@ -1,8 +1,8 @@
-//! Changes below the root, as inotify(7) tells them.
+//! Changes below the root, from inotify(7).
 //!
-//! Directories are watched, not files: a file that is replaced is another file, but its directory says so.
-//! A change only makes entries be looked up anew, so a false alarm costs little, and where there can be no
-//! more watches time alone decides.
+//! Directories are watched, not files: a replaced file is another file, but its directory reports it. A change only
+//! causes entries to be looked up again, so a false alarm costs little. If there can be no more watches, only the time
+//! limit applies.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::http::encoding::is_of_coding;
 
-/// Whatever may change what a name in the directory stands for.
+/// All events that may change what a name in the directory refers to.
 const CHANGES: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE)
@@ -29,36 +29,36 @@ const CHANGES: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Room for some hundred events with names of common length.
+/// Room for about a hundred events with names of usual length.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// Watches the directories of one worker's entries.
+/// Watches the directories of a worker's entries.
 #[derive(Debug)]
 pub struct Watcher {
     inotify: Rc<OwnedFd>,
-    /// By the number of the watch, until the kernel says that it has ended.
+    /// By watch number, until the kernel reports its end.
     directories: HashMap<i32, (Inode, Weak<Directory>)>,
     /// The watch of each that has one.
     watches: HashMap<Inode, i32>,
 }
 
-/// Device and number: no other directory has them as long as this one is watched, which keeps the kernel's inode.
+/// Device and inode number. No other directory has them while this one is watched, since that keeps the kernel's inode.
 type Inode = (u64, u64);
 
-/// A watched directory; no longer watched once nobody looks at it.
+/// A watched directory. The watch ends when nobody uses it.
 #[derive(Debug)]
 struct Directory {
     inotify: Rc<OwnedFd>,
     watch: i32,
     changes: Cell<u64>,
-    /// Those of them that are about a name as codings have, or about the directory itself.
+    /// Events about names with an encoding's suffix, or about the directory itself.
     coded: Cell<u64>,
 }
 
 /// Seconds since 1970, and nanoseconds.
 type Time = (i64, i64);
 
-/// What a directory was like when somebody looked.
+/// A directory's state at some time.
 #[derive(Clone, Debug)]
 pub struct WatchStamp {
     directory: Rc<Directory>,
@@ -73,12 +73,13 @@ impl WatchStamp {
         self.directory.changes.get() == self.changes
     }
 
-    /// Whether nothing has since that is about codings.
+    /// Whether nothing about encodings has changed since.
     pub fn is_as_coded(&self) -> bool {
         self.directory.coded.get() == self.coded
     }
 
-    /// Whether a later one is of the same directory, with no change between that is about codings, or of which nobody told.
+    /// Whether a later stamp is of the same directory, without a change about encodings or an unreported one in
+    /// between.
     pub fn is_followed_by(&self, later: &Self) -> bool {
         Rc::ptr_eq(&self.directory, &later.directory)
             && self.coded == later.coded
@@ -88,19 +89,19 @@ impl WatchStamp {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The kernel may have ended the watch already, with the directory.
+        // The kernel may already have ended the watch with the directory.
         let _ = inotify::remove_watch(&*self.inotify, self.watch);
     }
 }
 
 impl Watcher {
-    /// One that watches nothing yet; none where the user's limit of instances is reached.
+    /// A watcher without watches; none if the user's limit of instances is reached.
     pub fn new() -> Option<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         Some(Self { inotify: Rc::new(inotify), directories: HashMap::new(), watches: HashMap::new() })
     }
 
-    /// Watches a directory from here on. None where the user's limit of watches is reached.
+    /// Watches a directory from here on. None if the user's limit of watches is reached.
     pub fn stamp(&mut self, directory: &OwnedFd) -> Option<WatchStamp> {
         let stat = fstat(directory).ok()?;
         let inode = (stat.st_dev, stat.st_ino);
@@ -110,14 +111,14 @@ impl Watcher {
         Some(WatchStamp { directory, changes, coded, modified })
     }
 
-    /// A directory that is watched already. Where that has ended and its number is another one's by now, the end is yet to be
-    /// read, and is a change then.
+    /// A directory that is already watched. If it was deleted and its number reused, the end of its watch is still
+    /// unread, and will count as a change.
     fn watched(&self, inode: Inode) -> Option<Rc<Directory>> {
         self.directories.get(self.watches.get(&inode)?)?.1.upgrade()
     }
 
     fn watch(&mut self, inode: Inode, directory: &OwnedFd) -> Option<Rc<Directory>> {
-        // By number, so that it is the directory that was found and no other of its name.
+        // By descriptor, so that it is the directory that was found, not another with its name.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
         let inotify = Rc::clone(&self.inotify);
@@ -127,18 +128,18 @@ impl Watcher {
         Some(directory)
     }
 
-    /// What tells a task of this thread's runtime that something has happened.
+    /// Signals events to a task of this thread's runtime.
     ///
     /// # Errors
     /// When no file descriptor is left.
     #[allow(unsafe_code)]
     pub fn wait(&self) -> io::Result<AsyncFd<OwnedFd>> {
         let inotify = self.inotify.try_clone()?;
-        // SAFETY: an `OwnedFd` that nobody takes out stays open, and the same, for as long as it lives.
+        // SAFETY: an `OwnedFd` that nobody takes out stays open and unchanged as long as it lives.
         Ok(unsafe { AsyncFd::register_with_interest(inotify, Interest::READABLE) }?)
     }
 
-    /// Takes in what has happened.
+    /// Reads the events.
     pub fn read(&mut self) {
         let mut buffer = [const { MaybeUninit::uninit() }; BUFFER_BYTES];
         let mut reader = inotify::Reader::new(&*self.inotify, &mut buffer);

@@ -1,4 +1,4 @@
-//! `check`: whether a file of rules makes sense.
+//! `check`: validates a file of rules.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub struct Args {
     pub file: PathBuf,
 }
 
-/// Reads the rules.
+/// Reads and validates the rules.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let rules = site::rules_of(&args.file, File::open(&args.file))?;
     println!("{} rules, {} error pages", rules.rule.len(), rules.error_pages.len());

@@ -1,4 +1,4 @@
-//! `import-nginx`: rules of nginx's configuration.
+//! `import-nginx`: converts nginx's configuration to rules.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use crate::site::rules;
 /// Arguments of `import-nginx`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// nginx's configuration, with what it includes put in, as `nginx -T` prints it.
+    /// nginx's configuration with its includes, as `nginx -T` prints it.
     pub file: PathBuf,
 }
 
@@ -25,7 +25,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// What is in it.
+    /// Its content.
     #[error("{}: {source}", path.display())]
     Syntax {
         /// Where.
@@ -38,7 +38,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// Prints rules, and on standard error what cannot be said by them.
+/// Prints rules. Reports on standard error what rules cannot express.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let failed = |source| Error::File { path: args.file.clone(), source };
     let mut text = String::new();

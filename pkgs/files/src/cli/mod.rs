@@ -1,4 +1,4 @@
-//! The command line: the server, and what describes it.
+//! The command line: the server and other commands.
 
 pub mod check;
 pub mod import_nginx;
@@ -18,7 +18,7 @@ use crate::site;
 /// The binary's name.
 pub const NAME: &str = "linerate-files";
 
-/// What `--help` and the manual page end with.
+/// The end of `--help` and of the manual page.
 const AFTERWORD: &str = "\
 Examples:
   linerate-files serve --root /srv/www
@@ -37,26 +37,26 @@ pub struct Cli {
 }
 
 /// What to do.
-// Made once a process: a box would only cost.
+// Made once per process, so boxing it would only cost.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve the files of a directory.
     Serve(serve::Args),
-    /// Have the server that runs take over what has changed: its program, these settings, or what SIGHUP reads again. No
+    /// Make the running server take over what has changed: its program, these settings, or what SIGHUP reads again. No
     /// connection is lost.
     Reload(Reload),
-    /// Read a file of rules and say what is wrong with it.
+    /// Validate a file of rules, and say what is wrong with it.
     Check(check::Args),
-    /// Print rules of the static part of nginx's configuration, and say what they cannot say.
+    /// Convert the static part of nginx's configuration to rules, and say what they cannot express.
     ImportNginx(import_nginx::Args),
-    /// Print a URL that is valid for a while, for a path that rules have `signed`.
+    /// Print a URL that is valid for a limited time, for a path with a `signed` rule.
     Sign(sign::Args),
     /// Read a password from standard input and print its argon2id hash, for a realm of the rules.
     Password,
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(manual::CompletionsArgs),
-    /// Print the manual page, or write those of all commands.
+    /// Print the manual page, or write the pages of all commands.
     Man(manual::ManArgs),
 }
 
@@ -83,7 +83,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// The command line as manual pages and completions describe it.
+/// The command line for manual pages and completions.
 fn command() -> clap::Command {
     settings::command::<Cli>("files", "serve")
 }
@@ -122,7 +122,7 @@ fn reload(reload: &Reload) -> Result<(), Error> {
 }
 
 impl Error {
-    /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
+    /// [`exit::USAGE`] if other input could have helped, otherwise [`exit::FAILURE`].
     fn exit_code(&self) -> u8 {
         match self {
             Self::Sign(sign::Error::Io(_)) | Self::ImportNginx(import_nginx::Error::Io(_)) => exit::FAILURE,

@@ -1,4 +1,4 @@
-//! `serve`: the listeners, from start to drain.
+//! `serve`: runs the listeners, from start to drain.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -49,36 +49,36 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub root: PathBuf,
 
-    /// Where files are served by HTTP/1.1: IP:PORT, :PORT or systemd:NAME; may be repeated.
+    /// Where to serve HTTP/1.1: IP:PORT, :PORT or systemd:NAME; may be repeated.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_delimiter = ',')]
     pub listen: Vec<Address>,
 
-    /// By TLS too.
+    /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Which proxies are in front.
+    /// The proxies in front.
     #[command(flatten)]
     pub proxies: ProxyArgs,
 
-    /// Encrypts in this process, even where the kernel could (kTLS: HTTP/1.1 over TLS 1.3, with the module `tls`).
+    /// Encrypts in this process even if the kernel could (kTLS: HTTP/1.1 over TLS 1.3, with the module `tls`).
     #[arg(long)]
     pub no_ktls: bool,
 
-    /// Where operators ask.
+    /// The admin listener.
     #[command(flatten)]
     pub admin: AdminArgs,
 
-    /// Says at the admin listener what lies below the root (/browse) and what would be answered for a path of it, by which
-    /// rules (/answer): to whoever reaches that listener, whatever the rules keep to some. The console asks it.
+    /// Shows on the admin listener what lies below the root (/browse), and how each path would be answered and by which
+    /// rules (/answer). Everybody who reaches that listener sees this, including protected files. The console uses it.
     #[arg(long)]
     pub admin_browse: bool,
 
-    /// Where more settings are.
+    /// The file with more settings.
     #[command(flatten)]
     pub config: ConfigArgs,
 
-    /// A TOML file with rules for paths, and pages for errors; read again at SIGHUP.
+    /// A TOML file with rules for paths and with error pages; read again at SIGHUP.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
 
@@ -86,7 +86,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
 
-    /// What reads files that are not in memory.
+    /// How files are read that are not in memory.
     #[arg(long, value_enum, default_value_t = DiskBackend::Auto)]
     pub disk: DiskBackend,
 
@@ -98,69 +98,69 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Symlinks::Beneath, help_heading = "Files")]
     pub symlinks: Symlinks,
 
-    /// Serves names with a dot in front too, not only .well-known.
+    /// Also serves names that start with a dot, not only .well-known.
     #[arg(long, help_heading = "Files")]
     pub hidden: bool,
 
-    /// Lists directories without an index.html, where no rule says otherwise.
+    /// Lists directories without an index.html, unless a rule says otherwise.
     #[arg(long, help_heading = "Files")]
     pub listing: bool,
 
-    /// Does not look for .br, .zst and .gz beside a file.
+    /// Does not look for .br, .zst and .gz versions of a file.
     #[arg(long, help_heading = "Files")]
     pub no_precompressed: bool,
 
-    /// The charset of texts; empty for none.
+    /// The charset of text files; empty for none.
     #[arg(long, value_name = "NAME", default_value = "utf-8", help_heading = "Files", value_parser = charset)]
     pub charset: String,
 
-    /// How long a file counts as what its name stands for where the kernel tells of no change, in milliseconds.
+    /// How long an open file is used without another lookup if the kernel reports no change, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Files")]
     pub revalidate: u64,
 
-    /// How many threads serve.
+    /// The number of threads that serve.
     #[command(flatten)]
     pub workers: WorkerArgs,
 
-    /// Files all workers together keep open.
+    /// The most files that all workers together keep open.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub open_files: usize,
 
-    /// Memory for the bytes of small files, of all workers together, in bytes; 0 keeps none.
+    /// Memory for the content of small files, for all workers together, in bytes; 0 keeps none.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, help_heading = "Resources")]
     pub memory: usize,
 
-    /// Memory of the kernel for copies of files that are asked for often, in pipes, in bytes; 0 keeps none.
+    /// Kernel memory for copies of frequently requested files, in pipes, in bytes; 0 keeps none.
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub pipe_memory: u64,
 
-    /// Memory for copies of files that are asked for often by TLS, in bytes; 0 keeps none.
+    /// Memory for copies of files that are frequently requested over TLS, in bytes; 0 keeps none.
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, help_heading = "Resources")]
     pub tls_memory: u64,
 
-    /// Memory for what io_uring reads of files that are not in memory, of all workers together, in bytes; each has a
-    /// mebibyte at least.
+    /// Memory for what io_uring reads from files that are not in memory, for all workers together, in bytes; each has
+    /// at least one MiB.
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub disk_memory: usize,
 
-    /// Memory for codings that are made of files where rules have it (`compress`), in bytes; 0 makes none.
+    /// Memory for compressed versions of files that rules request (`compress`), in bytes; 0 makes none.
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub variant_memory: u64,
 
-    /// How many connections clients have.
+    /// Limits of clients' connections.
     #[command(flatten)]
     pub limits: ConnectionArgs,
 
-    /// How many wait.
+    /// The limit of waiting connections.
     #[command(flatten)]
     pub backlog: BacklogArgs,
 
-    /// How often one address may ask.
+    /// The rate limit of one address.
     #[command(flatten)]
     pub rate: AddressRateArgs,
 
-    /// How long clients may take.
+    /// Timeouts of clients.
     #[command(flatten)]
     pub timeouts: TimeoutArgs<30>,
 
@@ -169,15 +169,15 @@ pub struct Args {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub write_timeout: u64,
 
-    /// Which requests are logged.
+    /// The access log.
     #[command(flatten)]
     pub access_log: AccessLogArgs,
 
-    /// Whom it takes over from.
+    /// The process to take over from.
     #[command(flatten)]
     pub handover: HandoverArgs,
 
-    /// Of which generation of the host it says it is.
+    /// The host's generation.
     #[command(flatten)]
     pub build: BuildArgs,
 
@@ -189,16 +189,16 @@ pub struct Args {
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What is to be served.
+    /// The root or the rules.
     #[error(transparent)]
     Site(#[from] site::Error),
-    /// Where objects are, or their cache.
+    /// The origin or its cache.
     #[error(transparent)]
     Origin(#[from] origin::StartError),
-    /// A flag that is about directories.
+    /// A flag that only applies to directories.
     #[error("{0}: an origin has none")]
     NotOfOrigin(&'static str),
-    /// The process that serves until now.
+    /// The process that served until now.
     #[error(transparent)]
     Handover(#[from] handover::Error),
     /// A listener.
@@ -210,39 +210,38 @@ pub enum Error {
     /// The TLS or the admin listener.
     #[error(transparent)]
     Listener(#[from] listener::Error),
-    /// `--disk uring` where the kernel has none for this process.
+    /// `--disk uring`, but the kernel has no io_uring for this process.
     #[error("the kernel has no io_uring for this process: {0}")]
     NoRing(#[source] std::io::Error),
     /// The access log.
     #[error(transparent)]
     AccessLog(#[from] access_log::OpenError),
-    /// Signals or threads, or a worker that ended by itself.
+    /// Signals or threads, or a worker that ended unexpectedly.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// The longest file whose bytes are kept in memory. Beyond, copying them costs more than asking the kernel.
+/// The longest file whose bytes are kept in memory. For longer ones, copying costs more than asking the kernel.
 const MEMORY_MAX_BYTES: u64 = 4 * 1024;
 
-/// File descriptors that are kept free for what connections are sent: files, directories that are listed, pipes. Whoever
-/// finds none waits for those of others, so that there need not be one for each of thousands.
+/// File descriptors that are reserved for what connections are sent: files, listed directories, pipes. If none is free,
+/// a request waits, so there need not be one for each of thousands.
 const SPARE_DESCRIPTORS: u64 = 4096;
 
-/// File descriptors that a worker of the plain listener takes, and one of the TLS listener: epoll instances, inotify, an
-/// io_uring, and what wakes them.
+/// File descriptors of a plain worker, and of a TLS worker: epoll instances, inotify, an io_uring, and eventfds.
 const WORKER_DESCRIPTORS: [u64; 2] = [5, 10];
 
-/// RFC 9110, section 8.3.2: a token; those of use have no other characters.
+/// RFC 9110, section 8.3.2: a token; charsets in use have no other characters.
 fn charset(name: &str) -> Result<String, &'static str> {
     let valid = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:+".contains(&byte));
     if valid { Ok(name.to_owned()) } else { Err("no name of a charset") }
 }
 
-/// What SIGHUP changes.
+/// The state that SIGHUP changes.
 struct Reloaded {
     shared: Arc<SharedState>,
     certificates: Stores,
-    /// Those of the sites, and those of flags that go before them.
+    /// The certificates of sites, and those of flags, which come first.
     shown: Option<(Arc<Store>, Vec<CertificateFiles>)>,
 }
 
@@ -273,7 +272,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let limits = args.rate.limits(&args.limits);
     let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
-    // Those of the TLS listener have theirs too.
+    // TLS workers have rings too.
     let rings = if args.tls.tls_listen.is_empty() { count } else { 2 * count };
     let (ring, refused) = args.disk.ring(args.disk_memory / rings).map_err(Error::NoRing)?;
     let io = [("engine", args.engine.name()), ("disk", DiskBackend::name(ring.is_some()))];
@@ -310,7 +309,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let mut watched = vec![shared.heartbeats().watch(STUCK)];
     watched
         .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
-    // Whatever can fail has not.
+    // Everything that can fail has succeeded.
     takeover.complete(&shutdown)?;
     if let Some(error) = refused {
         tracing::warn!(%error, "no io_uring: files that are not in memory are read by threads");
@@ -365,7 +364,7 @@ pub fn run(args: Args) -> Result<(), Error> {
             if let [Address::Tcp(at)] = admin.addresses()
                 && at.ip().is_loopback()
             {
-                // Names of files are not for pages of other sites, by DNS rebinding.
+                // Pages of other sites must not read names of files by DNS rebinding.
                 let taken = AllowedHostArgs::default();
                 pages = pages.only_for(AllowedHosts::new(&taken, admin.addresses()));
             }
@@ -374,9 +373,9 @@ pub fn run(args: Args) -> Result<(), Error> {
         }
         threads.push(admin.start_boxed("files-admin", pages, &shutdown)?);
     }
-    // Whoever reads where it listens finds it ready.
+    // A program that reads where it listens finds it ready.
     readiness.set_ready();
-    // Where nobody listens, the server runs all the same.
+    // The server runs even if nobody reads this.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     let waiting = Arc::clone(&shared);
     ready::watchdog(move || watched.iter_mut().all(Watch::alive) && waiting.is_waited_for())?;
@@ -384,7 +383,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     tokio::runtime::Builder::new_current_thread().build()?.block_on(shutdown.wait());
     readiness.set_stopping();
     shared.wake();
-    // The workers end when their connections have drained.
+    // The workers end once their connections have drained.
     for thread in threads {
         let name = thread.thread().name().unwrap_or("?").to_owned();
         if let Err(payload) = thread.join() {
@@ -419,7 +418,7 @@ fn tls(
             ..listener::Limits::default()
         },
         high_water: shared.settings.high_water,
-        // An address has its connections of both listeners together.
+        // An address's connections to both listeners count together.
         addresses: limits,
         offload: (!args.no_ktls).then(|| Arc::new(Handover::new(shared)) as Arc<dyn listener::Offload>),
         early_hints: Some(Arc::new(TlsService::new(Arc::clone(shared)))),
@@ -431,7 +430,7 @@ fn tls(
     }
 }
 
-/// Takes as many file descriptors as the process may have: a connection is one, and a file another.
+/// Raises the limit of file descriptors to the maximum: each connection needs one, and each file.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
@@ -440,7 +439,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Reads rules and pages again; what cannot be read leaves everything as it was.
+/// Reads rules and pages again. If that fails, nothing changes.
 fn reload(Reloaded { shared, shown, .. }: &Reloaded, options: &Options) {
     if let Some(log) = &shared.access_log {
         log.reopen();
@@ -463,7 +462,7 @@ fn reload(Reloaded { shared, shown, .. }: &Reloaded, options: &Options) {
     }
 }
 
-/// The origin, where there is one. It is not asked for anything yet.
+/// The origin, if there is one. It is not contacted yet.
 fn start_origin(args: &Args) -> Result<Option<Origin>, Error> {
     let Some(settings) = args.origin.settings() else { return Ok(None) };
     if args.listing {
@@ -488,10 +487,10 @@ fn options(args: &Args, origin: Option<Origin>) -> Options {
     }
 }
 
-/// From how many file descriptors on `count` workers of each listener let nobody in.
+/// The number of file descriptors from which `count` workers of each listener stop accepting.
 fn high_water(args: &Args, count: usize) -> HighWater {
     let [plain, tls] = WORKER_DESCRIPTORS;
-    // A socket for each address of TCP, and one of UDP.
+    // One socket for each TCP address, and one for UDP.
     let tls = if args.tls.tls_listen.is_empty() { 0 } else { tls + 2 * args.tls.tls_listen.len() as u64 };
     HighWater::keeping(SPARE_DESCRIPTORS, count as u64 * (plain + tls))
 }
@@ -518,8 +517,8 @@ fn settings(args: &Args, count: usize, high_water: HighWater, ring: Option<usize
     }
 }
 
-/// The sockets of each worker: one of its own on each address, or all the same one where systemd passed it. What a process
-/// with more workers has left is shared out.
+/// Each worker's sockets: its own for each address, or a shared one if systemd passed it. If the previous process had
+/// more workers, its sockets are distributed.
 fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
     let options = TcpOptions { backlog: args.backlog.backlog, ..TcpOptions::default() };
     let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();

@@ -1,4 +1,4 @@
-//! `sign`: a URL that is valid for a while. `password`: a hash for who may log in.
+//! `sign`: makes a URL that is valid for a limited time. `password`: hashes a password.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::site::signature::{Key, MIN_KEY_BYTES};
 /// Arguments of `sign`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file with the key, as the rules name it: at least 32 bytes.
+    /// The file with the key that the rules name: at least 32 bytes.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
 
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     pub valid_for: u64,
 
-    /// The URL, or its path, as it is asked for; without a query.
+    /// The URL or its path, without a query.
     pub url: String,
 }
 
@@ -36,10 +36,10 @@ pub enum Error {
         /// Why it cannot be read.
         source: io::Error,
     },
-    /// One that could be guessed.
+    /// It is short enough to be guessed.
     #[error("{}: a key has at least {MIN_KEY_BYTES} bytes", .0.display())]
     Short(PathBuf),
-    /// What names no file.
+    /// It names no file.
     #[error("{0:?} is no URL of a file, or has a query")]
     Url(String),
     /// A password.
@@ -75,7 +75,7 @@ fn signed(key: &Key, url: &str, expires: u64) -> Option<String> {
     Some(format!("{host}{}?{query}", percent_encode(&path, ESCAPED)))
 }
 
-/// Reads a password from standard input, a line, and prints its hash.
+/// Reads a password as one line from standard input, and prints its hash.
 pub(super) fn password() -> Result<(), Error> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;

@@ -1,10 +1,11 @@
-//! Which cold files are to stay in memory: those that are asked for again while others of as many bytes as there is memory
-//! were.
+//! Decides which cold files the page cache should keep: those that are requested again before as many other bytes as
+//! there is memory.
 //!
-//! The page cache takes in whatever is read, and lets go of what was not asked for lately: a stream of files that are asked for
-//! once pushes out those that are asked for often, and pays for finding them room. So what is cold is read around
-//! it the first time, and through it when it is asked for again soon enough that memory could have kept it. That is the ghost
-//! queue of S3-FIFO (Yang et al., SOSP 2023), whose small queue is empty here: a file read once leaves with its answer.
+//! The page cache stores whatever is read, and drops what was not used lately. So a stream of files that are requested
+//! once displaces frequently requested ones, and allocating memory for it costs time. A cold file is therefore read
+//! around the page cache the first time, and through it if it is requested again soon enough that memory could have
+//! kept it. This is the ghost queue of S3-FIFO (Yang et al., SOSP 2023) with an empty small queue: a file that is read
+//! once leaves with its answer.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -13,42 +14,42 @@ use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::FixedState;
 
-/// Files that are remembered, 1 MiB for all workers. A file is forgotten for another one of its place.
+/// Remembered files, 1 MiB for all workers. A file is forgotten when another needs its place.
 const PLACES: usize = 1 << 16;
 
-/// What was read around the page cache lately, by whichever worker: memory is one for all. Whoever asks is about to wait
-/// for the disk, beside which a lock is nothing.
+/// What any worker recently read around the page cache; memory is shared by all. The lock costs nothing compared with
+/// the disk read that follows.
 #[derive(Debug)]
 pub struct GhostQueue(Mutex<Ghosts>);
 
 #[derive(Debug)]
 struct Ghosts {
     places: Box<[Ghost]>,
-    /// Pages that were read, all in all.
+    /// Pages read in total.
     read: u32,
-    /// Pages that memory has.
+    /// The size of memory in pages.
     memory: u32,
 }
 
-/// What was read of a file.
+/// A recent read of a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ghost {
-    /// A part of the file's hash; 0 where nothing is here.
+    /// A part of the file's hash; 0 if the place is empty.
     print: u32,
-    /// How much had been read of all files by then, in pages.
+    /// The total of pages read at that time.
     read: u32,
-    /// Which of its pages.
+    /// The file's pages that were read.
     start: u32,
     end: u32,
 }
 
 impl GhostQueue {
-    /// None yet; `memory` is what the page cache can have, in bytes.
+    /// Without entries; `memory` is the maximum of the page cache, in bytes.
     pub fn new(memory: u64) -> Self {
         Self(Mutex::new(Ghosts { places: Box::default(), read: 0, memory: pages(memory) }))
     }
 
-    /// Whether this part of a file, by what identifies it, is to be read through the page cache: half of it was read before,
+    /// Whether to read this part of a file, identified by `file`, through the page cache: half of it was read before,
     /// and all of it fits.
     pub fn admit(&self, file: impl std::hash::Hash, range: &Range<u64>) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).admit(file, range)
@@ -70,7 +71,7 @@ impl Ghosts {
         let common = end.min(ghost.end).saturating_sub(start.max(ghost.start));
         let again = is_known && common >= length.div_ceil(2) && length <= self.memory;
         self.read = self.read.wrapping_add(length);
-        // What is read piece by piece was read as a whole, while that fits.
+        // Pieces that are read one after the other are joined, as long as they fit.
         let joined = ghost.start.min(start)..ghost.end.max(end);
         let joins =
             is_known && start <= ghost.end && ghost.start <= end && joined.end - joined.start <= self.memory;
@@ -80,12 +81,12 @@ impl Ghosts {
     }
 }
 
-/// Pages, as many as are of use here.
+/// Pages, limited to what is useful here.
 fn pages(bytes: u64) -> u32 {
     u32::try_from(bytes / 4096).unwrap_or(u32::MAX).min(u32::MAX / 2)
 }
 
-/// What the page cache can have at most: all memory, or what the control groups of this process have, in bytes.
+/// The maximum of the page cache: all memory, or the limit of this process's control groups, in bytes.
 pub fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     let all = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
@@ -93,7 +94,7 @@ pub fn memory() -> u64 {
     limits(&groups, Path::new("/sys/fs/cgroup")).fold(all, u64::min)
 }
 
-/// The limits of the control groups of `groups`, and of those these are in, which are mounted at `mount`.
+/// The limits of the control groups in `groups` and of their parents, which are mounted at `mount`.
 fn limits(groups: &str, mount: &Path) -> impl Iterator<Item = u64> {
     let files = groups.lines().filter_map(move |line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -142,7 +143,7 @@ mod tests {
         assert!(!ghosts.admit(1, &all), "only a byte of it was asked for");
         assert!(ghosts.admit(1, &all));
         assert!(ghosts.admit(1, &(50..51)), "a byte of what was");
-        // Piece by piece: none of these was asked for before, all of them together were then.
+        // Piece by piece: each is new, but all of them together were read.
         for piece in 0..10 {
             assert!(!ghosts.admit(2, &(piece * 10 * PAGE..(piece + 1) * 10 * PAGE)), "{piece}");
         }

@@ -1,4 +1,4 @@
-//! What reads files that are not in memory: io_uring, or threads.
+//! How files are read that are not in memory: io_uring, or threads.
 
 use clap::ValueEnum;
 
@@ -7,19 +7,20 @@ use super::ring::Ring;
 /// What reads files that are not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DiskBackend {
-    /// io_uring where the kernel allows it, else threads, with a warning at start.
+    /// io_uring if the kernel allows it, otherwise threads, with a warning at start.
     Auto,
-    /// io_uring(7), or no start: each worker has one, and reads around the page cache what is not asked for again.
+    /// io_uring(7), or fail at start. Each worker has one, and reads around the page cache unless a file is requested
+    /// again.
     Uring,
-    /// Four threads, into the page cache.
+    /// Four threads, through the page cache.
     Threads,
 }
 
 impl DiskBackend {
-    /// Whether rings of so many bytes are to read, and if not why the kernel has none, where that was asked for.
+    /// Whether to use rings of this many bytes; if not although they were wanted, with the kernel's error.
     ///
     /// # Errors
-    /// Why the kernel has none, where there has to be one.
+    /// The kernel's error, if there has to be a ring.
     pub fn ring(self, memory: usize) -> std::io::Result<(Option<usize>, Option<std::io::Error>)> {
         match (self, self.is_by_ring().then(|| Ring::new(memory))) {
             (_, None) => Ok((None, None)),
@@ -29,7 +30,7 @@ impl DiskBackend {
         }
     }
 
-    /// The name of what reads, where there are rings and where there are none: `auto` is either.
+    /// The name of the method in use, which `auto` may choose.
     pub fn name(by_ring: bool) -> String {
         let one = if by_ring { Self::Uring } else { Self::Threads };
         one.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())

@@ -1,9 +1,9 @@
 //! Reads that may wait for the disk.
 //!
-//! - [`threads`]: lookups, and whatever else blocks.
-//! - [`ring`]: reads of what is cold, by io_uring; [`blocks`]: into which memory; [`ring_file`]: of which files;
-//!   [`backend`]: whether there is one.
-//! - [`admission`]: which cold files the page cache is to have.
+//! - [`threads`]: lookups, and other blocking work.
+//! - [`ring`]: reads cold files with io_uring; [`blocks`]: the memory they are read into; [`ring_file`]: the files;
+//!   [`backend`]: whether there is a ring.
+//! - [`admission`]: which cold files the page cache should keep.
 //! - [`resident`]: whether bytes are in the page cache.
 
 pub mod admission;
@@ -14,7 +14,7 @@ pub mod blocks;
 // cachestat(2) has no safe binding.
 #[allow(unsafe_code)]
 pub mod resident;
-// The kernel writes to memory of ours while we do something else.
+// The kernel writes to our memory while this thread continues.
 #[allow(unsafe_code)]
 pub mod ring;
 pub mod ring_file;

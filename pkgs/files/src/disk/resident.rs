@@ -27,9 +27,9 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Whether all of `range` can be read without waiting. Where the kernel cannot tell, it can.
+/// Whether all of `range` can be read without waiting. If the kernel cannot tell, assumes so.
 pub fn is_resident(fd: impl AsFd, range: &Range<u64>) -> bool {
-    // Pages count as cached from when they begin to be read, in the order of the file: the last one tells.
+    // Pages count as cached once their read starts, in the order of the file, so the last one tells.
     has_all_pages(&fd, range) && is_read(&fd, range.start) && is_read(&fd, range.end - 1)
 }
 
@@ -38,8 +38,8 @@ fn has_all_pages(fd: impl AsFd, range: &Range<u64>) -> bool {
     let pages = range.end.div_ceil(page) - range.start / page;
     let asked = CachestatRange { offset: range.start, length: range.end - range.start };
     let mut answer = Cachestat::default();
-    // SAFETY: the two structs are laid out as the kernel has them, and live until the call returns; the file
-    // descriptor is borrowed, and so open.
+    // SAFETY: the two structs have the kernel's layout and live until the call returns; the file descriptor is
+    // borrowed, and so open.
     let failed = unsafe {
         libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const asked, &raw mut answer, 0_u32) != 0
     };

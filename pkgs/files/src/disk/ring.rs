@@ -1,8 +1,8 @@
-//! Reads that no thread waits for: each worker has an io_uring(7), which its epoll instance watches like any socket, and so
-//! does that of the runtime behind each thread of the TLS listener.
+//! Reads for which no thread waits: each worker has an io_uring(7), which its epoll instance watches like a socket.
+//! Each thread of the TLS listener has one too, watched by its runtime.
 //!
-//! What is read goes into blocks of a memory of fixed size. A block belongs to the ring for as long as the kernel may
-//! write to it, whatever has become of the connection it was for, and to the connection after that.
+//! Data is read into blocks of a memory of fixed size. A block belongs to the ring as long as the kernel may write to
+//! it, whatever happened to its connection, and then to the connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,43 +18,43 @@ use tokio::io::unix::AsyncFd;
 
 use super::blocks::{BLOCK_BYTES, Block, EXTENT_BLOCKS, Memory};
 
-/// Whom a read is for: a connection of a worker.
+/// The connection of a worker that a read is for.
 pub type Token = u64;
 
-/// To this offsets, lengths and memory are aligned: what disks with sectors of 4 KiB ask of reads around the page cache.
+/// Offsets, lengths and memory are aligned to this, as disks with 4 KiB sectors require for direct reads.
 pub const ALIGNMENT: u64 = 4096;
 
-/// Reads under way of one worker. Beyond what the device has places for (`nr_requests`, 256 as a rule) the kernel would have
-/// threads of its own wait.
+/// The most running reads of a worker. Beyond what the device queues (`nr_requests`, usually 256), the kernel would use
+/// waiting threads.
 const FLIGHTS: u32 = 128;
 
-/// What one transfer may have in blocks, where it is the only one; several share in it.
+/// The most blocks of a single transfer; several transfers share them.
 const AHEAD_BLOCKS: usize = 32;
-/// The most of one transfer, and the least: one is sent while the other is read.
+/// The most and the fewest blocks ahead: one is sent while another is read.
 const MOST_AHEAD: usize = 16;
 const LEAST_AHEAD: usize = 2;
 
-/// After so long the kernel is told again of reads it had no room for.
+/// After this long, the kernel is offered again the reads for which it had no room.
 pub const REFUSED_FOR: Duration = Duration::from_millis(1);
 
-/// How long the end of a ring waits for reads that are under way.
+/// How long the end of a ring waits for running reads.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// What was read: the block, and how many bytes of it.
+/// The result of a read: the block, and how many bytes it has.
 pub type Read = Result<(Block, usize), Errno>;
 
 /// A read that has ended.
 #[derive(Debug)]
 pub struct Completion {
-    /// Whom it was for.
+    /// The connection it was for.
     pub token: Token,
-    /// Which read it was.
+    /// The number of the read.
     pub number: u64,
-    /// What came of it.
+    /// Its result.
     pub read: Read,
 }
 
-/// A read under way. It keeps the file open and the block where it is.
+/// A running read. It keeps the file open and the block in place.
 struct InFlightRead {
     token: Token,
     number: u64,
@@ -66,19 +66,19 @@ struct InFlightRead {
 pub struct Ring {
     ring: IoUring,
     memory: Rc<Memory>,
-    /// By the number the kernel has for each.
+    /// By the kernel's number for each.
     flights: Vec<Option<InFlightRead>>,
     places: Vec<u32>,
-    /// Blocks of reads under way.
+    /// Blocks of running reads.
     read_into: usize,
-    /// Reads that the kernel has not been told of.
+    /// Reads that were not submitted yet.
     queued: usize,
     next: u64,
-    /// Transfers that wait for a block, in the order they came.
+    /// Transfers that wait for a block, in order.
     waiting: VecDeque<Token>,
-    /// Whose turn it is to take one.
+    /// The transfer that may take one now.
     served: Option<Token>,
-    /// Transfers that read by the ring.
+    /// Counts the transfers that use the ring.
     readers: Rc<()>,
 }
 
@@ -89,16 +89,16 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// One with blocks of so many bytes together, for the thread that makes it.
+    /// A ring with blocks of this many bytes in total, for the thread that makes it.
     ///
     /// # Errors
-    /// When the kernel has none (before Linux 6.0), or does not allow it: `kernel.io_uring_disabled`, seccomp(2).
+    /// When the kernel has none (before Linux 6.0), or forbids it: `kernel.io_uring_disabled`, seccomp(2).
     pub fn new(memory: usize) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
-            // What has ended is taken in with the next call of the worker, whichever it is, and ends its waiting for events. Taken in
-            // only when it asks (`IORING_SETUP_DEFER_TASKRUN`), nobody would tell its epoll instance: a worker without other
-            // work would sleep until its next tick.
+            // Completions are processed at the worker's next system call, whichever it is, and end its wait for events.
+            // With `IORING_SETUP_DEFER_TASKRUN` its epoll instance would not be told, and an idle worker would sleep
+            // until its next tick.
             .setup_coop_taskrun()
             .setup_taskrun_flag()
             .build(FLIGHTS)?;
@@ -116,7 +116,7 @@ impl Ring {
         })
     }
 
-    /// Counts one more transfer that reads by it, until what is returned is dropped.
+    /// Counts another transfer that uses it, until the returned value is dropped.
     pub fn reader(&self) -> Rc<()> {
         Rc::clone(&self.readers)
     }
@@ -127,8 +127,9 @@ impl Ring {
         (AHEAD_BLOCKS / readers).clamp(LEAST_AHEAD, MOST_AHEAD)
     }
 
-    /// A block for a transfer that has so many already and is to read so many bytes more, or an extent of blocks where it
-    /// has use for one. A transfer without any waits for its turn, and is told; the last quarter is for blocks of those.
+    /// A block for a transfer that already has this many and is to read this many bytes more, or an extent of blocks if
+    /// it can use one. A transfer without any waits for its turn, and is told; the last quarter is not used for reading
+    /// ahead.
     pub fn block(&mut self, token: Token, has: usize, wanted: u64) -> Option<Block> {
         let spare = self.memory.free().saturating_sub(self.memory.blocks() / 4);
         let may = if has > 0 {
@@ -155,41 +156,42 @@ impl Ring {
         self.served
     }
 
-    /// A transfer is over, whether it waited for a block or not: those who come and go while a disk stalls would add up.
+    /// Ends a transfer, whether it waited for a block or not. Otherwise those that come and go while a disk stalls
+    /// would accumulate.
     pub fn leave(&mut self, token: Token) {
         self.waiting.retain(|waiting| *waiting != token);
     }
 
-    /// How many wait for a block, those included who have left.
+    /// How many wait for a block, including those that have left.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether there is one who may.
+    /// Whether one may take a block now.
     pub fn may_serve(&self) -> bool {
         !self.waiting.is_empty() && !self.places.is_empty() && self.memory.free() > 0
     }
 
-    /// Whether transfers wait for blocks that others have and do not send.
+    /// Whether transfers wait for blocks that others hold without sending.
     pub fn is_short(&self) -> bool {
         !self.waiting.is_empty() && self.memory.free() == 0 && self.read_into < self.memory.blocks()
     }
 
-    /// Reads under way.
+    /// The number of running reads.
     pub fn under_way(&self) -> usize {
         self.flights.len() - self.places.len()
     }
 
-    /// Reads that were begun.
+    /// The number of reads started.
     pub fn begun(&self) -> u64 {
         self.next
     }
 
-    /// Has `length` bytes from `offset` read into the block, and returns the number of the read. Both are multiples of
-    /// [`ALIGNMENT`] where the file is read around the page cache.
+    /// Starts to read `length` bytes from `offset` into the block. Returns the read's number. Both must be multiples of
+    /// [`ALIGNMENT`] for a direct read.
     ///
     /// # Errors
-    /// The kernel's, where it takes no more.
+    /// The kernel's, if it accepts no more.
     pub fn read(
         &mut self,
         token: Token,
@@ -206,10 +208,10 @@ impl Ring {
             .build()
             .user_data(u64::from(place));
         let blocks = block.count();
-        // In the table before the kernel knows of it.
+        // Added to the table before the kernel knows it.
         self.flights[place as usize] = Some(InFlightRead { token, number, _file: Arc::clone(file), block });
-        // SAFETY: the flight keeps the file open, and the block mapped and untouched, until the completion arrives; where
-        // none does, the memory is never unmapped.
+        // SAFETY: the table's entry keeps the file open and the block mapped and untouched until its completion;
+        // without one, the memory is never unmapped.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
             self.flights[place as usize] = None;
@@ -222,10 +224,10 @@ impl Ring {
         Ok(number)
     }
 
-    /// Tells the kernel of reads, and takes in what has ended.
+    /// Submits reads, and collects completions.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2) that are none of a single read.
+    /// Those of io_uring_enter(2) that do not concern a single read.
     pub fn turn(&mut self, ended: &mut VecDeque<Completion>) -> io::Result<()> {
         if self.ring.submission().taskrun() {
             self.enter()?;
@@ -236,16 +238,16 @@ impl Ring {
         Ok(())
     }
 
-    /// Tells the kernel of reads.
+    /// Submits reads.
     ///
     /// # Errors
-    /// Those of io_uring_enter(2) that are none of a single read.
+    /// Those of io_uring_enter(2) that do not concern a single read.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.queued > 0 { self.enter() } else { Ok(()) }
     }
 
-    /// Whether there are reads that the kernel had no room for, of which nobody will tell: they are to be submitted again
-    /// after [`REFUSED_FOR`].
+    /// Whether there are reads for which the kernel had no room. Nothing signals them: submit again after
+    /// [`REFUSED_FOR`].
     pub fn is_refused(&self) -> bool {
         self.queued > 0
     }
@@ -260,7 +262,7 @@ impl Ring {
         };
         match entered {
             Ok(_) => {}
-            // Out of memory for a moment, or interrupted: they stay queued.
+            // Temporarily out of memory, or interrupted: they stay queued.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => {}
             Err(error) => return Err(error),
         }
@@ -285,20 +287,20 @@ impl Ring {
 }
 
 impl Ring {
-    /// What tells a task of this thread's runtime that reads have ended.
+    /// Signals completions to a task of this thread's runtime.
     ///
     /// # Errors
     /// When no file descriptor is left.
     pub fn wait(&self) -> io::Result<AsyncFd<OwnedFd>> {
         let ring = self.as_fd().try_clone_to_owned()?;
-        // SAFETY: an `OwnedFd` that nobody takes out stays open, and the same, for as long as it lives.
+        // SAFETY: an `OwnedFd` that nobody takes out stays open and unchanged as long as it lives.
         Ok(unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }?)
     }
 }
 
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring is open for as long as it is borrowed.
+        // SAFETY: the ring is open while it is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
@@ -315,14 +317,14 @@ impl Drop for Ring {
             ended.clear();
         }
         if self.under_way() > 0 {
-            // A disk that does not answer may yet: the memory is left to it.
+            // A disk that does not answer may still do so, so the memory is left to it.
             std::mem::forget(Rc::clone(&self.memory));
             self.flights.drain(..).for_each(std::mem::forget);
         }
     }
 }
 
-/// A ring for a test; none, and that is said, where the kernel has none for this process.
+/// A ring for a test. If the kernel has none for this process, says so and returns none.
 #[cfg(test)]
 pub fn for_test(test: &'static str, memory: usize) -> Option<Ring> {
     let refused = |error: &io::Error| bench::skipped(test, &format!("no io_uring here: {error}"));

@@ -1,4 +1,4 @@
-//! Files as a [ring](super::ring) reads them: around the page cache, or through it.
+//! Files for a [ring](super::ring): read directly, around the page cache, or through it.
 
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,15 +9,15 @@ use rustix::io::Errno;
 
 use crate::site::root::FileIdentity;
 
-/// A file as a ring reads it.
+/// A file for a ring.
 pub trait RingFile {
-    /// The file, to be read around the page cache; none where that cannot be.
+    /// The file for direct reads, around the page cache; none if that fails.
     fn around_the_page_cache(&self) -> Option<Arc<OwnedFd>>;
 
-    /// The file, to be read through the page cache, by reads that may wait.
+    /// The file for reads through the page cache that may wait.
     fn through_the_page_cache(&self) -> Arc<OwnedFd>;
 
-    /// It turned out that it cannot be read around the page cache.
+    /// Records that direct reads fail.
     fn refuse_direct(&self);
 }
 
@@ -30,17 +30,17 @@ pub struct SharedFile {
 }
 
 impl SharedFile {
-    /// This one, which was like that when it was opened.
+    /// A file in its state at opening.
     pub fn new(fd: Arc<OwnedFd>, identity: FileIdentity) -> Self {
         Self { fd, identity, refuses_direct: Cell::new(false) }
     }
 
-    /// Which file it is, whatever its state.
+    /// The identity of the file, in any state.
     pub fn place(&self) -> impl std::hash::Hash + use<> {
         self.identity.place()
     }
 
-    /// Whether its bytes are still those it was opened with.
+    /// Whether its bytes are still those that it was opened with.
     pub fn is_intact(&self) -> bool {
         FileIdentity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
     }
@@ -55,7 +55,7 @@ impl RingFile for SharedFile {
     }
 
     fn through_the_page_cache(&self) -> Arc<OwnedFd> {
-        // It was opened so that its reads do not wait, which the ring would take for an answer.
+        // It was opened with reads that do not wait, whose error the ring would take for the answer.
         let _ = fcntl_setfl(&*self.fd, OFlags::empty());
         Arc::clone(&self.fd)
     }
@@ -65,10 +65,10 @@ impl RingFile for SharedFile {
     }
 }
 
-/// Opens an open file once more, to be read around the page cache.
+/// Opens an open file again, for direct reads.
 ///
 /// # Errors
-/// [`Errno::INVAL`] where its file system has no such reads.
+/// [`Errno::INVAL`] if its file system does not support them.
 pub fn open_direct(fd: &OwnedFd) -> Result<Arc<OwnedFd>, Errno> {
     let place = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -1,7 +1,7 @@
 //! The threads that wait for the disk, so that no worker does.
 //!
-//! A connection, or a stream of one, has one job at a time, so that the queue is no longer than there are of these. What is
-//! done is told by a call on the thread that did it.
+//! A connection or stream has one job at a time, which limits the queue. Results are reported by a call on the thread
+//! that did the work.
 
 use std::fmt;
 use std::num::NonZero;
@@ -20,30 +20,30 @@ use crate::site::root::{CodingLookup, Error, Found, LookupMode};
 use crate::threads::health::{MonitoredThread, STUCK, ThreadHealth};
 use crate::threads::queue::{JobSender, Jobs, queue};
 
-/// Threads that wait for the disk. Disks take more at once, but read ahead by themselves.
+/// Threads that wait for the disk. Disks could do more at once, but the kernel reads ahead by itself.
 const THREADS: usize = 4;
 
-/// What is read at once to have it in memory.
+/// How much is read at once to have it in memory.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Files that wait to be read ahead; further ones are not.
+/// Files that may wait to be read ahead. Further ones are not read ahead.
 const PREFETCHES: usize = 64;
 
-/// Bodies that are read ahead for by threads at a time: these together have as much of the page cache as they may have, and
-/// others what the kernel reads ahead of its own accord.
+/// How many bodies threads read ahead for at a time: together these may fill their part of the page cache. For others,
+/// the kernel's own read-ahead has to do.
 const READS_AHEAD: usize = 32;
 
-/// How much of the next file of a manifest is read ahead.
+/// How much of a manifest's next file is read ahead.
 const PREFETCH_BYTES: u64 = 32 << 20;
 
-/// How much the kernel is asked to read at a time. It takes no more of one piece of advice than it would read ahead
-/// of its own accord (mm/readahead.c, `force_page_cache_ra`), which is this much by default.
+/// How much the kernel is asked to read ahead at a time. It accepts no more per call than its own read-ahead
+/// (mm/readahead.c, `force_page_cache_ra`), by default this much.
 const ADVICE_BYTES: u64 = 128 << 10;
 
-/// How long a lookup waits for a file descriptor: others are given back as transfers end.
+/// How long a lookup waits for a file descriptor; others are freed as transfers end.
 const SCARCE_FOR: Duration = Duration::from_secs(10);
 
-/// What is to be done, with a buffer of the thread's.
+/// A job, with a buffer of the thread.
 type Job = Box<dyn FnOnce(&mut [u8]) + Send>;
 
 /// The threads, for all workers.
@@ -56,7 +56,7 @@ pub struct DiskThreads {
     scarce: Arc<Scarce>,
 }
 
-/// What is done with a path and what it names.
+/// What to do with a path and what it names.
 type Then = Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>;
 
 /// A lookup.
@@ -65,14 +65,14 @@ struct Lookup {
     path: Vec<u8>,
     codings: CodingLookup,
     done: Then,
-    /// When it fails, should there be no file descriptor until then.
+    /// When it fails, if there is no file descriptor until then.
     until: Instant,
 }
 
-/// What is known of times without file descriptors.
+/// The state of a shortage of file descriptors.
 #[derive(Default)]
 struct Scarce {
-    /// Lookups that wait for some: each connection or stream has one at most.
+    /// Lookups that wait for one; each connection or stream has at most one.
     waiting: Mutex<Vec<Lookup>>,
     /// How often there were too few.
     times: AtomicU64,
@@ -85,10 +85,10 @@ impl fmt::Debug for DiskThreads {
 }
 
 impl DiskThreads {
-    /// Starts the threads; they end with the last handle.
+    /// Starts the threads. They end with the last handle.
     ///
     /// # Errors
-    /// When the system has no more threads.
+    /// When no thread can be started.
     pub fn start() -> std::io::Result<Self> {
         let health = ThreadHealth::new(THREADS);
         let (sender, jobs) = queue();
@@ -104,12 +104,12 @@ impl DiskThreads {
         Ok(Self { health, jobs, prefetches, reads_ahead, scarce })
     }
 
-    /// Whether the threads go on, for the watchdog.
+    /// Whether the threads are alive, for the watchdog.
     pub fn is_alive(&self) -> bool {
         self.health.is_alive(STUCK)
     }
 
-    /// Finds out what a path names. Where there is no file descriptor for that, it waits a while for one.
+    /// Finds out what a path names. Waits a while if there is no file descriptor.
     pub fn find(
         &self,
         site: Arc<Site>,
@@ -121,7 +121,7 @@ impl DiskThreads {
     }
 
     fn look(&self, lookup: Lookup) {
-        // What waits there keeps no thread from ending.
+        // A waiting lookup does not keep threads from ending.
         let scarce = Arc::downgrade(&self.scarce);
         self.run(move |_| {
             let find = || {
@@ -143,7 +143,7 @@ impl DiskThreads {
         });
     }
 
-    /// There are too few file descriptors: each thread lets go of those it keeps.
+    /// Reports a shortage of file descriptors: each thread then closes those that it keeps.
     pub fn is_short(&self) {
         self.scarce.times.fetch_add(1, Ordering::Relaxed);
     }
@@ -153,7 +153,7 @@ impl DiskThreads {
         self.scarce.times.load(Ordering::Relaxed)
     }
 
-    /// Has those looked up again that wait for a file descriptor.
+    /// Retries the lookups that wait for a file descriptor.
     pub fn look_again(&self) {
         let waiting = std::mem::take(&mut *self.scarce.waiting());
         waiting.into_iter().for_each(|lookup| self.look(lookup));
@@ -162,7 +162,7 @@ impl DiskThreads {
     /// Reads a part of a file, so that it is in memory.
     pub fn warm(&self, fd: Arc<OwnedFd>, range: Range<u64>, done: impl FnOnce() + Send + 'static) {
         self.run(move |buffer| {
-            // Whatever comes of it, the worker has another look.
+            // Whatever the result, the worker checks again.
             if let Err(panic) = panics::catch(|| warm(&fd, range, buffer)) {
                 panic.log("job", "reading a file");
             }
@@ -170,27 +170,27 @@ impl DiskThreads {
         });
     }
 
-    /// Reads the beginning of a file that will be wanted soon. Returns whether it will.
+    /// Reads the start of a file that will be requested soon. Returns whether it will.
     pub fn prefetch(&self, site: Arc<Site>, path: Vec<u8>) -> bool {
         let Some(waiting) = OneOf::these(&self.prefetches, PREFETCHES) else { return false };
         self.run(move |_| {
             drop(waiting);
             if let Ok(file) = site.root.regular(&path, LookupMode::MayBlock) {
-                // This only asks the kernel to read, and does not wait for it.
+                // This only asks the kernel to read, and does not wait.
                 read_ahead(&file.fd, 0..file.identity.size.min(PREFETCH_BYTES));
             }
         });
         true
     }
 
-    /// The right to have a file read ahead, until it is dropped; none where as many have it as may.
+    /// Permission to have a file read ahead, until it is dropped; none if all are taken.
     pub fn may_read_ahead(&self) -> Option<OneOf> {
         OneOf::these(&self.reads_ahead, READS_AHEAD)
     }
 
-    /// Does what may take as long as the disk does.
+    /// Runs a job that may take as long as the disk does.
     pub fn run(&self, job: impl FnOnce(&mut [u8]) + Send + 'static) {
-        // Its length is bounded by those who wait for what is done.
+        // The number of those who wait limits its length.
         let _ = self.jobs.send(Box::new(job), usize::MAX);
     }
 }
@@ -201,7 +201,7 @@ impl Scarce {
     }
 }
 
-/// One of those there may be so many of.
+/// One of a limited number.
 #[derive(Debug)]
 pub struct OneOf(Arc<AtomicUsize>);
 
@@ -226,7 +226,7 @@ fn work(jobs: &Jobs<Job>, thread: &MonitoredThread) {
     }
 }
 
-/// Has the kernel begin to read, as far as it takes that advice.
+/// Asks the kernel to read ahead, as far as it accepts that.
 pub fn read_ahead(fd: &OwnedFd, range: Range<u64>) {
     for start in range.clone().step_by(ADVICE_BYTES as usize) {
         let length = ADVICE_BYTES.min(range.end - start);
@@ -234,7 +234,7 @@ pub fn read_ahead(fd: &OwnedFd, range: Range<u64>) {
     }
 }
 
-/// Reads `range`, and has the kernel begin with as much behind it.
+/// Reads `range`, and asks the kernel to start on as much after it.
 fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
     let length = range.end - range.start;
     read_ahead(fd, range.start..range.end + length);
@@ -242,7 +242,7 @@ fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
     while at < range.end {
         let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buffer.len());
         match pread(fd, &mut buffer[..wanted], at) {
-            // What the file does not have the worker will find out.
+            // The worker notices if the file is shorter.
             Ok(0) | Err(_) => return,
             Ok(read) => at += read as u64,
         }
