@@ -1,4 +1,4 @@
-//! `linerate console`: the listeners, from start to drain.
+//! `linerate console`: runs the listeners, from start to drain.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -39,15 +39,15 @@ use crate::upstream::Upstream;
 /// Arguments of `linerate console`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Where the console is served by HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
+    /// Where to serve the console over HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8110", value_delimiter = ',')]
     pub listen: Vec<Address>,
 
-    /// By TLS too.
+    /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Which proxies are in front.
+    /// The proxies in front.
     #[command(flatten)]
     pub proxies: ProxyArgs,
 
@@ -55,23 +55,23 @@ pub struct Args {
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<Address>,
 
-    /// By TLS, where that is asked for.
+    /// The admin listener's TLS.
     #[command(flatten)]
     pub admin_tls: AdminTlsArgs,
 
-    /// Where more settings are.
+    /// The file with more settings.
     #[command(flatten)]
     pub config: ConfigArgs,
 
-    /// Where linerate-links answers operators: IP:PORT or unix:PATH, or none where it does not run.
+    /// The admin address of linerate-links: IP:PORT or unix:PATH, or none if it does not run.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", help_heading = "Services")]
     pub links: Where,
 
-    /// Where linerate-files does, or none.
+    /// The admin address of linerate-files, or none.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8091", help_heading = "Services")]
     pub files: Where,
 
-    /// Where linerate-api does, or none.
+    /// The admin address of linerate-api, or none.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8101", help_heading = "Services")]
     pub api: Where,
 
@@ -79,70 +79,70 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", help_heading = "Services")]
     pub users: Where,
 
-    /// The file of linerate-links' --audit-log, which is shown to those whose key may write at all domains.
+    /// The file of linerate-links' --audit-log, shown to users whose key may write at all domains.
     #[arg(long, value_name = "FILE", help_heading = "Services")]
     pub links_audit: Option<PathBuf>,
 
-    /// The file of linerate-api's --audit-log, of which a user's history is shown too.
+    /// The file of linerate-api's --audit-log, which also shows a user's history.
     #[arg(long, value_name = "FILE", help_heading = "Services")]
     pub api_audit: Option<PathBuf>,
 
-    /// A key of linerate-links by which everybody works who reaches the console, without signing in: for a console on
-    /// loopback or a Unix socket alone, which is asked by local names. By a variable or a credential, so that it is on no
-    /// disk and in no list of processes.
+    /// A key of linerate-links that everybody who reaches the console uses without signing in. Only for a console on
+    /// loopback or a Unix socket that is used by local names. Give it in a variable or a credential, so that it is on
+    /// no disk and no list of processes shows it.
     #[arg(long, value_name = "KEY", value_parser = settings::secret::<Key>(), hide_env_values = true,
           help_heading = "Access")]
     pub token: Option<Key>,
 
-    /// A key of linerate-api for the same console, where that asks for keys.
+    /// A key of linerate-api for the same console, if that requires keys.
     #[arg(long, value_name = "KEY", value_parser = settings::secret::<Key>(), hide_env_values = true, requires = "token",
           help_heading = "Access")]
     pub api_token: Option<Key>,
 
-    /// Shows the users to everybody who is signed in, and lets them be changed, where linerate-api asks for no keys. Without
-    /// it they are for those alone who have a key of linerate-api.
+    /// If linerate-api requires no keys: shows its users to everybody who is signed in, and lets them change users.
+    /// Without it, only people with a key of linerate-api may.
     #[arg(long, help_heading = "Access")]
     pub users_without_key: bool,
 
-    /// Where people sign in who have no key.
+    /// Where people without a key sign in.
     #[command(flatten)]
     pub oidc: OidcArgs,
 
-    /// The names that are taken where everybody on this machine may ask.
+    /// The accepted hosts if everybody on this machine may use the console.
     #[command(flatten, next_help_heading = "Access")]
     pub hosts: AllowedHostArgs,
 
-    /// How long one is signed in at most, in seconds.
+    /// How long a session lasts at most, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600, help_heading = "Access",
           value_parser = clap::value_parser!(u64).range(1..=30 * 86_400))]
     pub session_life: u64,
 
-    /// How long one is without asking for a page, in seconds.
+    /// How long a session lasts without a request for a page, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, help_heading = "Access",
           value_parser = clap::value_parser!(u64).range(1..=30 * 86_400))]
     pub session_idle: u64,
 
-    /// The profile that doctor compares the machine with; without one only what is wrong on any machine is found.
+    /// The profile that doctor compares the machine with. Without one, it finds only what is wrong on any machine.
     #[arg(long, value_name = "FILE", env = "LINERATE_PROFILE")]
     pub profile: Option<PathBuf>,
 
-    /// Who does what takes more rights than the console has, where that is asked for on its pages: placing queues, and looking
-    /// at what processes do. unix:PATH is where linerate console-helper is asked; self has the console do it as its own user;
-    /// none leaves it to a shell. Pages offer it to those whose key may write at all domains.
+    /// What performs the actions that need more rights than the console has: placing queues, and profiling processes.
+    /// unix:PATH is the socket of linerate console-helper; self means the console itself, as its own user; none leaves
+    /// them to a shell. Pages offer them to users whose key may write at all domains.
     #[arg(long, value_name = "HELPER", default_value = "none", help_heading = "Access")]
     pub helper: HelperAt,
 
-    /// Who writes files where that is asked for on the page of files: unix:PATH, where linerate files-writer is asked, or none,
-    /// which only shows them. The page is for those whose key may write at all domains; linerate-files tells it of its root
-    /// with --admin-browse.
+    /// What writes files for the page of files: unix:PATH, the socket of linerate files-writer, or none, which only
+    /// shows files. The page is for users whose key may write at all domains. linerate-files must have --admin-browse
+    /// to show its root.
     #[arg(long, value_name = "ADDR", default_value = "none", help_heading = "Access")]
     pub files_writer: Where,
 
-    /// Who had what done by the helper, or by who writes files.
+    /// The audit log of what the helper and the writer of files did, and for whom.
     #[command(flatten)]
     pub audit_log: AuditLogArgs,
 
-    /// Connections at once; further ones take the place of those that have stood still for longest.
+    /// Connections at once. Further ones replace those that have stalled for longest.
     #[arg(long, value_name = "N", default_value = "256", help_heading = "Resources")]
     pub max_connections: NonZero<u32>,
 
@@ -150,11 +150,11 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Time")]
     pub drain_timeout: u64,
 
-    /// Which requests are logged.
+    /// The access log.
     #[command(flatten)]
     pub access_log: AccessLogArgs,
 
-    /// Of which generation of the host it says it is.
+    /// The host's generation.
     #[command(flatten)]
     pub build: BuildArgs,
 
@@ -163,7 +163,7 @@ pub struct Args {
     pub logs: LogArgs,
 }
 
-/// Where a service answers operators, if it runs.
+/// A service's admin address, if it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Where(Option<Address>);
 
@@ -178,7 +178,7 @@ impl FromStr for Where {
                     Err("nobody can connect to systemd:NAME; expected IP:PORT or unix:PATH".into())
                 }
                 Ok(Address::Tcp(address)) if address.port() == 0 => Err("nobody listens at port 0".into()),
-                // An address that stands for every one is reached on the loopback.
+                // The unspecified address is reached over loopback.
                 Ok(Address::Tcp(address)) if address.ip().is_unspecified() => {
                     Ok(Self(Some(Address::Tcp((std::net::Ipv4Addr::LOCALHOST, address.port()).into()))))
                 }
@@ -189,10 +189,10 @@ impl FromStr for Where {
     }
 }
 
-/// Who does what takes more rights than the console has.
+/// What performs the actions that need more rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelperAt {
-    /// Nobody.
+    /// Nothing.
     None,
     /// The console itself, as its own user.
     Own,
@@ -213,7 +213,7 @@ impl FromStr for HelperAt {
     }
 }
 
-/// A key of links; shown nowhere.
+/// A key of links, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
@@ -235,7 +235,7 @@ impl FromStr for Key {
 /// Why the console does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Everybody would be let in from everywhere.
+    /// Everybody would have access from everywhere.
     #[error(
         "with --token nobody signs in, so the console may be at loopback addresses and Unix sockets alone, and {0} is none: \
          leave --token out"
@@ -250,7 +250,7 @@ pub enum Error {
     /// The access log.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
-    /// The issuer at which people sign in.
+    /// The issuer for signing in.
     #[error(transparent)]
     Oidc(#[from] single_sign_on::OpenError),
     /// The system has no randomness.
@@ -262,7 +262,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other arguments would have helped.
+    /// Whether other arguments could have helped.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -275,10 +275,10 @@ impl Error {
     }
 }
 
-/// Runs the console until it is told to stop; `ready` is told where it is once it answers.
+/// Runs the console until it is told to stop. Prints its addresses once it answers.
 ///
 /// # Errors
-/// When it cannot start, or something that it cannot go on without ends by itself.
+/// When it cannot start, or an essential part ends unexpectedly.
 pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
@@ -337,7 +337,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let mut lines: String = addresses
         .map(|(index, address)| address.line("console", if index < plain { "http" } else { "https" }))
         .collect();
-    // Where everybody on this machine may ask, so could a page of any site, by DNS rebinding.
+    // If everybody on this machine may use it, so could pages of any site, by DNS rebinding.
     let checked = local || !args.hosts.allowed_hosts.is_empty();
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
     let app = Arc::new(app(args, machine, hosts, audit_log.clone(), shutdown.clone())?);
@@ -355,7 +355,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
         threads.push(admin.start_boxed("console-admin", pages, &shutdown)?);
     }
     readiness.set_ready();
-    // Where nobody listens, the console runs all the same.
+    // The console runs even if nobody reads this.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     ready::watchdog(move || watched.iter_mut().all(Watch::alive))?;
 
@@ -430,7 +430,7 @@ fn app(
     })
 }
 
-/// Whether only this machine can ask there. What systemd passes may be anything.
+/// Whether only this machine can connect there. What systemd passes may be anything.
 fn is_local(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => address.ip().is_loopback(),
@@ -439,7 +439,7 @@ fn is_local(address: &Address) -> bool {
     }
 }
 
-/// The listener of the pages: one worker, for the few who operate a box.
+/// The configuration of the pages' listener: one worker, for the few operators of a box.
 fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
     let plain = args.listen.iter().cloned().map(Endpoint::plain);
     Config {
@@ -451,7 +451,7 @@ fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
         limits: listener::Limits {
             connections: args.max_connections.get() as usize,
             make_room: true,
-            // A file in a plain form, or a piece of one; one to import is the longest.
+            // A file in a plain form, or a piece of one. A file to import is the longest.
             body_bytes: 9 << 20,
             body_bytes_total: 24 << 20,
             answer_bytes_total: 32 << 20,

@@ -1,4 +1,4 @@
-//! Services take tokens of an issuer as bearer tokens, beside keys of their own.
+//! Accepts an issuer's tokens as bearer tokens, in addition to a service's own keys.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,22 +13,22 @@ use crate::issuer::Issuer;
 use crate::token::{self, Refused, SKEW};
 use crate::url::IssuerUrl;
 
-/// Tokens that are remembered as good, so that a signature is not computed for each request.
+/// Tokens that are remembered as valid, so that not every request costs a signature.
 const KNOWN: usize = 1024;
 
-/// For how long they are: so much longer is a key taken that its issuer withdrew.
+/// How long they are remembered. A key that its issuer withdrew is accepted that much longer.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// Which tokens are taken as bearer tokens beside keys, and what for.
+/// Which tokens are accepted as bearer tokens in addition to keys, and for what.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct JwtArgs {
-    /// Takes tokens of this OpenID Connect issuer as bearer tokens, beside keys: its URL, as tokens name it in `iss`. Its keys
-    /// are found by discovery, and found anew when they change; RS256, ES256 and EdDSA are taken.
+    /// Accepts tokens of this OpenID Connect issuer as bearer tokens, in addition to keys: its URL, as tokens name it
+    /// in `iss`. Its keys are found by discovery, and again when they change. RS256, ES256 and EdDSA are accepted.
     #[arg(long, value_name = "URL", requires = "jwt_audience", help_heading = "JSON Web Tokens")]
     pub jwt_issuer: Option<IssuerUrl>,
 
-    /// For whom tokens have to be (`aud`): this service's own name at the issuer, or the console's client id, whose users'
-    /// tokens are then taken. May be repeated.
+    /// The audience that tokens must have (`aud`): this service's own name at the issuer, or the console's client id,
+    /// whose users' tokens are then accepted. May be repeated.
     #[arg(
         long,
         value_name = "NAME",
@@ -38,11 +38,12 @@ pub struct JwtArgs {
     )]
     pub jwt_audience: Vec<String>,
 
-    /// The claim that says what a token is for: an array of texts, such as groups, or one text with spaces, such as scope.
+    /// The claim that says what a token is for: an array of texts, such as groups, or a text with spaces, such as
+    /// scope.
     #[arg(long, value_name = "CLAIM", default_value = "groups", help_heading = "JSON Web Tokens")]
     pub jwt_scope_claim: String,
 
-    /// What of it may write, and read: a group, or a scope. May be repeated.
+    /// A value of that claim, a group or a scope, that may write and read. May be repeated.
     #[arg(
         long,
         value_name = "VALUE",
@@ -52,7 +53,7 @@ pub struct JwtArgs {
     )]
     pub jwt_write: Vec<String>,
 
-    /// What of it may read alone. May be repeated.
+    /// A value of that claim that may only read. May be repeated.
     #[arg(
         long,
         value_name = "VALUE",
@@ -62,7 +63,7 @@ pub struct JwtArgs {
     )]
     pub jwt_read: Vec<String>,
 
-    /// The claim that logs name somebody by: one that they cannot change themselves; `sub` where a token has none of it.
+    /// The claim that logs show as a user's name; choose one that users cannot change. `sub` if a token lacks it.
     #[arg(
         long,
         value_name = "CLAIM",
@@ -71,15 +72,15 @@ pub struct JwtArgs {
     )]
     pub jwt_name_claim: String,
 
-    /// Authorities that the issuer's certificate is signed by, in PEM; by default those of the system.
+    /// Authorities that sign the issuer's certificate, in PEM. Default: the system's.
     #[arg(long, value_name = "FILE", requires = "jwt_issuer", help_heading = "JSON Web Tokens")]
     pub jwt_cacert: Option<PathBuf>,
 }
 
-/// Tokens cannot be taken as it is asked for.
+/// Why tokens cannot be accepted as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nobody could do anything.
+    /// No token could do anything.
     #[error("--jwt-issuer needs --jwt-write or --jwt-read: no token is for anything without")]
     Useless,
     /// The authorities.
@@ -87,27 +88,27 @@ pub enum OpenError {
     Roots(#[from] InvalidRoots),
 }
 
-/// What a token may be used for.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// To read.
+    /// Read.
     Read,
-    /// To read and write.
+    /// Read and write.
     Write,
 }
 
-/// Whose token it is.
+/// The bearer of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bearer {
-    /// A number that is theirs at this issuer for ever: below zero, where no key of a service has one.
+    /// The bearer's permanent number at this issuer: negative, unlike every key's id of a service.
     pub id: i64,
-    /// What logs call them.
+    /// The bearer's name in logs.
     pub name: String,
-    /// What they may; nothing where none.
+    /// The bearer's rights; none without any.
     pub scope: Option<Scope>,
 }
 
-/// Tells whose tokens are. Clones share.
+/// Finds the bearers of tokens. Clones share the state.
 #[derive(Clone)]
 pub struct Tokens(Arc<Shared>);
 
@@ -119,15 +120,15 @@ struct Shared {
 
 struct Known {
     bearer: Arc<Bearer>,
-    /// The token's end, or that of remembering it.
+    /// When the token expires, or is no longer remembered.
     until: Instant,
 }
 
 impl JwtArgs {
-    /// What takes these tokens; none where none are to be.
+    /// Accepts tokens as configured; none if no issuer is given.
     ///
     /// # Errors
-    /// When they would be for nothing, or the issuer cannot be known.
+    /// When no token could do anything, or the issuer's keys cannot be trusted.
     pub fn open(&self) -> Result<Option<Tokens>, OpenError> {
         let Some(url) = &self.jwt_issuer else { return Ok(None) };
         if self.jwt_write.is_empty() && self.jwt_read.is_empty() {
@@ -150,10 +151,10 @@ impl Tokens {
         Self(Arc::new(Shared { issuer, args, known: Mutex::default() }))
     }
 
-    /// Whose token this is.
+    /// The bearer of this token.
     ///
     /// # Errors
-    /// When it is not good, or the issuer's keys are not to be had.
+    /// When it is invalid, or the issuer's keys are unavailable.
     pub async fn bearer(&self, token: &str) -> Result<Arc<Bearer>, Refused> {
         if let Some(bearer) = self.remembered(token) {
             return Ok(bearer);
@@ -168,7 +169,7 @@ impl Tokens {
         Ok(bearer)
     }
 
-    /// Whose token this is, if that was found out a moment ago.
+    /// The bearer of this token, if that was found moments ago.
     #[must_use]
     pub fn remembered(&self, token: &str) -> Option<Arc<Bearer>> {
         let digest = digest(&[token]);
@@ -199,7 +200,7 @@ fn digest(parts: &[&str]) -> [u8; 32] {
     digest
 }
 
-/// A number below zero, of which there are so many that no two people have the same.
+/// A negative number with so many values that no two people share one.
 fn number(of: &[&str]) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = digest(of);
     !(i64::from_le_bytes([a, b, c, d, e, f, g, h]) & i64::MAX)

@@ -1,4 +1,4 @@
-//! Which database a command works on.
+//! The database of a command.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,35 +14,36 @@ use super::{Cli, Command, NAME};
 use crate::store;
 use crate::users::{DatabaseUrl, Options, Users};
 
-/// Where users are kept.
+/// The place of the users.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// The database: sqlite:PATH or postgres://USER@HOST,HOST/DATABASE?PARAMETER=VALUE, with the parameters of libpq; hosts
-    /// are tried one by one for one that takes writes. Beyond this machine by TLS that knows the host's name
-    /// (sslrootcert=FILE), unless sslmode says otherwise. Default: the file $STATE_DIRECTORY/api.db under
-    /// systemd, otherwise $XDG_DATA_HOME/linerate/api.db or ~/.local/share/linerate/api.db. Give a URL with a password
-    /// by the variable, a credential of that name or the file of settings: everybody on the machine sees flags.
+    /// The database: sqlite:PATH or postgres://USER@HOST,HOST/DATABASE?PARAMETER=VALUE, with libpq's parameters. Hosts
+    /// are tried one by one until one accepts writes. Hosts other than this machine need TLS that verifies the host's
+    /// name (sslrootcert=FILE), unless sslmode says otherwise. Default: the file $STATE_DIRECTORY/api.db under systemd,
+    /// otherwise $XDG_DATA_HOME/linerate/api.db or ~/.local/share/linerate/api.db. Give a URL with a password in the
+    /// variable, a credential of that name or the file of settings, since flags are visible to everybody on the
+    /// machine.
     #[arg(long, value_name = "URL", global = true, env = "LINERATE_API_DATABASE_URL", hide_env_values = true,
           value_parser = service::settings::secret::<DatabaseUrl>())]
     pub database_url: Option<DatabaseUrl>,
 }
 
-/// Which database a command works on that is not `serve`: the one that `serve` would.
+/// The database of a command other than `serve`: the same as `serve` would use.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommandArgs {
     /// Where.
     #[command(flatten)]
     pub database: DatabaseArgs,
 
-    /// The file of settings that serve has, for its database-url.
+    /// The file of settings of serve, for its database-url.
     #[arg(long, value_name = "FILE", global = true, env = "LINERATE_API_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
-/// Why a database cannot be had.
+/// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What `serve` is set to cannot be read.
+    /// The settings of `serve` cannot be read.
     #[error(transparent)]
     Settings(#[from] settings::Error),
     /// The directory of its file.
@@ -61,7 +62,7 @@ pub enum Error {
         /// Why not.
         source: store::Error,
     },
-    /// What a command asks of it.
+    /// A command's query failed.
     #[error("cannot use {url}")]
     Use {
         /// Which.
@@ -69,18 +70,18 @@ pub enum Error {
         /// Why not.
         source: store::Error,
     },
-    /// The threads that work on it.
+    /// The threads that work on the database.
     #[error(transparent)]
     Runtime(#[from] std::io::Error),
 }
 
 impl DatabaseArgs {
-    /// The database asked for, or the default.
+    /// The requested database, or the default.
     pub fn url(&self) -> DatabaseUrl {
         self.database_url.clone().unwrap_or_else(|| DatabaseUrl::Sqlite(default_file()))
     }
 
-    /// The arguments by which a command works on the same database, as they would be typed. A password is not told.
+    /// The arguments with which a command uses the same database, as typed. A password is left out.
     pub fn arguments(&self) -> String {
         match &self.database_url {
             Some(url) if *url != DatabaseUrl::Sqlite(default_file()) => format!(" --database-url {url}"),
@@ -89,7 +90,7 @@ impl DatabaseArgs {
     }
 }
 
-/// A database that a command works on.
+/// An open database of a command.
 pub struct Opened {
     url: DatabaseUrl,
     runtime: Runtime,
@@ -97,15 +98,15 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// What it is called.
+    /// Its URL.
     pub fn url(&self) -> &DatabaseUrl {
         &self.url
     }
 
-    /// Has it do something.
+    /// Runs work on it.
     ///
     /// # Errors
-    /// When it does not, with its URL.
+    /// When the work fails, with its URL.
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Users) -> Result<T, store::Error>) -> Result<T, Error> {
         let done = self.runtime.block_on(work(&self.users));
         done.map_err(|source| Error::Use { url: self.url.clone(), source })
@@ -113,7 +114,7 @@ impl Opened {
 }
 
 impl CommandArgs {
-    /// The database asked for, or the one that `serve` has, by its file of settings or a credential, or the default.
+    /// The requested database, or the one of `serve` from its file of settings or a credential, or the default.
     ///
     /// # Errors
     /// When the settings of `serve` cannot be read.
@@ -133,7 +134,7 @@ impl CommandArgs {
         }
     }
 
-    /// Opens the database for a command, which reads nothing twice and may wait.
+    /// Opens the database for a command, which needs no cache and may wait.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -151,7 +152,7 @@ impl CommandArgs {
 }
 
 impl Error {
-    /// Whether another database would have helped, rather than another try.
+    /// Whether another database could have helped, rather than another attempt.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Settings(_) | Self::Open { source: store::Error::Unusable(_), .. } => true,
@@ -160,7 +161,7 @@ impl Error {
     }
 }
 
-/// Opens a database, with the runtime it works on.
+/// Opens a database, and makes the runtime that it works on.
 ///
 /// # Errors
 /// When it cannot be opened.

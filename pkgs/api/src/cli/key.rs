@@ -1,4 +1,4 @@
-//! `key`: who may use the API.
+//! `key`: manages keys of the API.
 
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
@@ -28,24 +28,24 @@ pub struct Args {
 /// What to do with keys.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Add a key and print it, this once: the database has only its digest.
+    /// Add a key and print it, only this once: the database has only its digest.
     Add {
-        /// What it is for.
+        /// Its purpose.
         name: String,
-        /// What it allows; write includes read.
+        /// Its rights; write includes read.
         #[arg(long, value_name = "SCOPE", default_value = "read")]
         scope: ScopeName,
-        /// Requests a second in the long run; 0 for as many as it likes.
+        /// Requests per second in the long run; 0 for no limit.
         #[arg(long, value_name = "N", default_value_t = 100)]
         rate: u32,
-        /// Requests at once; a second's worth unless given.
+        /// Requests at once. Default: as many as one second's.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         burst: Option<u32>,
-        /// When it ends: RFC 3339, or a span from now such as 90d; never unless given.
+        /// When it expires: RFC 3339, or a span from now such as 90d. Default: never.
         #[arg(long, value_name = "WHEN", value_parser = end)]
         expires: Option<Timestamp>,
     },
-    /// List the keys there are.
+    /// List the keys.
     List,
     /// Revoke keys.
     Rm {
@@ -55,7 +55,7 @@ pub enum Action {
     },
 }
 
-/// What a key allows.
+/// The rights of a key.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ScopeName {
     /// Reading.
@@ -64,7 +64,7 @@ pub enum ScopeName {
     Write,
 }
 
-/// A new key, as programs get it.
+/// A new key, for programs.
 #[derive(Debug, Serialize)]
 struct Added {
     key: String,
@@ -72,7 +72,7 @@ struct Added {
     info: KeyInfo,
 }
 
-/// All keys, as programs get them.
+/// All keys, for programs.
 #[derive(Debug, Serialize)]
 struct Keys {
     keys: Vec<KeyInfo>,

@@ -1,4 +1,4 @@
-//! `migrate`: brings the schema up to date, which `serve` does as well.
+//! `migrate`: migrates the schema, as `serve` also does.
 
 use super::database::CommandArgs;
 use super::{Error, Output};
@@ -11,7 +11,7 @@ pub struct Args {
     pub database: CommandArgs,
 }
 
-/// Brings the schema up to date.
+/// Migrates the schema.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let database = args.database.open()?;
     let mut output = Output::new(false);

@@ -1,4 +1,4 @@
-//! The command line: the server, its keys, and what describes it.
+//! The command line: the server and other commands.
 
 pub mod database;
 pub mod key;
@@ -18,7 +18,7 @@ use service::{exit, manual, settings};
 /// The binary's name.
 pub const NAME: &str = "linerate-api";
 
-/// What `--help` and the manual page end with.
+/// The end of `--help` and of the manual page.
 const AFTERWORD: &str = "\
 Examples:
   linerate-api serve
@@ -38,26 +38,26 @@ pub struct Cli {
 }
 
 /// What to do.
-// Made once a process: a box would only cost.
+// Made once per process, so boxing it would only cost.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve the API.
     Serve(serve::Args),
-    /// Have the server that runs take over what has changed: its program, these settings, or what SIGHUP reads again. No
+    /// Make the running server take over what has changed: its program, these settings, or what SIGHUP reads again. No
     /// connection is lost.
     Reload(Reload),
-    /// Bring the schema of the database up to date; creates an SQLite database where there is none.
+    /// Migrate the database's schema; creates an SQLite database if there is none.
     Migrate(migrate::Args),
     /// Add, list and revoke API keys.
     Key(key::Args),
-    /// Fill the database with made-up users of about 2 KB. The same numbers are the same users.
+    /// Fill the database with generated users of about 2 KB. The same number always gives the same user.
     Seed(seed::Args),
     /// Print the API's description (OpenAPI 3.1).
     Openapi(openapi::Args),
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(manual::CompletionsArgs),
-    /// Print the manual page, or write those of all commands.
+    /// Print the manual page, or write the pages of all commands.
     Man(manual::ManArgs),
 }
 
@@ -90,7 +90,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// The command line as manual pages and completions describe it.
+/// The command line for manual pages and completions.
 fn command() -> clap::Command {
     settings::command::<Cli>("api", "serve")
 }
@@ -100,7 +100,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(finish(run(settings::parse("api", "serve"))))
 }
 
-/// Tells of an error; the exit code.
+/// Reports an error. Returns the exit code.
 fn finish(outcome: Result<(), Error>) -> u8 {
     match outcome {
         Ok(()) => exit::OK,
@@ -134,7 +134,7 @@ fn reload(reload: &Reload) -> Result<(), Error> {
 }
 
 impl Error {
-    /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
+    /// [`exit::USAGE`] if other input could have helped, otherwise [`exit::FAILURE`].
     fn exit_code(&self) -> u8 {
         match self {
             Self::NoKey(_) => exit::USAGE,

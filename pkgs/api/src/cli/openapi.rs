@@ -9,7 +9,7 @@ use crate::json::object::Unknown;
 /// Arguments of `openapi`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What a service does with unknown fields, as it is told.
+    /// What the described service does with unknown fields.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Unknown::Refuse)]
     pub unknown_fields: Unknown,
 }

@@ -1,4 +1,4 @@
-//! `seed`: fills a database with users that nobody is.
+//! `seed`: fills a database with generated users.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -9,7 +9,7 @@ use crate::seed;
 /// Arguments of `seed`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// How many.
+    /// How many users.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub count: u64,
 
@@ -18,7 +18,7 @@ pub struct Args {
     pub database: CommandArgs,
 }
 
-/// Writes the users that are not there.
+/// Writes the users that do not exist yet.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let database = args.database.open()?;
     // Hidden unless standard error is a terminal.

@@ -1,4 +1,4 @@
-//! `serve`: the listeners, from start to drain.
+//! `serve`: runs the listeners, from start to drain.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -36,33 +36,33 @@ use crate::store;
 use crate::user::Limits;
 use crate::users::{DatabaseUrl, Options};
 
-/// How long the database's writer may be at one transaction: no disk that is worth waiting for holds one up longer.
+/// How long the database's writer may take for one transaction. No usable disk takes longer.
 const WRITE_STUCK: Duration = Duration::from_secs(120);
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Where the API is served by HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
+    /// Where to serve the API over HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", value_delimiter = ',')]
     pub listen: Vec<Address>,
 
-    /// By HTTP/2 in the clear too.
+    /// HTTP/2 without TLS.
     #[command(flatten)]
     pub h2c: H2cArgs,
 
-    /// By TLS too.
+    /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Which proxies are in front.
+    /// The proxies in front.
     #[command(flatten)]
     pub proxies: ProxyArgs,
 
-    /// Where operators ask.
+    /// The admin listener.
     #[command(flatten)]
     pub admin: AdminArgs,
 
-    /// Where more settings are.
+    /// The file with more settings.
     #[command(flatten)]
     pub config: ConfigArgs,
 
@@ -70,57 +70,57 @@ pub struct Args {
     #[command(flatten)]
     pub database: DatabaseArgs,
 
-    /// Who may ask.
+    /// Whether keys are required.
     #[arg(long, value_name = "WHO", value_enum, default_value_t = Auth::Auto, help_heading = "Access")]
     pub auth: Auth,
 
-    /// Which tokens of an issuer are taken where keys are asked for.
+    /// The issuer's tokens that are accepted if keys are required.
     #[command(flatten)]
     pub jwt: JwtArgs,
 
-    /// The names that are taken where no keys are asked for.
+    /// The accepted hosts if keys are not required.
     #[command(flatten, next_help_heading = "Access")]
     pub hosts: AllowedHostArgs,
 
-    /// An origin whose pages may ask, or *; may be repeated. Read again at SIGHUP.
+    /// An origin whose pages may send requests, or *; may be repeated. Read again at SIGHUP.
     #[arg(long = "cors-origin", value_name = "ORIGIN", value_delimiter = ',', value_parser = cors::origin,
           help_heading = "Access")]
     pub cors_origins: Vec<String>,
 
-    /// What is done with fields of a user that are not known. Read again at SIGHUP.
+    /// What to do with unknown fields of a user. Read again at SIGHUP.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Unknown::Refuse, help_heading = "Users")]
     pub unknown_fields: Unknown,
 
-    /// Refuses to change or delete a user unless If-Match says which version is meant, or * for any, which alone a batch
-    /// can say. Read again at SIGHUP.
+    /// Refuses to change or delete a user unless If-Match names the version, or * for any. A batch can only use *. Read
+    /// again at SIGHUP.
     #[arg(long, help_heading = "Users")]
     pub require_if_match: bool,
 
-    /// The longest user, in bytes. Read again at SIGHUP.
+    /// The largest user, in bytes. Read again at SIGHUP.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().user_bytes, help_heading = "Users",
           value_parser = RangedU64ValueParser::<usize>::new().range(1024..=1 << 20))]
     pub max_user_bytes: usize,
 
-    /// Users in a batch. Read again at SIGHUP.
+    /// The most users in a batch. Read again at SIGHUP.
     #[arg(long, value_name = "N", default_value_t = Limits::default().batch, help_heading = "Users",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_batch: usize,
 
-    /// The longest batch, in bytes.
+    /// The largest batch, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().batch_bytes, help_heading = "Users",
           value_parser = RangedU64ValueParser::<usize>::new().range(1024..=256 << 20))]
     pub max_batch_bytes: usize,
 
-    /// Memory for users that were read, in bytes; 0 for no cache.
+    /// Memory for cached users, in bytes; 0 for no cache.
     #[arg(long, value_name = "BYTES", default_value_t = 128 << 20, help_heading = "Database")]
     pub cache_bytes: u64,
 
-    /// With PostgreSQL: how far behind its commits a cached read may be, in milliseconds.
+    /// With PostgreSQL: how outdated a cached read may be, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
     pub staleness: u64,
 
-    /// With PostgreSQL: for how many seconds after it was heard of last cached reads go on while none of its hosts will do.
-    /// Others may write meanwhile, so such answers say by Cache-Status how old they may be.
+    /// With PostgreSQL: how many seconds cached reads continue while none of its hosts is usable, from when it was last
+    /// heard of. Others may write meanwhile, so such answers say in Cache-Status how old they may be.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Database")]
     pub cached_while_down: u64,
 
@@ -128,7 +128,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "10", help_heading = "Database")]
     pub connections: NonZero<u32>,
 
-    /// How long a request waits for one of them, in milliseconds; then it is answered 503.
+    /// How long a request waits for such a connection, in milliseconds; then it is answered 503.
     #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
     pub acquire_timeout: u64,
 
@@ -136,51 +136,51 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value_t = 5000, help_heading = "Database")]
     pub database_timeout: u64,
 
-    /// How many threads serve.
+    /// The number of threads that serve.
     #[command(flatten)]
     pub workers: WorkerArgs,
 
-    /// Memory for request bodies that are under way, of all connections together, in bytes; further ones are answered 503.
-    /// Large answers that are under way have as much. At least one body always has room.
+    /// Memory for request bodies that are being received, of all connections together, in bytes; further ones are
+    /// answered 503. Large answers have the same limit. At least one body always has room.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
     pub max_bodies_bytes: u64,
 
-    /// How many connections clients have.
+    /// Limits of clients' connections.
     #[command(flatten)]
     pub limits: ConnectionArgs,
 
-    /// How often one address may ask.
+    /// The rate limit of one address.
     #[command(flatten)]
     pub rate: AddressRateArgs,
 
-    /// How long clients may take.
+    /// Timeouts of clients.
     #[command(flatten)]
     pub timeouts: TimeoutArgs<30>,
 
-    /// How long a request's body may take to arrive, however it drips, in seconds; then it is answered 408.
+    /// Timeout of a request's body, however slowly it drips, in seconds; then it is answered 408.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub body_timeout: u64,
 
-    /// Which requests are logged.
+    /// The access log.
     #[command(flatten)]
     pub access_log: AccessLogArgs,
 
-    /// Whether writes are.
+    /// The audit log.
     #[command(flatten)]
     pub audit_log: AuditLogArgs,
 
-    /// With PostgreSQL: puts the traceparent of requests (W3C Trace Context) that are recorded, by their flag 01, behind each
-    /// of their statements, as a comment (sqlcommenter). Such a statement is planned anew, and such a read shares no
-    /// round trip: for where clients, or a proxy in front, set the flag with moderation.
+    /// With PostgreSQL: adds the traceparent of requests (W3C Trace Context) that are recorded, by their flag 01, to
+    /// each of their statements, as a comment (sqlcommenter). Such a statement is planned again, and such a read shares
+    /// no round trip. For clients, or a proxy in front, that set the flag with moderation.
     #[arg(long, help_heading = "Database")]
     pub trace_database: bool,
 
-    /// Whom it takes over from.
+    /// The process to take over from.
     #[command(flatten)]
     pub handover: HandoverArgs,
 
-    /// Of which generation of the host it says it is.
+    /// The host's generation.
     #[command(flatten)]
     pub build: BuildArgs,
 
@@ -189,14 +189,14 @@ pub struct Args {
     pub logs: LogArgs,
 }
 
-/// Who may ask.
+/// Whether keys are required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Auth {
-    /// Anybody where every address is loopback or a Unix socket, for local names alone; otherwise who has a key.
+    /// No keys if every address is loopback or a Unix socket, and then only for local names; otherwise keys.
     Auto,
-    /// Who has a key.
+    /// Keys are required.
     Keys,
-    /// Anybody, whatever the addresses.
+    /// No keys are required, whatever the addresses are.
     None,
 }
 
@@ -206,10 +206,10 @@ pub enum Error {
     /// The database.
     #[error(transparent)]
     Database(#[from] database::Error),
-    /// What was asked of it.
+    /// A query failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// The process that serves until now.
+    /// The process that served until now.
     #[error(transparent)]
     Handover(#[from] handover::Error),
     /// A listener.
@@ -218,17 +218,17 @@ pub enum Error {
     /// The access log or the audit log.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
-    /// Tokens of an issuer.
+    /// The issuer's tokens.
     #[error(transparent)]
     Jwt(#[from] jwt::OpenError),
-    /// Nobody could ask.
+    /// No client could use it.
     #[error(
         "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}', or say --auth none"
     )]
     NoKeys {
-        /// Where they would be.
+        /// The database without keys.
         database: DatabaseUrl,
-        /// What leads a command there.
+        /// The arguments with which a command uses it.
         arguments: String,
     },
     /// Signals or threads.
@@ -237,7 +237,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other arguments would have helped.
+    /// Whether other arguments could have helped.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::NoKeys { .. }
@@ -251,7 +251,7 @@ impl Error {
     }
 }
 
-/// What SIGHUP changes.
+/// The state that SIGHUP changes.
 struct Reloaded {
     api: Api,
     certificates: Stores,
@@ -262,7 +262,7 @@ struct Reloaded {
 /// Runs the server until it is told to stop.
 ///
 /// # Errors
-/// When it cannot start, or something that it cannot go on without ends by itself.
+/// When it cannot start, or an essential part ends unexpectedly.
 pub fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
@@ -295,7 +295,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         return Err(Error::NoKeys { database, arguments: advice(&args) });
     }
 
-    // A process that cannot write any more is started anew sooner than it is mended.
+    // If the writer has ended, restarting the process is faster than repairing it.
     runtime.spawn({
         let (users, shutdown) = (users.clone(), shutdown.clone());
         async move {
@@ -311,7 +311,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(rate) = args.rate.address_rate {
         front = front.limiting_addresses(rate.get(), args.rate.address_burst.get());
     }
-    // Where anybody may ask from anywhere, so may a page: unless it is said for which hosts.
+    // If everybody may use it from everywhere, so may web pages, unless hosts are given.
     if !keys && (local || !args.hosts.allowed_hosts.is_empty()) {
         front = front.only_for(AllowedHosts::new(&args.hosts, public.addresses()));
     }
@@ -346,8 +346,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         .map(|(index, address)| address.line("api", if index < plain { "http" } else { "https" }))
         .collect();
     let mut watched = vec![public.heartbeats().watch(STUCK), users.heartbeats().watch(WRITE_STUCK)];
-    // Whatever can fail has not. Until the one that serves has drained two processes are at the database, as several may
-    // be at one of PostgreSQL: each hears of the other's writes, and SQLite has one wait for the other.
+    // Everything that can fail has succeeded. Until the previous process has drained, two processes use the database,
+    // which PostgreSQL allows anyway. Each learns of the other's writes, and SQLite makes one wait for the other.
     takeover.complete(&shutdown)?;
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
@@ -364,15 +364,15 @@ pub fn run(args: Args) -> Result<(), Error> {
     if !keys {
         tracing::info!("no API keys are asked for");
     }
-    // Whoever reads where it listens finds it ready.
+    // A program that reads where it listens finds it ready.
     readiness.set_ready();
-    // Where nobody listens, the server runs all the same.
+    // The server runs even if nobody reads this.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     ready::watchdog(move || watched.iter_mut().all(Watch::alive))?;
 
     runtime.block_on(shutdown.wait());
     readiness.set_stopping();
-    // The listeners end when their connections have drained.
+    // The listeners end once their connections have drained.
     for thread in threads {
         if thread.join().is_err() {
             tracing::error!("a listener ended in a panic");
@@ -387,7 +387,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     Ok(shutdown.outcome()?)
 }
 
-/// Reads the settings again, and the certificates, and opens the logs anew; what cannot be read leaves everything as it was.
+/// Reads the settings and certificates again, and reopens the logs. If that fails, nothing changes.
 fn reload(reloaded: &Reloaded) {
     if let Some(log) = &reloaded.access_log {
         log.reopen();
@@ -406,11 +406,11 @@ fn reload(reloaded: &Reloaded) {
     reloaded.certificates.reload();
 }
 
-/// The arguments by which a command finds the database that is served.
+/// The arguments with which a command finds the served database.
 fn advice(args: &Args) -> String {
     match (&args.config.config, args.database.url()) {
         (Some(config), _) => format!(" --config {}", config.display()),
-        // Its URL may have a password, which is not to be repeated, and is in the variable most often.
+        // Its URL may contain a password, which must not be repeated, and is usually in the variable.
         (None, DatabaseUrl::Postgres(_)) => {
             " with the same LINERATE_API_DATABASE_URL or --database-url".to_owned()
         }
@@ -418,7 +418,7 @@ fn advice(args: &Args) -> String {
     }
 }
 
-/// Whether only this machine can ask there. What systemd passes may be anything.
+/// Whether only this machine can connect there. What systemd passes may be anything.
 fn is_local(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => address.ip().is_loopback(),
@@ -427,7 +427,7 @@ fn is_local(address: &Address) -> bool {
     }
 }
 
-/// What can be changed while the server runs.
+/// The settings that can change while the server runs.
 fn settings(args: &Args) -> Settings {
     Settings {
         limits: Limits {
@@ -455,7 +455,7 @@ fn options(args: &Args) -> Options {
     }
 }
 
-/// The listener of the API.
+/// The configuration of the API's listener.
 fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
     let plain = args.listen.iter().cloned().map(if args.h2c.h2c { Endpoint::h2c } else { Endpoint::plain });
     Config {
@@ -495,10 +495,10 @@ mod tests {
     /// Longer than anything here takes.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Where the process that is to lose its writer keeps its database.
+    /// The database of the process that is to lose its writer.
     const DOOMED: &str = "LINERATE_TEST_DOOMED_DATABASE";
 
-    /// A process; killed when dropped.
+    /// A process, which is killed when dropped.
     struct Process(Child);
 
     impl Drop for Process {
@@ -508,8 +508,8 @@ mod tests {
         }
     }
 
-    /// Nothing from outside makes the writer panic, as far as is known: here it does so after its first transaction. The
-    /// program is this very test, started once more.
+    /// Nothing external is known to make the writer panic, so here it does after its first transaction. The program is
+    /// this test itself, started again.
     #[test]
     fn the_process_ends_for_all_to_see_when_its_writer_does() {
         if let Ok(database) = env::var(DOOMED) {
@@ -532,7 +532,7 @@ mod tests {
         let (mut output, mut errors) = (process.0.stdout.take().expect("a pipe"), process.0.stderr.take());
         let mut said = String::new();
         let address = loop {
-            // Up to the next white space, so that it is there whole.
+            // Up to the next white space, so that it is complete.
             let start = said.find("http://").map(|at| &said[at + 7..]);
             if let Some((address, _)) = start.and_then(|rest| rest.split_once(char::is_whitespace)) {
                 break address.trim_end_matches('/').to_owned();

@@ -1,8 +1,8 @@
-//! Objects of known members.
+//! Objects with known members.
 //!
-//! [`object!`] makes a struct readable: its members once each, unknown ones kept aside in `more`, without the detour
-//! that serde's `flatten` takes. The same list says what each member has to be like, for a document that was read, and
-//! for a value that cannot be: then every member is tried by itself, so that all that is wrong gets its pointer.
+//! [`object!`] makes a struct deserialisable: each member at most once, and unknown ones kept in `more`, without the
+//! overhead of serde's `flatten`. The same list gives each member's rules, both for a document that was read and for a
+//! value that could not be. In the latter case every member is tried separately, so that each fault gets its pointer.
 
 use serde::de::Deserialize;
 use serde_json::{Map, Value};
@@ -10,19 +10,19 @@ use serde_json::{Map, Value};
 use super::faults::Faults;
 use super::text::Text;
 
-/// What an object may have besides its known members.
+/// What to do with unknown members of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Unknown {
-    /// Nothing: each is a fault.
+    /// Refuse: each is a fault.
     #[default]
     Refuse,
-    /// Anything: it is kept as it came.
+    /// Keep them as received.
     Keep,
 }
 
-/// What a member may be.
+/// A possible type of a member.
 pub trait Member<'de>: Deserialize<'de> {
-    /// Says what is wrong with `value`, as deep as that is known.
+    /// Adds what is wrong with `value`, as deep as known.
     fn examine(value: &'de Value, _unknown: Unknown, faults: &mut Faults) {
         if let Err(error) = Self::deserialize(value) {
             faults.add(error);
@@ -50,9 +50,9 @@ impl<'de, T: Member<'de>> Member<'de> for Vec<T> {
     }
 }
 
-/// An object of known members.
+/// An object with known members.
 pub trait Object {
-    /// Says what is wrong with its members.
+    /// Adds what is wrong with its members.
     fn check(&self, unknown: Unknown, faults: &mut Faults);
 }
 
@@ -65,8 +65,8 @@ pub fn check_more(more: &Map<String, Value>, unknown: Unknown, faults: &mut Faul
     }
 }
 
-/// Makes a struct with a member `more`, whose texts are borrowed, an [`Object`]: for each of the others its name, its type, whether it is
-/// `required` or has a `default`, and a rule: `fn(&Type, Unknown, &mut Faults)`.
+/// Makes a struct with a member `more`, whose texts are borrowed, an [`Object`]. Gives each other member's name, type,
+/// whether it is `required` or has a `default`, and a rule: `fn(&Type, Unknown, &mut Faults)`.
 macro_rules! object {
     ($object:ident<$de:lifetime> { $($name:ident: $type:ty, $presence:ident, $rule:expr;)* }) => {
         impl<$de> serde::Deserialize<$de> for $object<$de> {

@@ -1,13 +1,13 @@
-//! Signing in by OpenID Connect: where, as which client, and what a session has of it.
+//! Signing in with OpenID Connect: the issuer, the client, and what a session keeps.
 //!
-//! The console asks the services by the ID token of whoever is signed in, as oauth2-proxy and kubectl do. So it holds no
-//! key of its own that would be worth more than a person's; what somebody may, each service says for itself by their
-//! groups (`--jwt-issuer`, `--jwt-write` and their like); and its audit log names them.
+//! The console sends the services the ID token of the user who signed in, as oauth2-proxy and kubectl do. So it holds
+//! no key worth more than a person's rights. Each service decides what a user may do by the user's groups
+//! (`--jwt-issuer`, `--jwt-write` and so on), and its audit log names the user.
 //!
-//! The way back from the issuer begins at another site, so the browser sends no cookie of `SameSite=Strict` with it, which
-//! the session's is and stays. What is to be known of who comes back is therefore in a cookie of its own: `Lax`, for ten
-//! minutes, worth nothing without the `state` that belongs to it. And the answer is a page, not a redirect: one that goes
-//! on to where they wanted by itself, which then is a request of our own site, with the session's cookie.
+//! The way back from the issuer starts at another site, so the browser does not send a cookie with `SameSite=Strict`,
+//! as the session's is. What has to be known about a returning user is therefore in a separate cookie: `Lax`, valid for
+//! ten minutes, useless without the matching `state`. And the answer is a page instead of a redirect. It continues
+//! automatically to where the user wanted to go, which makes that a request of our own site, with the session's cookie.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,20 +21,21 @@ use url::Url;
 
 use crate::session::User;
 
-/// Where browsers are sent to begin.
+/// The path where signing in starts.
 pub(crate) const BEGIN: &str = "/sign-in/oidc";
 
-/// Where the issuer sends them back to.
+/// The path that the issuer sends browsers back to.
 pub(crate) const BACK: &str = "/sign-in/oidc/callback";
 
-/// The longest cookie that is looked at, in bytes; browsers keep none that is longer.
+/// The longest cookie that is read, in bytes. Browsers store none that is longer.
 const COOKIE_BYTES: usize = 4096;
 
-/// Where people sign in who have no key.
+/// Where people without a key sign in.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OidcArgs {
-    /// Lets people sign in at this OpenID Connect issuer, beside keys. linerate-links and linerate-api then have to take its
-    /// tokens (their --jwt-issuer, with this client's id as --jwt-audience): what somebody may is what these give their groups.
+    /// Lets people sign in at this OpenID Connect issuer, in addition to keys. linerate-links and linerate-api must
+    /// accept its tokens (their --jwt-issuer, with this client's id as --jwt-audience); they decide what a user may do
+    /// by the user's groups.
     #[arg(
         long,
         value_name = "URL",
@@ -44,37 +45,37 @@ pub struct OidcArgs {
     )]
     pub oidc_issuer: Option<IssuerUrl>,
 
-    /// The console's client id at the issuer, where https://CONSOLE/sign-in/oidc/callback is registered for it.
+    /// The console's client id at the issuer, registered with https://CONSOLE/sign-in/oidc/callback.
     #[arg(long, value_name = "ID", requires = "oidc_issuer", help_heading = "OpenID Connect")]
     pub oidc_client_id: Option<String>,
 
-    /// The client's secret, by a variable or a credential, so that it is in no list of processes. Default: a public client,
-    /// by PKCE alone.
+    /// The client's secret, in a variable or a credential, so that no list of processes shows it. Default: a public
+    /// client, with PKCE only.
     #[arg(long, value_name = "SECRET", value_parser = settings::secret::<ClientSecret>(), hide_env_values = true,
           requires = "oidc_issuer", help_heading = "OpenID Connect")]
     pub oidc_client_secret: Option<ClientSecret>,
 
-    /// Where the issuer sends browsers back to, to the letter as registered: https://CONSOLE/sign-in/oidc/callback. Default: at
-    /// the address by which the browser asked.
+    /// The URL that the issuer sends browsers back to, exactly as registered: https://CONSOLE/sign-in/oidc/callback.
+    /// Default: at the address that the browser used.
     #[arg(long, value_name = "URL", value_parser = redirect, requires = "oidc_issuer",
           help_heading = "OpenID Connect")]
     pub oidc_redirect_url: Option<String>,
 
-    /// What the issuer is asked for; some, such as Dex, tell groups only where groups is among it.
+    /// The scopes to request from the issuer. Some issuers, such as Dex, only send groups if groups is among them.
     #[arg(long, value_name = "SCOPES", default_value = "openid profile email", value_parser = scopes,
           help_heading = "OpenID Connect")]
     pub oidc_scopes: String,
 
-    /// The claim by which the console calls somebody; `sub` where a token has none of it.
+    /// The claim that the console shows as a user's name; `sub` if a token lacks it.
     #[arg(long, value_name = "CLAIM", default_value = "preferred_username", help_heading = "OpenID Connect")]
     pub oidc_name_claim: String,
 
-    /// Authorities that the issuer's certificate is signed by, in PEM; by default those of the system.
+    /// Authorities that sign the issuer's certificate, in PEM. Default: the system's.
     #[arg(long, value_name = "FILE", requires = "oidc_issuer", help_heading = "OpenID Connect")]
     pub oidc_cacert: Option<PathBuf>,
 }
 
-/// The secret of a client; shown nowhere.
+/// A client's secret, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSecret(String);
 
@@ -106,7 +107,7 @@ fn scopes(text: &str) -> Result<String, &'static str> {
     if openid { Ok(text.to_owned()) } else { Err("openid has to be among them") }
 }
 
-/// People cannot sign in at the issuer as it is asked for.
+/// Why signing in at the issuer cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The authorities.
@@ -120,14 +121,14 @@ pub enum OpenError {
 /// Signs people in at an issuer.
 pub(crate) struct SingleSignOn {
     pub(crate) sign_in: SignIn,
-    /// Where the issuer is, for people.
+    /// The issuer's place, for people.
     pub(crate) place: String,
     redirect: Option<String>,
     name_claim: String,
 }
 
 impl OidcArgs {
-    /// What signs people in; none where no issuer is named.
+    /// Prepares signing in; none if no issuer is given.
     ///
     /// # Errors
     /// When the issuer's authorities cannot be read, or the system has no randomness.
@@ -151,8 +152,8 @@ impl OidcArgs {
 }
 
 impl SingleSignOn {
-    /// Where the issuer is to send a browser back to, which sent a form of ours with these fields. Its `Origin` has been
-    /// found to be the name that it asks by; the issuer takes those that are registered there alone.
+    /// The URL to send a browser back to that submitted our form with these fields. Its `Origin` was found to equal the
+    /// host; the issuer accepts only registered URLs.
     pub(crate) fn redirect(&self, fields: &HeaderMap) -> Option<String> {
         let derived = || {
             let origin = fields.get(header::ORIGIN)?.to_str().ok()?;
@@ -161,18 +162,18 @@ impl SingleSignOn {
         self.redirect.clone().or_else(derived)
     }
 
-    /// Who has come back.
+    /// The user who has come back.
     pub(crate) fn user(&self, arrival: &Arrival) -> User {
         User { id: arrival.claims.sub.clone(), name: arrival.claims.name(&self.name_claim) }
     }
 }
 
-/// What the cookie of those on their way is called; see `visitor` for the prefix.
+/// The name of the cookie of users on their way; see `visitor` for the prefix.
 fn cookie_name(secure: bool) -> &'static str {
     if secure { "__Host-linerate-sign-in" } else { "linerate-sign-in" }
 }
 
-/// What that cookie says.
+/// The value of that cookie.
 pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> &str {
     let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -180,12 +181,12 @@ pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> &str {
     if said.len() <= COOKIE_BYTES { said } else { "" }
 }
 
-/// That cookie; without a value it is taken back.
+/// The field that sets that cookie; without a value, it deletes it.
 pub(crate) fn set_cookie(value: &str, secure: bool) -> HeaderValue {
     let (name, seconds) = (cookie_name(secure), if value.is_empty() { 0 } else { LIFE.as_secs() });
     let secure = if secure { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
-    // Letters, digits and signs alone.
+    // It contains only letters, digits and signs.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 
@@ -220,7 +221,7 @@ mod tests {
         for (origin, expected) in [
             ("https://console.example", Some("https://console.example/sign-in/oidc/callback")),
             ("http://127.0.0.1:8110", Some("http://127.0.0.1:8110/sign-in/oidc/callback")),
-            // A code would pass in the clear.
+            // A code would be sent without TLS.
             ("http://console.example", None),
             ("null", None),
         ] {

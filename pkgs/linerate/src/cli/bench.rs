@@ -1,4 +1,4 @@
-//! `bench`: what a request costs the services of this box, as they run now.
+//! `bench`: measures what a request costs the services of this box.
 
 use std::path::PathBuf;
 
@@ -8,28 +8,28 @@ use serde::Serialize;
 use super::{Context, Error};
 use crate::measured::{self, Change, Target};
 
-/// What to measure, and what to compare it with.
+/// What to measure, and what to compare with.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to ask which service for, again and again: links=URL, files=URL or api=URL. The load needs wrk, and
-    /// runs on the CPUs of the services: they serve others worse meanwhile.
+    /// The URL to request from each service: links=URL, files=URL or api=URL. The load needs wrk, and runs on the CPUs
+    /// of the services, which serve others more slowly meanwhile.
     #[arg(required = true, value_name = "SERVICE=URL")]
     pub targets: Vec<Target>,
 
-    /// How often each is loaded, in turn.
+    /// How many rounds to load each, in turn.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub rounds: u64,
 
-    /// How long each time, in seconds.
+    /// How long each round lasts, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 
-    /// Keep what was measured in this file.
+    /// Save the result to this file.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// Compare with what --save kept, and end with code 3 where a service has become slower by more than rounds differ
-    /// and --tolerance.
+    /// Compare with a file of --save. Exits with 3 if a service has become slower by more than the spread of rounds and
+    /// --tolerance.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
 
@@ -37,12 +37,12 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub tolerance: u64,
 
-    /// Draw CPU time per request, as an SVG, into this file.
+    /// Draw CPU time per request to this file, as an SVG.
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
 }
 
-/// What was measured, as programs get it.
+/// The result, for programs.
 #[derive(Debug, Serialize)]
 struct Measured {
     #[serde(flatten)]

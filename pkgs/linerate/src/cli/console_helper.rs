@@ -1,4 +1,4 @@
-//! `console-helper`: what the console may not do itself.
+//! `console-helper`: does what the console may not do itself.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,25 +12,26 @@ use crate::helper::Worker;
 use crate::helper::serve::{User, serve};
 use crate::system;
 
-/// Where to be asked, and by whom.
+/// Where to listen, and who may connect.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Where it is asked: unix:PATH or systemd:NAME.
+    /// Where to listen: unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR", default_value = "unix:/run/linerate-console-helper/socket")]
     pub listen: Address,
 
-    /// Who may ask, by name or number: the console's user. The kernel says who does (SO_PEERCRED). May be repeated.
+    /// The user who may connect, by name or number: the console's. The kernel identifies users (SO_PEERCRED). May be
+    /// repeated.
     #[arg(long, value_name = "USER", required = true)]
     pub user: Vec<User>,
 
-    /// The profile that queues are placed by; without one, as was last asked for.
+    /// The profile for placing queues. Without one, they are placed as last requested.
     #[arg(long, value_name = "FILE", env = "LINERATE_PROFILE")]
     pub profile: Option<PathBuf>,
 }
 
 /// Serves until the process is ended.
 pub fn run(args: &Args, recorded: Option<PathBuf>) -> Result<(), Error> {
-    // What cannot be read is said now, and not to who asks.
+    // Report what cannot be read now, instead of to clients.
     system::open(recorded.as_deref())?;
     if let Some(profile) = &args.profile {
         doctor::read(profile.clone())?;
@@ -42,7 +43,7 @@ pub fn run(args: &Args, recorded: Option<PathBuf>) -> Result<(), Error> {
         return Err(Error::HelperAddress);
     };
     listener.set_nonblocking(false).map_err(Error::Helper)?;
-    // Who may is decided by who it is; whoever can connect is told nothing otherwise.
+    // Identity decides who may connect. Others are told nothing.
     let _ = writeln!(std::io::stdout(), "helper    {}", args.listen);
     let users: BTreeSet<User> = args.user.iter().copied().collect();
     let log = |line: &str| {

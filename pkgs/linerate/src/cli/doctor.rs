@@ -1,4 +1,4 @@
-//! `doctor`: what keeps the machine from its line rate.
+//! `doctor`: finds what keeps the machine from its line rate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,56 +12,57 @@ use crate::doctor::since::{self, Since};
 use crate::doctor::{self, Diagnosis, Finding, RULES, Severity, textfile};
 use crate::profile::Profile;
 
-/// What to compare with, and how to tell.
+/// What to compare with, and how to report.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The profile that the machine's image was built with; without one only what is wrong on any machine is found.
+    /// The profile that the machine's image was built with. Without one, only what is wrong on any machine is found.
     #[arg(long, value_name = "FILE", env = "LINERATE_PROFILE")]
     pub profile: Option<PathBuf>,
 
-    /// End with code 3 where something is at least so bad. A boot is good where nothing is critical: a service that
-    /// is not ready, a disk that is full.
+    /// Exit with 3 if a finding is at least this bad. A boot is good if nothing is critical, such as a service that is
+    /// not ready or a full disk.
     #[arg(long, value_name = "SEVERITY", default_value = "warning")]
     pub fail_on: Severity,
 
-    /// How long counters are watched for what is lost now, in seconds; 0: what was lost since the boot.
+    /// How long to watch counters for current losses, in seconds; 0 reports the losses since boot.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=86400))]
     pub interval: u64,
 
-    /// Look again and again, and print what begins and what ends; --interval is then how often, 10 or more being kind.
+    /// Check repeatedly, and print which findings begin and end. --interval is then the time between checks; use 10 or
+    /// more.
     #[arg(long)]
     pub watch: bool,
 
-    /// End after so many looks with --watch.
+    /// With --watch: end after this many checks.
     #[arg(long, value_name = "N", requires = "watch")]
     pub looks: Option<u64>,
 
-    /// Write what was found for Prometheus to this file, for node_exporter's textfile collector (NAME.prom).
+    /// Write the findings to this file in Prometheus's format, for node_exporter's textfile collector (NAME.prom).
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
-    /// Where to keep since when something has been found. Default: /run/linerate-doctor; nowhere with --machine.
+    /// Where to remember since when each finding exists. Default: /run/linerate-doctor; nowhere with --machine.
     #[arg(long, value_name = "DIR", env = "LINERATE_DOCTOR_STATE")]
     pub state: Option<PathBuf>,
 }
 
-/// What was found, as programs get it.
+/// The findings, for programs.
 #[derive(Debug, Serialize)]
 struct Examined {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
-    /// When, in seconds since 1970.
+    /// The time of the check, in seconds since 1970.
     at: u64,
     rules: usize,
-    /// The rules that had nothing to compare the machine with.
+    /// Rules without anything to compare the machine with.
     idle: Vec<&'static str>,
-    /// The rules that were not let see all that they look at, and what was refused.
+    /// Rules that could not read everything, and what was refused.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     denied: BTreeMap<&'static str, String>,
     findings: Vec<Finding>,
 }
 
-/// Examines the machine.
+/// Checks the machine.
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     let profile = match &args.profile {
         Some(path) => read(path.clone())?,
@@ -106,11 +107,11 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     Ok(())
 }
 
-/// Looks once, and leaves word of it.
+/// Checks once, and records the result.
 fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Diagnosis, Error> {
     let mut diagnosis = doctor::diagnose(&*context.system, profile, args.interval);
     since.note(&mut diagnosis.findings, now());
-    // Whoever is not root may look all the same: then every look is the first.
+    // Users other than root may check too. Every check is then the first.
     drop(since.save());
     if let Some(path) = &args.textfile {
         textfile::write(path, &diagnosis.findings, now())
@@ -129,7 +130,7 @@ pub(super) fn read(path: PathBuf) -> Result<Profile, Error> {
     text.parse().map_err(|source| Error::Profile { path, source })
 }
 
-/// Prints what begins and what ends.
+/// Prints which findings begin and end.
 fn changes(before: &[Finding], after: &[Finding], output: &mut Output) -> Result<(), Error> {
     let same = |a: &Finding, b: &Finding| a.rule == b.rule && a.subject == b.subject;
     for finding in after.iter().filter(|one| !before.iter().any(|other| same(one, other))) {
@@ -142,14 +143,14 @@ fn changes(before: &[Finding], after: &[Finding], output: &mut Output) -> Result
     Ok(())
 }
 
-/// How findings are told.
+/// How to report findings.
 struct ReportOptions {
     explain: bool,
     /// Whether there is a profile.
     profile: bool,
 }
 
-/// What is said where nothing was found: that all is well only where everything was looked at.
+/// The text if there are no findings: all is well only if everything was checked.
 fn nothing_found(examined: &Examined) -> String {
     let Examined { rules, idle, .. } = examined;
     match idle.len() {
@@ -158,7 +159,7 @@ fn nothing_found(examined: &Examined) -> String {
     }
 }
 
-/// Names the rules that had nothing to compare with, and those that were not let see everything.
+/// Names the rules without anything to compare with, and those that could not read everything.
 fn left_out(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Result<(), Error> {
     for (rule, what) in &examined.denied {
         output.line(format_args!("Not all was seen by {rule}: {what}: permission denied, root may."))?;
@@ -175,7 +176,7 @@ fn left_out(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Re
     }
 }
 
-/// Prints what was found for people, worst first.
+/// Prints the findings for people, worst first.
 fn print(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Result<(), Error> {
     let Examined { findings, rules, idle, at, .. } = examined;
     for finding in findings {
@@ -220,7 +221,7 @@ fn print(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Resul
     Ok(())
 }
 
-/// `3 d`, `2 h`, `5 min` or `9 s`, the largest that is not zero.
+/// `3 d`, `2 h`, `5 min` or `9 s`, in the largest unit that is not zero.
 fn duration(seconds: u64) -> String {
     let units = [(86400, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let (size, name) = units.into_iter().find(|(size, _)| seconds >= *size).unwrap_or((1, "s"));

@@ -1,4 +1,4 @@
-//! `files-writer`: what writes below the root that files are served from.
+//! `files-writer`: writes below the root that linerate-files serves.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,38 +10,39 @@ use super::Error;
 use crate::helper::serve::User;
 use crate::writer::{Limits, serve};
 
-/// Where to be asked, by whom, and how much may be written.
+/// Where to listen, who may connect, and how much may be written.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The directory that is written below: the root of linerate-files. It belongs to this user.
+    /// The directory to write below: the root of linerate-files. It belongs to this user.
     #[arg(long, value_name = "DIR")]
     pub root: PathBuf,
 
-    /// Where it is asked: unix:PATH or systemd:NAME.
+    /// Where to listen: unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR", default_value = "unix:/run/linerate-files-writer/socket")]
     pub listen: Address,
 
-    /// Who may ask, by name or number: the console's user. The kernel says who does (SO_PEERCRED). May be repeated.
+    /// The user who may connect, by name or number: the console's. The kernel identifies users (SO_PEERCRED). May be
+    /// repeated.
     #[arg(long, value_name = "USER", required = true)]
     pub user: Vec<User>,
 
-    /// The largest file that is taken, in bytes.
+    /// The largest file, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
     pub max_file: u64,
 
-    /// Bytes that all files below the root may have together; uploads beyond are refused.
+    /// The most bytes of all files below the root; uploads beyond that are refused.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 30)]
     pub max_bytes: u64,
 
-    /// Files and directories that there may be below the root.
+    /// The most files and directories below the root.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub max_files: u64,
 
-    /// Uploads that may be under way.
+    /// The most unfinished uploads.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub max_uploads: usize,
 
-    /// How long an upload is kept that nobody goes on with, in seconds.
+    /// How long an abandoned upload is kept, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(1..=30 * 86_400))]
     pub expire: u64,
 }

@@ -1,4 +1,4 @@
-//! `fleet`: many boxes.
+//! `fleet`: manages several boxes.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,30 +19,30 @@ use crate::fleet::refs::Repository;
 use crate::fleet::settings::{RefName, SETTINGS, Settings, Span};
 use crate::fleet::{self};
 
-/// The file whose presence drains a box.
+/// The file that drains a box while it exists.
 const DRAIN: &str = "/run/linerate-fleet/drain";
 
-/// What to do with many boxes.
+/// Commands for several boxes.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what each node reports, and how far each wave is. Ends with 3 where a node is not well.
+    /// Show what each node reports, and how far each wave is. Exits with 3 if a node is unhealthy.
     Status(StatusArgs),
-    /// Move a wave's branch to where the wave before it is, once that one was well for long enough. Ends with 3, and moves
-    /// nothing, as soon as a node of the wave before is not.
+    /// Move a wave's branch to that of the wave before it, once that wave has been healthy for long enough. Exits with
+    /// 3 and moves nothing as soon as a node of the wave before is unhealthy.
     Promote(PromoteArgs),
-    /// Let no wave go on, those that are being watched included; branches stay where they are.
+    /// Stop all waves, including those being watched; branches stay where they are.
     Halt(HaltArgs),
-    /// Let waves go on again.
+    /// Let waves continue.
     Resume(Args),
-    /// Take this box's part of the service address while its services are ready, until told to stop.
+    /// Announce this box's share of the service address while its services are ready, until told to stop.
     Announce(AnnounceArgs),
-    /// Give up this box's part of the service address; its services go on.
+    /// Give up this box's share of the service address; its services continue.
     Drain(DrainArgs),
-    /// Take it again.
+    /// Take the share again.
     Undrain(DrainArgs),
 }
 
-/// Which fleet.
+/// The fleet.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Nodes and waves, in TOML.
@@ -53,31 +53,31 @@ pub struct Args {
 /// What to show.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
-    /// Between which two looks errors are counted, in seconds; 0: since the services' start.
+    /// The time between two reads of error counters, in seconds; 0 counts since the services' start.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=3600))]
     pub interval: u64,
 
-    /// Which fleet.
+    /// The fleet.
     #[command(flatten)]
     pub settings: Args,
 }
 
-/// Which wave, and when.
+/// The wave, and the condition.
 #[derive(Debug, clap::Args)]
 pub struct PromoteArgs {
     /// The branch to move.
     #[arg(value_name = "WAVE")]
     pub wave: RefName,
 
-    /// How long the wave before has to be well: 90s, 30m, 2h. Default: what the settings say.
+    /// How long the wave before has to be healthy: 90s, 30m, 2h. Default: from the settings.
     #[arg(long, value_name = "TIME")]
     pub well_for: Option<Span>,
 
-    /// How often it is looked at meanwhile, in seconds.
+    /// How often to check meanwhile, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub every: u64,
 
-    /// Which fleet.
+    /// The fleet.
     #[command(flatten)]
     pub settings: Args,
 }
@@ -85,11 +85,11 @@ pub struct PromoteArgs {
 /// Why to halt.
 #[derive(Debug, clap::Args)]
 pub struct HaltArgs {
-    /// Why, for whoever promotes next.
+    /// The reason, for whoever promotes next.
     #[arg(value_name = "WHY", default_value = "no reason was given")]
     pub why: String,
 
-    /// Which fleet.
+    /// The fleet.
     #[command(flatten)]
     pub settings: Args,
 }
@@ -105,7 +105,7 @@ pub struct AnnounceArgs {
     #[arg(long, value_name = "PATH", requires = "protocol")]
     pub bird: Option<PathBuf>,
 
-    /// A protocol of BIRD's that announces the address; may be repeated.
+    /// A BIRD protocol that announces the address; may be repeated.
     #[arg(long, value_name = "NAME", requires = "bird", value_parser = protocol)]
     pub protocol: Vec<String>,
 
@@ -117,11 +117,11 @@ pub struct AnnounceArgs {
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<Address>,
 
-    /// How often services are asked, in milliseconds.
+    /// How often to check services, in milliseconds.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub every: u64,
 
-    /// While this file is there, the box is drained.
+    /// The file that drains the box while it exists.
     #[command(flatten)]
     pub drain: DrainArgs,
 
@@ -130,15 +130,15 @@ pub struct AnnounceArgs {
     pub logs: LogArgs,
 }
 
-/// Which box.
+/// The box.
 #[derive(Debug, clap::Args)]
 pub struct DrainArgs {
-    /// The file that drains the box while it is there.
+    /// The file that drains the box while it exists.
     #[arg(long, value_name = "FILE", env = "LINERATE_FLEET_DRAIN", default_value = DRAIN)]
     pub drain_file: PathBuf,
 }
 
-/// A name as BIRD's grammar has it, and so nothing that ends a command.
+/// A name in BIRD's grammar, so it contains nothing that ends a command.
 fn protocol(text: &str) -> Result<String, String> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match plain && text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.len() <= 64 {
@@ -147,7 +147,7 @@ fn protocol(text: &str) -> Result<String, String> {
     }
 }
 
-/// Runs what is asked for.
+/// Runs the command.
 pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
     match command {
         Command::Status(args) => status(&args, context),
@@ -174,7 +174,7 @@ fn repository(args: &Args) -> Result<Repository, Error> {
     Ok(Repository::new(&load(args)?.repository))
 }
 
-/// Whether waves may go on, as programs get it.
+/// Whether waves may continue, for programs.
 #[derive(Debug, Serialize)]
 struct Halted<'a> {
     halted: Option<&'a str>,
@@ -187,7 +187,7 @@ fn halted(why: Option<&str>, context: &mut Context) -> Result<(), Error> {
     })
 }
 
-/// All there is to know, as programs get it.
+/// The whole status, for programs.
 #[derive(Debug, Serialize)]
 struct Status {
     halted: Option<String>,
@@ -207,7 +207,7 @@ struct NodeStatus {
     #[serde(flatten)]
     report: Report,
     error_percent: Option<f64>,
-    /// What is wrong with it.
+    /// Its problems.
     problems: Vec<String>,
 }
 
@@ -299,7 +299,7 @@ fn promoted(args: &PromoteArgs, context: &mut Context) -> Result<(), Error> {
     let well_for = args.well_for.unwrap_or(settings.well_for).0;
     let watch = Watch { well_for, every: Duration::from_secs(args.every) };
     let said = |left: Duration| {
-        // For whoever waits; nobody has to.
+        // For whoever waits; nobody has to read it.
         drop(writeln!(std::io::stderr(), "well, and {} s to go", left.as_secs()));
     };
     let done = promote::promote(&settings, &args.wave, watch, said)?;

@@ -1,4 +1,4 @@
-//! `completions` and `man`: this command line, for shells and readers.
+//! `completions` and `man` for this command line.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use service::settings;
 
 use super::{Cli, Context, Error, console};
 
-/// A script, as programs get it.
+/// A script, for programs.
 #[derive(Debug, Serialize)]
 struct Script {
     shell: String,
@@ -18,13 +18,13 @@ struct Script {
     place: &'static str,
 }
 
-/// Manual pages, as programs get them.
+/// Manual pages, for programs.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Pages {
-    /// The main one.
+    /// The main page.
     One { page: String },
-    /// Those of all commands.
+    /// The pages of all commands.
     All { directory: PathBuf },
 }
 
@@ -33,7 +33,7 @@ fn described() -> clap::Command {
     settings::command::<Cli>(console::NAME, console::NAME)
 }
 
-/// Prints a shell's completions; why, as a comment behind them.
+/// Prints a shell's completions. Explanations follow as a comment.
 pub fn completions(args: &CompletionsArgs, context: &mut Context) -> Result<(), Error> {
     let mut script = Vec::new();
     args.print(described(), &mut script).map_err(Closed)?;
@@ -57,7 +57,7 @@ pub fn completions(args: &CompletionsArgs, context: &mut Context) -> Result<(), 
     })
 }
 
-/// Prints the manual page, or writes all; why, as a comment behind it.
+/// Prints the manual page, or writes all pages. Explanations follow as a comment.
 pub fn man(args: ManArgs, context: &mut Context) -> Result<(), Error> {
     let mut page = Vec::new();
     let printed = args.print(described(), &mut page);

@@ -1,4 +1,4 @@
-//! The command line. One command a file, each with its `Args` and a `run`.
+//! The command line. Each command is a file, with its `Args` and a `run`.
 // More than a dozen files: one for each command.
 
 pub mod bench;
@@ -31,7 +31,7 @@ pub type Output = service::output::Output<Error>;
 /// The binary's name.
 pub const NAME: &str = "linerate";
 
-/// What `--help` and the manual page end with.
+/// The end of `--help` and of the manual page.
 const AFTERWORD: &str = "\
 Examples:
   linerate up
@@ -48,19 +48,19 @@ Examples:
 Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done; 3 \
 looked at, and not all is as it should be. Errors are one line on standard error.";
 
-/// Places the queues of network interfaces, and says what keeps a machine from its line rate.
+/// Assigns the queues of network interfaces to CPUs, and says what keeps a machine from its line rate.
 #[derive(Debug, Parser)]
 #[command(name = NAME, version, propagate_version = true, after_long_help = AFTERWORD)]
 pub struct Cli {
-    /// Print JSON, one line, for programs.
+    /// Print JSON for programs, as one line.
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Say why: the rules, and where they come from.
+    /// Explain the result: the rules, and their sources.
     #[arg(long, global = true)]
     pub explain: bool,
 
-    /// Work on a machine recorded in a file instead of this one. Nothing is written back.
+    /// Use a machine recorded in a file instead of this one. Nothing is written back.
     #[arg(long, global = true, value_name = "FILE", env = "LINERATE_MACHINE")]
     pub machine: Option<PathBuf>,
 
@@ -70,58 +70,58 @@ pub struct Cli {
 }
 
 /// What to do.
-// Made once a process: a box would only cost.
+// Made once per process, so boxing it would only cost.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run links, files, api and the console together, for trying out.
+    /// Run links, files, api and the console together, to try them out.
     Up(up::Args),
 
     /// Serve the console: one web page for the box, with what its services do, its links, and doctor's findings.
     Console(::console::Args),
 
-    /// Do for the console what takes more rights than it has: place queues, and look at what processes do. Nothing else.
+    /// Do for the console only what needs more rights than it has: place queues, and profile processes.
     ConsoleHelper(console_helper::Args),
 
-    /// Write files below the root that linerate-files serves, for the console: uploads that go on where they broke off, renames,
-    /// deletions and directories. Nothing else.
+    /// Write files below linerate-files' root for the console: resumable uploads, renames, deletions and directories.
+    /// Nothing else.
     FilesWriter(files_writer::Args),
 
-    /// Place the queues of network interfaces.
+    /// Assign the queues of network interfaces to CPUs.
     #[command(subcommand)]
     Nic(nic::Command),
 
-    /// Say what keeps the machine from its line rate: what drifted from its profile, and what it suffers from.
+    /// Say what keeps the machine from its line rate: deviations from its profile, and other problems.
     Doctor(doctor::Args),
 
-    /// Measure what a request costs the services as they run here, and compare with a time before.
+    /// Measure what a request costs the services as they run here, and compare with an earlier result.
     Bench(bench::Args),
 
-    /// Say what a service does, or the whole machine: which functions are on a CPU, or wait, as a flame graph.
+    /// Show what a service or the whole machine does: which functions use a CPU, or wait, as a flame graph.
     Profile(profile::Args),
 
-    /// Go from one version of the box's image to another.
+    /// Update the box's image from one version to another.
     #[command(subcommand)]
     Update(update::Command),
 
-    /// Run many boxes: what each reports, waves of updates, and the service address.
+    /// Manage several boxes: their reports, waves of updates, and the service address.
     #[command(subcommand)]
     Fleet(fleet::Command),
 
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(CompletionsArgs),
 
-    /// Print the manual page, or write those of all commands.
+    /// Print the manual page, or write the pages of all commands.
     Man(ManArgs),
 }
 
-/// What every command gets.
+/// The context of every command.
 pub struct Context {
     /// The machine.
     pub system: Box<dyn System>,
-    /// Whether it only exists in memory.
+    /// Whether the machine only exists in memory.
     pub rehearsal: bool,
-    /// Whether to say why.
+    /// Whether to explain results.
     pub explain: bool,
     /// Where to print.
     pub output: Output,
@@ -158,10 +158,10 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Completions(args) => manual::completions(&args, &mut context),
         Command::Man(args) => manual::man(args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
-        // They have no output of their own, and open the machine anew for each look.
+        // These have no output of their own, and read the machine again for each check.
         Command::Console(_) | Command::ConsoleHelper(_) | Command::FilesWriter(_) => Ok(()),
     };
-    // What was printed before a failure is printed all the same.
+    // Output before a failure is printed too.
     let flushed = context.output.flush();
     done.and(flushed)
 }

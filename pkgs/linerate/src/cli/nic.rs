@@ -18,50 +18,50 @@ use crate::nic::{self, PlacementPlan, PlacementRequest, Policy, Rss, Setting};
 use crate::system::{OpenError, System};
 use crate::topology::Topology;
 
-/// What to do with queues.
+/// Commands for queues.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show where queues would be served; changes nothing.
     Plan(Args),
-    /// Serve queues as planned; keeps what was there, and changes all or nothing of an interface.
+    /// Place queues as planned. Saves the original settings, and changes an interface completely or not at all.
     Apply(ApplyArgs),
-    /// Apply, and apply again whenever a link comes back, channels change, or a minute has passed. Rings that other
-    /// channels took along are set again.
+    /// Apply, and apply again whenever a link comes back, channels change, or a minute has passed. If new channels also
+    /// changed the rings, these are set again.
     Watch(ApplyArgs),
-    /// Compare with the plan that was applied, or with the policy given; changes nothing.
+    /// Compare with the applied plan, or with the given policy; changes nothing.
     Verify(ApplyArgs),
-    /// Put back what was there before the first change.
+    /// Restore the settings from before the first change.
     Undo(UndoArgs),
 }
 
-/// Which interfaces, how, and where originals are kept.
+/// The interfaces, their placement, and where original settings are saved.
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
-    /// Which interfaces, and how.
+    /// The interfaces, and their placement.
     #[command(flatten)]
     pub placement: Args,
 
-    /// Where originals are kept.
+    /// Where original settings are saved.
     #[command(flatten)]
     pub state: StateArgs,
 }
 
-/// Which interfaces to put back.
+/// The interfaces to restore.
 #[derive(Debug, clap::Args)]
 pub struct UndoArgs {
-    /// Interfaces; all that were changed unless some are named.
+    /// Interfaces. Default: all that were changed.
     #[arg(value_name = "IF")]
     pub interfaces: Vec<String>,
 
-    /// Where originals are kept.
+    /// Where original settings are saved.
     #[command(flatten)]
     pub state: StateArgs,
 }
 
-/// Where originals are kept.
+/// Where original settings are saved.
 #[derive(Debug, clap::Args)]
 pub struct StateArgs {
-    /// Where to keep what was there before the first change. Default: /run/linerate; nowhere with --machine.
+    /// Where to save the settings from before the first change. Default: /run/linerate; nowhere with --machine.
     #[arg(long, value_name = "DIR", env = "LINERATE_STATE")]
     pub state: Option<PathBuf>,
 }
@@ -76,29 +76,29 @@ impl StateArgs {
     }
 }
 
-/// Which interfaces, and how.
+/// The interfaces, and their placement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Interfaces; all that have a device behind them unless some are named.
+    /// Interfaces. Default: all with a device behind them.
     #[arg(value_name = "IF")]
     pub interfaces: Vec<String>,
 
-    /// Which CPUs may serve queues: spread (a core each before siblings, the near NUMA node first), local (the near
-    /// node alone), pin=LIST (these, in this order) or reserve=LIST (all but these, kept for services). A list is
-    /// like 0-3,8. Default: spread; for verify what was applied.
+    /// Which CPUs may serve queues: spread (one per core before siblings, the near NUMA node first), local (only the
+    /// near node), pin=LIST (these, in this order) or reserve=LIST (all except these, which are kept for services). A
+    /// list is like 0-3,8. Default: spread; for verify, what was applied.
     #[arg(long)]
     pub policy: Option<Policy>,
 
-    /// How many queues the interface shall have, which restarts them; as many as there are unless it is said.
+    /// How many queues the interface should have; changing this restarts them. Default: as many as it has.
     #[arg(long, value_name = "N")]
     pub queues: Option<u32>,
 
-    /// Let no queue hand packets on to CPUs that have none (RPS).
+    /// Let no queue pass packets on to CPUs that have none (RPS).
     #[arg(long)]
     pub no_rps: bool,
 }
 
-/// What was planned, as programs get it.
+/// The plan, for programs.
 #[derive(Debug, Serialize)]
 struct Planned<'a> {
     interfaces: Vec<Interface<'a>>,
@@ -106,7 +106,7 @@ struct Planned<'a> {
     irqbalance: Option<u32>,
 }
 
-/// One interface, as programs get it.
+/// An interface, for programs.
 #[derive(Debug, Serialize)]
 struct Interface<'a> {
     #[serde(flatten)]
@@ -119,7 +119,7 @@ struct Interface<'a> {
     reasons: Vec<String>,
 }
 
-/// Runs what is asked for.
+/// Runs the command.
 pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
     match command {
         Command::Plan(args) => plan(&args, context),
@@ -130,18 +130,18 @@ pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
     }
 }
 
-/// The interfaces that were asked for.
+/// The requested interfaces.
 fn named(args: &Args, system: &dyn System) -> Result<Vec<String>, Error> {
     Ok(if args.interfaces.is_empty() { device::interfaces(system)? } else { args.interfaces.clone() })
 }
 
-/// What the arguments ask for.
+/// The requested placement.
 fn wish(args: &Args) -> PlacementRequest {
     let steering = if args.no_rps { Steering::Off } else { Steering::Auto };
     PlacementRequest { policy: args.policy.clone().unwrap_or_default(), steering, queues: args.queues }
 }
 
-/// Plans the interfaces that were asked for.
+/// Plans the requested interfaces.
 fn place(args: &Args, context: &Context) -> Result<(Topology, Vec<PlacementPlan>), Error> {
     let system = &*context.system;
     let topology = Topology::read(system).map_err(Error::Topology)?;
@@ -184,13 +184,13 @@ fn plan(args: &Args, context: &mut Context) -> Result<(), Error> {
     })
 }
 
-/// What was done with all interfaces, as programs get it.
+/// The result for all interfaces, for programs.
 #[derive(Debug, Serialize)]
 struct Done<T> {
     interfaces: Vec<Explained<T>>,
 }
 
-/// What was done with an interface, and why where that was asked for.
+/// The result for an interface, with an explanation if requested.
 #[derive(Debug, Serialize)]
 struct Explained<T> {
     #[serde(flatten)]
@@ -204,8 +204,8 @@ fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     apply_to(&names, args, context, &mut Memory::default(), true)
 }
 
-/// Applies to interfaces; says what was done, or only what was changed. Rings are what they are remembered as where
-/// channels have changed.
+/// Applies to interfaces, and reports all results or only changes. If channels have changed, rings are set as
+/// remembered.
 fn apply_to(
     names: &[String],
     args: &ApplyArgs,
@@ -220,7 +220,7 @@ fn apply_to(
     let mut interfaces = Vec::new();
     let mut failed = None;
     for name in names {
-        // Why, by what there was before.
+        // Explained by the previous state.
         let reasons = match context.explain {
             true => nic::reasons(&topology, &nic::place(system, &topology, name, &wish)?),
             false => Vec::new(),
@@ -265,15 +265,15 @@ fn apply_to(
 
 fn watch(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let watched = named(&args.placement, &*context.system)?;
-    // Listening begins before the first look, so that nothing happens unseen between.
+    // Start to listen before the first check, so that nothing in between is missed.
     context.system.changes(Duration::ZERO).map_err(OpenError::Netlink)?;
     let mut memory = Memory::default();
     apply_to(&watched, args, context, &mut memory, true)?;
     loop {
         context.output.flush()?;
         let changed = nic::watch::settled(&*context.system, &watched).map_err(OpenError::Netlink)?;
-        // One at a time: an interface that is gone or restarting does not keep the others from their places, and is
-        // looked at again with its next notification.
+        // One at a time: an interface that is gone or restarting does not delay the others, and is checked again at its
+        // next notification.
         for name in changed {
             match apply_to(&[name], args, context, &mut memory, false) {
                 Err(error @ Error::Output(_)) => return Err(error),
@@ -298,7 +298,7 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
             }
             _ => wish(&args.placement),
         };
-        // Compared with the queues that there are: that there are others is one thing wrong, not one for each.
+        // Compared with the existing queues: a different number of queues is one finding, not one per queue.
         let placed = nic::place(system, &topology, &interface, &PlacementRequest { queues: None, ..wish })?;
         let what = apply::verify(system, &placed, saved.as_ref());
         let reasons = if context.explain { nic::reasons(&topology, &placed) } else { Vec::new() };
@@ -344,7 +344,7 @@ fn undo(args: &UndoArgs, context: &mut Context) -> Result<(), Error> {
                     if context.explain { what.restored.iter().map(explain).collect() } else { Vec::new() };
                 interfaces.push(Explained { what, reasons });
             }
-            // The others are put back all the same.
+            // The others are restored all the same.
             Err(error) => failed = failed.or(Some(error)),
         }
     }
@@ -368,7 +368,7 @@ fn undo(args: &UndoArgs, context: &mut Context) -> Result<(), Error> {
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Prints reasons, where there are any.
+/// Prints explanations, if there are any.
 fn lines(reasons: &[String], output: &mut Output) -> Result<(), Error> {
     reasons.iter().try_for_each(|reason| output.line(reason))
 }
@@ -424,7 +424,7 @@ fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) ->
     })
 }
 
-/// `0-15 → 0,8`, or what stays.
+/// `0-15 → 0,8`, or the unchanged value.
 fn change(settings: Vec<&Setting>) -> String {
     match settings.first() {
         None => dash(String::new()),

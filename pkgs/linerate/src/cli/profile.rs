@@ -1,4 +1,4 @@
-//! `profile`: what a service does, or the whole machine, as a flame graph.
+//! `profile`: shows what a service or the whole machine does, as a flame graph.
 
 use std::fs;
 use std::io::Read;
@@ -11,18 +11,18 @@ use serde::Serialize;
 use super::{Context, Error};
 use crate::samples::{self, Kind, Taken, Target};
 
-/// The longest file of folded stacks that is read, in bytes.
+/// The largest file of folded stacks, in bytes.
 const MOST_FOLDED: u64 = 64 << 20;
 
-/// Functions that are printed.
+/// How many functions are printed.
 const PRINTED: usize = 20;
 
-/// What to look at, and what to make of it.
+/// What to profile, and how to show it.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["service", "pid", "all", "diff"])))]
 pub struct Args {
-    /// A service, by the name of its unit or program: links, linerate-api, nginx.service. All processes and threads of it
-    /// are looked at.
+    /// A service, by the name of its unit or program: links, linerate-api, nginx.service. All its processes and threads
+    /// are profiled.
     #[arg(value_name = "SERVICE")]
     pub service: Option<String>,
 
@@ -30,38 +30,39 @@ pub struct Args {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pid: Option<u32>,
 
-    /// The whole machine instead, all processes and the kernel.
+    /// The whole machine instead: all processes and the kernel.
     #[arg(long)]
     pub all: bool,
 
-    /// Compare two files that --folded made, the older first: what grew is red, what shrank is blue.
+    /// Compare two files of --folded, the older first: growth is red, shrinkage blue.
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["seconds", "frequency", "waiting", "folded"])]
     pub diff: Vec<PathBuf>,
 
-    /// For how long.
+    /// How long, in seconds.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 
-    /// How often in a second of a CPU's time. Not a round number, so that it keeps no step with timers.
+    /// Samples per second of a CPU's time. Not a round number, so that it does not coincide with timers.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=999),
           conflicts_with = "waiting")]
     pub frequency: u32,
 
-    /// Look at what waits, and for how long, instead of what runs: each time that a thread leaves its CPU, until it comes
-    /// back. A thread that waits all the time without moving is not seen.
+    /// Show what waits and for how long, instead of what runs: from each time that a thread leaves its CPU until it
+    /// returns. A thread that waits the whole time is not seen.
     #[arg(long)]
     pub waiting: bool,
 
-    /// Draw the flame graph, as an SVG, into this file.
+    /// Draw the flame graph to this file, as an SVG.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Print the stacks folded, a line each, for --diff and for other tools, and no table. With --json they are beside it.
+    /// Print the folded stacks, one per line, for --diff and for other tools, instead of a table. With --json they are
+    /// included.
     #[arg(long)]
     pub folded: bool,
 }
 
-/// What was seen, as programs get it.
+/// The profile, for programs.
 #[derive(Debug, Serialize)]
 struct Seen<'a> {
     what: &'a str,
@@ -77,7 +78,7 @@ struct Seen<'a> {
     folded: Option<&'a str>,
 }
 
-/// What was compared, as programs get it.
+/// The comparison, for programs.
 #[derive(Debug, Serialize)]
 struct Compared {
     changes: Vec<Change>,
@@ -90,7 +91,7 @@ struct Function {
     total: u64,
 }
 
-/// A function's own share then and now, in percent.
+/// A function's own share before and after, in percent.
 #[derive(Debug, Serialize)]
 struct Change {
     name: String,
@@ -98,7 +99,7 @@ struct Change {
     now: f64,
 }
 
-/// Looks.
+/// Takes the profile.
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     if let [before, now] = &args.diff[..] {
         return compare(before, now, args.output.as_deref(), context);
@@ -113,7 +114,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     };
     let kind = if args.waiting { Kind::Waiting } else { Kind::OnCpu { hertz: args.frequency } };
     let taken = samples::take(&*context.system, &target, kind, Duration::from_secs(args.seconds))?;
-    // What folds is read again, as what anybody folds.
+    // Our folded stacks are parsed like anybody's.
     let tree = Tree::parse(&taken.folded).map_err(|source| Error::Folded { path: "-".into(), source })?;
     let waiting = if args.waiting { "waiting" } else { "on CPU" };
     if let Some(path) = &args.output {
@@ -158,7 +159,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     })
 }
 
-/// One line: what was counted, and what is missing from it.
+/// One line: what was counted, and what is missing.
 fn about(taken: &Taken, tree: &Tree) -> String {
     let mut text = format!("{} by {}", taken.unit.show(tree.total()), taken.event);
     if !taken.kernel {

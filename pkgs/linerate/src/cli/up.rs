@@ -1,4 +1,4 @@
-//! `up`: the services, run together for trying out.
+//! `up`: runs the services together, to try them out.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -11,23 +11,22 @@ use crate::up::child::LogLine;
 use crate::up::port::ReassignedPort;
 use crate::up::{self, Running};
 
-/// Where to keep what is tried out.
+/// Where data is kept.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where databases and the files that are served are kept. Default: $XDG_STATE_HOME/linerate or
-    /// ~/.local/state/linerate.
+    /// Where databases and served files are kept. Default: $XDG_STATE_HOME/linerate or ~/.local/state/linerate.
     #[arg(long, value_name = "DIR", env = "LINERATE_UP_DATA")]
     pub data: Option<PathBuf>,
 }
 
-/// Runs links, files, api, the console and what writes files for it until one of them ends, or this is told to.
+/// Runs links, files, api, the console and its writer of files until one of them ends, or this is told to stop.
 pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let data = args.data.unwrap_or_else(default_data);
     // no-color.org
     let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let said = move |said: &LogLine| {
         let style = if colours { style(said.name) } else { Style::new() };
-        // Whoever has closed standard error does not want to hear.
+        // If standard error is closed, nobody reads this.
         drop(writeln!(io::stderr(), "{style}{:<7}{style:#} {}", said.name, said.line));
     };
     let explain = context.explain;
@@ -71,7 +70,7 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     Ok(up::run(&data, ready, said)?)
 }
 
-/// Where the programs are, and how a shell finds them if it does not yet.
+/// Where the programs are, and how to add them to a shell's path if they are not on it.
 fn programs(directory: &Path) -> String {
     let shown = directory.display();
     let path = env::var_os("PATH").unwrap_or_default();

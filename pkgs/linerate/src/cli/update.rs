@@ -1,4 +1,4 @@
-//! `update`: from one version of the image to another.
+//! `update`: updates the image from one version to another.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,89 +8,89 @@ use serde::Serialize;
 use super::{Context, Error, Output};
 use crate::update::{Appliance, SETTINGS, Settings, Status, Trial, Version};
 
-/// What to do with versions.
+/// Commands for versions.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Ask the server for a newer version, and check who signed it; changes nothing.
+    /// Ask the server for a newer version, and check its signature; changes nothing.
     Check(CheckArgs),
-    /// Write the newest version into the slot that does not run. It is on trial from the next boot on, and where it is
-    /// not healthy the box goes back to what runs now.
+    /// Write the newest version to the slot that is not running. It is on trial from the next boot on; if it is
+    /// unhealthy, the box returns to the version that runs now.
     Apply(ApplyArgs),
     /// Show which version runs, and what is in the slots.
     Status(Args),
-    /// Let the other slot's version boot from the next boot on, and count the running one as failed.
+    /// Boot the other slot's version from the next boot on, and mark the running one as failed.
     Rollback(RollbackArgs),
 }
 
-/// Which box.
+/// The box.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the image was built as.
+    /// The settings of the image's build.
     #[arg(long, value_name = "FILE", env = "LINERATE_UPDATE_SETTINGS", default_value = SETTINGS)]
     pub settings: PathBuf,
 }
 
-/// How long to ask.
+/// The timeout.
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
     /// How long the server may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
 
-    /// Which box.
+    /// The box.
     #[command(flatten)]
     pub settings: Args,
 }
 
-/// Which version.
+/// The version.
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
-    /// A version that is newer than the running one; the newest unless one is named. One that is in the other slot and
-    /// has failed gets its tries again.
-    // Not called so, since --version is.
+    /// A version newer than the running one. Default: the newest. A failed version in the other slot gets its attempts
+    /// again.
+    // Not called `version`, since --version exists.
     #[arg(value_name = "VERSION")]
     pub wanted: Option<Version>,
 
-    /// How long to fetch and write it may take, in seconds, on a slow line too: a server that stalls is not waited for
-    /// longer.
+    /// Timeout of downloading and writing the version, in seconds, also on a slow line. A stalled server is not waited
+    /// for any longer.
     #[arg(long, value_name = "SECONDS", default_value_t = 7200, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
 
-    /// Boot it right away.
+    /// Reboot at once.
     #[arg(long)]
     pub reboot: bool,
 
-    /// Which box.
+    /// The box.
     #[command(flatten)]
     pub settings: Args,
 }
 
-/// How to go back.
+/// How to roll back.
 #[derive(Debug, clap::Args)]
 pub struct RollbackArgs {
-    /// Boot it right away.
+    /// Reboot at once.
     #[arg(long)]
     pub reboot: bool,
 
-    /// Which box.
+    /// The box.
     #[command(flatten)]
     pub settings: Args,
 }
 
-/// What there is, as programs get it.
+/// The available version, for programs.
 #[derive(Debug, Serialize)]
 struct Available {
     running: Version,
     available: Option<Version>,
 }
 
-/// What boots next, as programs get it.
+/// What boots next, for programs.
 #[derive(Debug, Serialize)]
 struct Next {
     next: Option<Version>,
 }
 
-/// Runs what is asked for.
+/// Runs the command.
 pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
     match command {
         Command::Check(args) => check(&args, context),

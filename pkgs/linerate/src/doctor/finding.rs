@@ -1,10 +1,10 @@
-//! What a rule has found.
+//! The findings of rules.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -12,7 +12,7 @@ pub enum Severity {
     Notice,
     /// Work is slowed or lost, or will be under load.
     Warning,
-    /// The machine does not do what it is there for.
+    /// The machine does not do its job.
     Critical,
 }
 
@@ -29,41 +29,41 @@ impl fmt::Display for Severity {
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// By which rule.
+    /// The rule that found it.
     pub rule: &'static str,
-    /// What is meant: a setting, an interface, a service.
+    /// The subject: a setting, an interface, a service.
     pub subject: String,
     /// How bad it is.
     pub severity: Severity,
-    /// How it should be, where the profile says.
+    /// The expected state, if the profile has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// How it is.
+    /// The actual state.
     pub found: String,
     /// What it costs.
     pub cost: String,
-    /// The command that mends it, or that tells more where none does; what else to do is a comment behind it.
+    /// The command that fixes it, or that tells more if none fixes it. Anything else to do follows as a comment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// Which share of the work it touches, from 0 to 1, where that is measured: packets lost of packets that came,
-    /// time waited of time.
+    /// The affected share of the work, from 0 to 1, if measured: packets lost of packets received, time waited of all
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<f64>,
-    /// When it was first seen, in seconds since 1970; the machine may have been so before.
+    /// When it was first seen, in seconds since 1970. It may be older.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// How often it has begun since looks are noted.
+    /// How often it has begun since checks are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
 }
 
 impl Finding {
-    /// Something that drifted from the profile: a warning.
+    /// A deviation from the profile: a warning.
     pub fn drift(subject: impl Into<String>, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
         Self { expected: Some(expected.to_string()), ..Self::symptom(subject, found) }
     }
 
-    /// Something that is seen whatever the profile says: a warning.
+    /// A problem regardless of the profile: a warning.
     pub fn symptom(subject: impl Into<String>, found: impl fmt::Display) -> Self {
         Self {
             rule: "",
@@ -79,28 +79,28 @@ impl Finding {
         }
     }
 
-    /// With how bad it is.
+    /// Sets the severity.
     pub fn severity(self, severity: Severity) -> Self {
         Self { severity, ..self }
     }
 
-    /// With what it costs, where that is something else than the rule says.
+    /// Sets the cost, if it differs from the rule's.
     pub fn cost(self, cost: impl Into<String>) -> Self {
         Self { cost: cost.into(), ..self }
     }
 
-    /// With what mends it.
+    /// Sets the remedy.
     pub fn remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
     }
 
-    /// With the share of the work that it touches.
+    /// Sets the affected share of the work.
     pub fn effect(self, share: f64) -> Self {
         Self { effect: Some(share.clamp(0.0, 1.0)), ..self }
     }
 }
 
-/// Worst first; of the equally bad, what touches most of the work.
+/// Worst first; among equals, the largest share of the work first.
 pub fn rank(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let effect = |finding: &Finding| finding.effect.unwrap_or(0.0);
