@@ -1,15 +1,15 @@
-//! Panics on purpose, for tests.
+//! Deliberate panics, for tests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static WRITER: AtomicBool = AtomicBool::new(false);
 
-/// Has the thread that writes to SQLite panic outside of any write, after its next transaction.
+/// Makes the thread that writes to SQLite panic outside of any write, after its next transaction.
 pub fn doom_writer() {
     WRITER.store(true, Ordering::Relaxed);
 }
 
-/// Panics if that was asked for.
+/// Panics if requested.
 pub fn strike_writer() {
     assert!(!WRITER.load(Ordering::Relaxed), "on purpose: the writer");
 }

@@ -1,4 +1,4 @@
-//! API keys: what a client holds, and what is kept of it.
+//! API keys: what a client holds, and what is stored.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use utoipa::ToSchema;
 
 use crate::store::Key;
 
-/// What every key begins with, so that people and scanners of leaked secrets know one.
+/// The start of every key, so that people and scanners for leaked keys recognise it.
 const PREFIX: &str = "lrk_";
 
 /// Random bytes of a key.
 const SECRET_BYTES: usize = 32;
 
-/// Bytes of the check behind them, by which a mistyped key is known without asking a database.
+/// The length of the check after them, by which a mistyped key is recognised without a query.
 const CHECK_BYTES: usize = 4;
 
-/// A key's secret, for the one who will use it: `lrk_`, 64 digits at random and 8 that check them. Kept is only the
-/// SHA-256 of all of it, which for so much randomness is as good as a slow hash, and is what a key is looked up by: how
-/// long that takes tells nothing of a secret.
+/// A key's secret, for its user: `lrk_`, 64 random digits and 8 that check them. Only its SHA-256 is stored. With so
+/// much randomness, that is as good as a slow hash. Keys are looked up by it, so the time of a look-up reveals nothing
+/// about a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// One that none has had before.
+    /// Makes a new, unique secret.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -37,7 +37,7 @@ impl Secret {
         Ok(Self(format!("{secret}{}", Hex(&check))))
     }
 
-    /// The digest of a text, if it can be a key.
+    /// The digest of a text, if it has the form of a key.
     pub fn digest_of(text: &str) -> Option<[u8; 32]> {
         let length = PREFIX.len() + 2 * (SECRET_BYTES + CHECK_BYTES);
         let lower = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
@@ -50,7 +50,7 @@ impl Secret {
         (given == known).then(|| Sha256::digest(text).into())
     }
 
-    /// What is kept.
+    /// The stored digest.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(&self.0).into()
     }
@@ -68,29 +68,29 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A key, as programs get it: all but its secret.
+/// A key without its secret, for programs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct KeyInfo {
-    /// What it is revoked by.
+    /// The id, for revoking it.
     pub id: i64,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it allows: `read`, or `write`, which includes it.
+    /// Its rights: `read`, or `write`, which includes it.
     #[schema(pattern = "^(read|write)$")]
     pub scope: &'static str,
-    /// Requests a second in the long run; null for as many as it likes.
+    /// Requests per second in the long run; null for no limit.
     #[schema(required = true)]
     pub rate: Option<u32>,
-    /// Requests at once; null for a second's worth.
+    /// Requests at once; null for as many as one second's.
     #[schema(required = true)]
     pub burst: Option<u32>,
-    /// When it was made.
+    /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When it ends; null where it never does.
+    /// When it expires; null if never.
     #[schema(required = true, value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, to a minute; null where it never was.
+    /// When it was last used, to a minute; null if never.
     #[schema(required = true, value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }
@@ -103,15 +103,15 @@ impl From<Key> for KeyInfo {
     }
 }
 
-/// A text says no time to come.
+/// The error of a text that is not a future time.
 #[derive(Debug, thiserror::Error)]
 #[error("expected a time to come, such as 2030-01-31T12:00:00Z or 90d")]
 pub struct InvalidEnd;
 
-/// When a key is to end: RFC 3339, or a span from now.
+/// When a key expires: RFC 3339, or a span from now.
 ///
 /// # Errors
-/// For what is neither, and for what is over.
+/// If it is neither, or in the past.
 pub fn end(text: &str) -> Result<Timestamp, InvalidEnd> {
     let now = Zoned::now();
     let later = || Some(now.checked_add(text.parse::<Span>().ok()?).ok()?.timestamp());

@@ -12,12 +12,12 @@
 //!
 //! The tree, from the socket inwards:
 //! - [`http`]: from a request to an answer.
-//! - [`json`]: texts from strangers: bounds, faults with pointers, merge patches.
+//! - [`json`]: clients' JSON: limits, faults with pointers, merge patches.
 //! - [`user`]: the resource: its fields, their limits, its id.
-//! - [`users`]: users as the service sees them: a database, and a cache of what was read of it.
-//! - [`store`]: where users, keys and answers to repeated requests are kept, behind one trait.
-//! - [`keys`]: API keys: what a client holds, and what is kept of it.
-//! - [`seed`]: users that nobody is.
+//! - [`users`]: users as the service sees them: a database, and a cache of reads.
+//! - [`store`]: stores users, keys and answers to repeated requests, behind one trait.
+//! - [`keys`]: API keys: what a client holds, and what is stored.
+//! - [`seed`]: generated users.
 //! - [`cli`]: the command line.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The binary: an allocator and a way out.
+//! The binary: sets the allocator and runs the command line.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

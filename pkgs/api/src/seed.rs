@@ -1,4 +1,4 @@
-//! Users that nobody is: the same number is always the same user, of about 2 KB.
+//! Generated users of about 2 KB. The same number always gives the same user.
 
 use serde_json::Map;
 
@@ -7,13 +7,13 @@ use crate::store::{Draft, Entry, Error};
 use crate::user::{Address, Document, Preferences, Profile, Setting, Status, UserId};
 use crate::users::Users;
 
-/// When user 0 was created, in milliseconds since the Unix epoch: 2025-01-01. Each next one, a millisecond later.
+/// When user 0 was created, in milliseconds since the Unix epoch: 2025-01-01. Each later one follows by a millisecond.
 const BEGIN: u64 = 1_735_689_600_000;
 
-/// Users in one transaction.
+/// Users per transaction.
 const BATCH: u64 = 500;
 
-/// Words of a biography: as many as make a document of about 2 KB.
+/// Words of a biography, enough for a document of about 2 KB.
 const BIO_WORDS: usize = 150;
 
 const GIVEN: [&str; 16] = [
@@ -111,9 +111,9 @@ pub fn id(number: u64) -> UserId {
     UserId(uuid::Builder::from_unix_timestamp_millis(BEGIN + number, &random).into_uuid())
 }
 
-/// A number's user as a client writes one.
+/// A number's user in a client's form.
 pub fn document(number: u64) -> Document<'static> {
-    // Not the numbers that made the id.
+    // Not the numbers from which the id was made.
     let mut draw = Draw(!number);
     let (given, family) = (draw.of(&GIVEN), draw.of(&FAMILY));
     let (.., time_zone, _, _) = draw.of(&CITIES);
@@ -199,11 +199,10 @@ pub fn entry(number: u64) -> Result<Entry, Error> {
     Ok(draft.at(id(number), 1, created_at, created_at))
 }
 
-/// Writes users 0 to `count`, but for those that are there; answers how many. `progress` is told how many have
-/// been seen to.
+/// Writes users 0 to `count`, except existing ones. Returns how many were written. `progress` gets how many are done.
 ///
 /// # Errors
-/// When the database does not take them.
+/// When the database refuses them.
 pub async fn seed(users: &Users, count: u64, mut progress: impl FnMut(u64)) -> Result<u64, Error> {
     let (mut written, mut seen) = (0, 0);
     while seen < count {
@@ -216,8 +215,7 @@ pub async fn seed(users: &Users, count: u64, mut progress: impl FnMut(u64)) -> R
     Ok(written)
 }
 
-/// Numbers that look random and are not: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-/// generators, 2014).
+/// Pseudo-random numbers: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 struct Draw(u64);
 
 impl Draw {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The calling thread's number: threads count up from 0 as they first ask.
+/// The calling thread's number. Threads count up from 0 in the order of their first call.
 pub fn number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

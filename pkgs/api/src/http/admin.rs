@@ -1,4 +1,4 @@
-//! The admin listener: health, which is the database's too, and metrics.
+//! The admin listener: health, including the database's, and metrics.
 
 use service::admin::Admin;
 use service::metrics::Registry;
@@ -6,7 +6,7 @@ use service::ready::Readiness;
 
 use crate::users::Users;
 
-/// What every service has; `/readyz` asks the database.
+/// The admin pages of every service. `/readyz` queries the database.
 pub fn admin(users: Users, readiness: Readiness, registry: Registry) -> Admin {
     Admin::new(readiness, registry).checking(move || {
         let users = users.clone();

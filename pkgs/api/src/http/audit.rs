@@ -1,7 +1,7 @@
-//! What the audit log is told of writes.
+//! Entries of the audit log.
 //!
-//! A digest is SHA-256 of a user's or a key's representation, byte by byte as GET sends it. That from before is of the very version
-//! that was replaced or deleted; in a batch of deletions, of the version that was read right before.
+//! A digest is the SHA-256 of a user's or a key's representation, exactly as GET sends it. The digest before is of the
+//! version that was replaced or deleted; in a batch of deletions, of the version read directly before.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::keys::KeyInfo;
 use crate::user::{Record, UserId};
 
-/// Where the writes of a request are logged; nowhere where there is no audit log.
+/// The audit log of a request; none without an audit log.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Auditing>>);
 
@@ -39,7 +39,7 @@ impl Written {
     /// A key before and after a write.
     pub fn key(id: i64, before: Option<&KeyInfo>, after: Option<&KeyInfo>) -> Self {
         let of = |key: &KeyInfo| {
-            // Using a key is no write to it.
+            // A key's use is not a write to it.
             let unused = KeyInfo { last_used_at: None, ..key.clone() };
             digest("sha256", &Sha256::digest(serde_json::to_vec(&unused).unwrap_or_default()))
         };
@@ -58,7 +58,7 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// Logs that users or keys were written; `written` is asked for only where there is an audit log.
+    /// Logs that users or keys were written. `written` is called only if there is an audit log.
     pub async fn wrote<W: IntoIterator<Item = Written>>(&self, action: &str, written: impl FnOnce() -> W) {
         let Some(auditing) = &self.0 else { return };
         let written: Vec<Written> = written().into_iter().collect();

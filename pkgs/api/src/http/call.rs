@@ -1,4 +1,4 @@
-//! What the front has found out about a request, for axum's extractors.
+//! What the front found out about a request, for axum's extractors.
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -10,22 +10,22 @@ use super::audit::Audit;
 use super::failure::Failure;
 use crate::user::UserId;
 
-/// What the front knows of a request; it puts this into the request's extensions.
+/// What the front knows about a request, in the request's extensions.
 #[derive(Clone)]
 pub struct Call {
-    /// Who asks. The front has checked that the scope suffices for the route.
+    /// The client. The front has checked that its scope suffices for the route.
     pub caller: Caller,
-    /// The id in the path, where there is one.
+    /// The id in the path, if there is one.
     pub id: Option<UserId>,
-    /// Where writes are logged.
+    /// The audit log.
     pub audit: Audit,
 }
 
 impl Call {
-    /// Takes it from a request's extensions.
+    /// Reads it from a request's extensions.
     ///
     /// # Errors
-    /// 500 where the front has put nothing there.
+    /// 500 if the front has not put it there.
     pub fn of(parts: &Parts) -> Result<&Self, Failure> {
         parts.extensions.get().ok_or_else(|| Problem::internal("nobody asked who asks").into())
     }

@@ -1,4 +1,4 @@
-//! Documents, from what is sent to what is stored and back.
+//! Converts documents between their sent and stored forms.
 
 use bytes::Bytes;
 use service::problem::Problem;
@@ -11,13 +11,13 @@ use crate::user::{Document, parse};
 /// A document as it would be stored.
 pub(super) fn validated(api: &Api, body: &[u8]) -> Result<Bytes, Failure> {
     let document = parse::document(body, &api.settings().limits)?;
-    // Room for the members that have a default, and for characters that are escaped.
+    // With room for members with defaults, and for escaped characters.
     let mut text = Vec::with_capacity(body.len() + body.len() / 8 + 64);
     sonic_rs::to_writer(&mut text, &document).map_err(unwritable)?;
     Ok(text.into())
 }
 
-/// What is kept of a document.
+/// The stored form of a document.
 pub(super) fn draft(document: &Document<'_>) -> Result<Draft, Failure> {
     Draft::of(document).map_err(unwritable)
 }

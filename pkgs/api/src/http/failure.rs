@@ -1,4 +1,4 @@
-//! What goes wrong with a request, as RFC 9457 has it.
+//! Errors of requests, in the form of RFC 9457.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderName, HeaderValue};
@@ -8,15 +8,15 @@ use service::problem::{self, Problem};
 use crate::store;
 use crate::user::parse::Refused;
 
-/// When to try again after the database was busy or away, in seconds: connections are free or made anew by then.
+/// After how many seconds to retry if the database was busy or away; by then connections are free or made again.
 pub(super) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
-/// An error answer: a problem and the fields that go with it.
+/// An error answer: a problem and its header fields.
 #[derive(Debug)]
 pub struct Failure(Box<(Problem, HeaderMap)>);
 
 impl Failure {
-    /// With a field.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.1.insert(name, value);
@@ -87,7 +87,7 @@ impl IntoResponse for Failure {
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let mut response = (status, fields, sonic_rs::to_vec(&problem).unwrap_or_default()).into_response();
-        // The listener sends it with the request's id.
+        // The listener adds the request's id to it.
         response.extensions_mut().insert(problem);
         response
     }

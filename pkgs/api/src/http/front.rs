@@ -1,9 +1,8 @@
-//! What every request meets first.
+//! The first code for every request.
 //!
-//! One match tells what a request is for: the operation it is counted as, the scope it takes, the id in its path and the
-//! handler. Plain reads of one user are answered here: of one that is cached that is a look into the cache and a body of
-//! stored bytes, with nothing boxed and nothing awaited. So are documents that are to be checked. Everything else is left
-//! to the route's handler, which is axum's.
+//! One match gives a request's operation, the required scope, the id in its path and the handler. Plain reads of a user
+//! are answered here. If the user is cached, that is a look-up and a body of stored bytes, without boxing or awaiting.
+//! Documents to be checked are answered here too. Everything else goes to the route's axum handler.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -44,7 +43,7 @@ use super::{Api, Logs};
 use crate::store::Scope;
 use crate::user::{Record, UserId};
 
-/// The body of an answer: bytes that are there, or whatever a handler made.
+/// The body of an answer: existing bytes, or a handler's body.
 pub type Body = Either<Full<Bytes>, axum::body::Body>;
 
 /// Answers requests.
@@ -52,44 +51,44 @@ pub type Body = Either<Full<Bytes>, axum::body::Body>;
 pub struct Front {
     api: Api,
     routes: Arc<Router<Route>>,
-    /// Where everybody who can reach the service may use it: for which hosts, and from pages of which.
+    /// If no keys are required: the hosts for which requests are accepted, and whose pages may send them.
     hosts: Option<Arc<AllowedHosts>>,
     answers: Arc<ResponseBudget>,
-    /// Where one address may ask so often and no more.
+    /// The rate limit per address, if there is one.
     addresses: Option<Arc<AddressRate>>,
 }
 
 /// How a cache handled the request (RFC 9211).
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// How often one address may ask.
+/// The rate limit per address.
 struct AddressRate {
     rate: Rate,
     limiter: RateLimiter,
 }
 
-/// What a request is for.
+/// The target of a request.
 enum Target {
     /// A route, with the id in its path if there is one.
     Route(Route, Option<UserId>),
-    /// A path that has only these methods.
+    /// A path that allows only these methods.
     OtherMethods(HeaderValue),
-    /// Nothing that is here.
+    /// An unknown path.
     Nothing,
 }
 
-/// An answer: there, or to come.
+/// An answer, now or later.
 // The large one is the common one.
 #[allow(clippy::large_enum_variant)]
 pub enum Answering {
-    /// It is there.
+    /// It is ready.
     Now(Option<Response<Body>>),
-    /// It is to come.
+    /// It follows later.
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
 impl Front {
-    /// By these routes.
+    /// With these routes.
     pub fn new(api: Api, routes: Router<Route>) -> Self {
         Self {
             api,
@@ -100,20 +99,19 @@ impl Front {
         }
     }
 
-    /// The same, for requests for these hosts alone: for a service that asks for no key, which a web page must not reach
-    /// by DNS rebinding.
+    /// Accepts only requests for these hosts. Needed without keys, so that web pages cannot reach it by DNS rebinding.
     #[must_use]
     pub fn only_for(self, hosts: AllowedHosts) -> Self {
         Self { hosts: Some(Arc::new(hosts)), ..self }
     }
 
-    /// The same, with so many bytes for large answers that are under way together; further ones are refused for now.
+    /// Limits large answers that are being sent to this many bytes in total. Further ones are refused for now.
     #[must_use]
     pub fn holding(self, bytes: u64) -> Self {
         Self { answers: ResponseBudget::new(bytes), ..self }
     }
 
-    /// The same, with so many requests for each address: `burst` at once, and `per_second` beyond.
+    /// Limits each address to `burst` requests at once, and `per_second` in the long run.
     #[must_use]
     pub fn limiting_addresses(self, per_second: u32, burst: u32) -> Self {
         let addresses =
@@ -121,7 +119,7 @@ impl Front {
         Self { addresses: Some(Arc::new(addresses)), ..self }
     }
 
-    /// The refusal of a request whose client's address asks too often. One that has no address is let in.
+    /// The refusal if the client's address has exceeded its rate. A request without an address is admitted.
     fn exceeded<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let AddressRate { rate, limiter } = &**self.addresses.as_ref()?;
         let fields = request.headers();
@@ -132,7 +130,7 @@ impl Front {
         Some(tell(&self.api, fields, Err(failure)))
     }
 
-    /// What a request is for.
+    /// The target of a request.
     #[inline]
     fn target<B>(&self, request: &Request<B>) -> Target {
         match self.routes.find(request.method(), request.uri().path()) {
@@ -148,7 +146,7 @@ impl Front {
         }
     }
 
-    /// The refusal of a request that is for another host, or from a page of another origin than may ask.
+    /// The refusal of a request for another host, or from a page of an origin that is not allowed.
     fn refusal<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let hosts = self.hosts.as_ref()?;
         let fields = request.headers();
@@ -159,7 +157,7 @@ impl Front {
     }
 }
 
-/// The answer, if it can be had without waiting: a cached user to somebody known.
+/// The answer, if it is possible without waiting: a cached user for a known client.
 fn at_once(
     api: &Api,
     route: Route,
@@ -180,14 +178,14 @@ fn at_once(
     Some(response)
 }
 
-/// What says of an answer that it is of the cache, while the database is away: for how many seconds it may have been out
-/// of date (RFC 9211, section 2.5).
+/// The field for an answer from the cache while the database is away: how many seconds old it may be (RFC 9211, section
+/// 2.5).
 fn away(age: Duration) -> HeaderValue {
     let text = format!("linerate-api; hit; ttl=-{}; detail=database-away", age.as_secs().max(1));
     HeaderValue::from_str(&text).expect("it is ASCII")
 }
 
-/// The answer once the database has been asked.
+/// The answer after a query.
 async fn read(
     api: &Api,
     route: Route,
@@ -228,7 +226,7 @@ where
     tell(api, &fields, checked)
 }
 
-/// An answer with what the client is told beside it.
+/// Adds fields for the client to an answer.
 fn tell(
     api: &Api,
     fields: &HeaderMap,
@@ -247,7 +245,7 @@ fn tell(
     response
 }
 
-/// The answer to anything else.
+/// The answer to any other request.
 async fn answer<B>(
     api: &Api,
     answers: &Arc<ResponseBudget>,
@@ -262,7 +260,7 @@ where
     if let Some(response) = settings.cors.preflight::<Full<Bytes>>(request.method(), request.headers()) {
         return response.map(Either::Left);
     }
-    // For CORS, which has to be told in refusals too.
+    // For CORS, which refusals need too.
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
     let mut response = match api.0.guard.admit(request.headers(), context.as_ref()).await {
         Ok(admitted) => {
@@ -284,10 +282,10 @@ where
     response.map(Either::Right)
 }
 
-/// What a route's handler answers to who may ask.
+/// The answer of a route's handler, if the client may use it.
 ///
 /// # Errors
-/// 406, 401 and 403; 404 and 405 where there is no route.
+/// 406, 401 and 403; 404 and 405 if there is no route.
 async fn handle<B>(
     api: &Api,
     target: Target,
@@ -316,7 +314,7 @@ where
     Ok((route.handler)(request, api.clone()).await)
 }
 
-/// Where the writes of a request are logged.
+/// The audit log for a request.
 fn audit<B>(api: &Api, request: &Request<B>, admitted: &Admitted, context: Option<RequestContext>) -> Audit {
     let Some(log) = api.0.logs.audit.clone() else { return Audit::default() };
     let peer = request.extensions().get::<Peer>();
@@ -327,13 +325,13 @@ fn audit<B>(api: &Api, request: &Request<B>, admitted: &Admitted, context: Optio
         name: key.map(|key| key.name.clone()).or(admitted.bearer.as_ref().map(|bearer| bearer.name.clone())),
         client: peer.and_then(|peer| peer.client(fields)),
     };
-    // One that is not in the access log may have the id of a trusted proxy.
+    // A request outside the access log may have an id from a trusted proxy.
     let given = || peer?.proxies.as_ref().and_then(|_| RequestId::of_fields(fields));
     let id = context.map(|context| context.id().clone()).or_else(given).unwrap_or_else(RequestId::generate);
     Audit::new(log, id, actor)
 }
 
-/// The answer for a path that has only these methods: to OPTIONS that they are there, to others that theirs is not.
+/// The answer for a path that allows only these methods: 204 for OPTIONS, 405 for others.
 fn other_methods(method: &Method, allow: HeaderValue) -> axum::response::Response {
     let (mut response, allow) = if *method == Method::OPTIONS {
         let allow = HeaderValue::from_bytes(&[allow.as_bytes(), b",OPTIONS"].concat()).unwrap_or(allow);
@@ -352,7 +350,7 @@ fn busy() -> Failure {
     Failure::from(Problem::unavailable(detail)).with(header::RETRY_AFTER, RETRY_AFTER)
 }
 
-/// A user as it is stored, to somebody who may read it.
+/// A stored user, for a client that may read it.
 fn one(
     route: Route,
     fields: &HeaderMap,
@@ -365,7 +363,7 @@ fn one(
     Ok((admitted, response))
 }
 
-/// Whether the client takes JSON, or the page that describes it (RFC 9110, section 12.5.1).
+/// Whether the client accepts JSON, or the page that describes it (RFC 9110, section 12.5.1).
 fn acceptable(fields: &HeaderMap) -> Result<(), Failure> {
     let mut ranges = fields.get_all(header::ACCEPT).iter().peekable();
     let taken = |range: &str| {
@@ -448,7 +446,7 @@ where
 }
 
 impl Logs {
-    /// What the statements of a request have behind them: its trace, where that is recorded and the database is to be told.
+    /// The comment for a request's statements: its trace, if that is recorded and the database is to know it.
     fn trace<B>(&self, request: &Request<B>) -> Option<Comment> {
         let trace = self.trace.then(|| recorded_trace(request.extensions(), request.headers())).flatten()?;
         Comment::new("traceparent", trace.as_str())
@@ -456,7 +454,7 @@ impl Logs {
 }
 
 impl Api {
-    /// An answer, counted. A task may have moved to another thread meanwhile, which then counts it.
+    /// Counts an answer. If its task has moved to another thread, that thread counts it.
     fn counted(&self, operation: Operation, response: Response<Body>, begin: Instant) -> Response<Body> {
         self.0.metrics.count(operation, response.status(), begin);
         response

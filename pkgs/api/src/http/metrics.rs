@@ -1,4 +1,4 @@
-//! What is counted of requests: by operation, how they were answered and how long it took.
+//! Counters of requests: by operation, status class and duration.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,31 +7,31 @@ use std::time::Instant;
 use http::StatusCode;
 use service::metrics::{Family, LocalCounter, LocalHistogram, Registry};
 
-/// What a request is about, as the table of [`routes`](super::routes) says.
+/// The operation of a request, according to the table of [`routes`](super::routes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// One user, read.
+    /// Read a user.
     Get,
-    /// One user, created.
+    /// Create a user.
     Create,
-    /// One user, replaced or patched.
+    /// Replace or patch a user.
     Change,
-    /// One user, deleted.
+    /// Delete a user.
     Delete,
     /// A page of users.
     List,
-    /// How many there are.
+    /// The number of users.
     Count,
     /// Many users at once.
     Batch,
-    /// A document, checked.
+    /// Check a document.
     Validate,
-    /// Anything else: keys, the description, and what is not served.
+    /// Anything else: keys, the description, and unknown paths.
     Other,
 }
 
 impl Operation {
-    /// All of them, in the order of their numbers.
+    /// All operations, in the order of their numbers.
     const ALL: [(Self, &'static str); 9] = [
         (Self::Get, "get"),
         (Self::Create, "create"),
@@ -48,19 +48,19 @@ impl Operation {
 /// Classes of status codes: 2xx to 5xx.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
-/// What one thread counts.
+/// The counters of one thread.
 #[derive(Default)]
 struct Counted {
     statuses: [[LocalCounter; CLASSES.len()]; Operation::ALL.len()],
     times: [LocalHistogram; Operation::ALL.len()],
 }
 
-/// What all threads count; clones share it.
+/// The counters of all threads. Clones share them.
 #[derive(Clone, Default)]
 pub struct Metrics(Arc<Mutex<Vec<Arc<Counted>>>>);
 
 impl Metrics {
-    /// Counts a request that came at `begin` and is answered now.
+    /// Counts a request that started at `begin` and is answered now.
     #[inline]
     pub fn count(&self, operation: Operation, status: StatusCode, begin: Instant) {
         thread_local! {
@@ -77,7 +77,7 @@ impl Metrics {
         });
     }
 
-    /// What one more thread counts.
+    /// Counters for one more thread.
     #[cold]
     fn thread(&self) -> Arc<Counted> {
         let counted = Arc::<Counted>::default();
@@ -85,7 +85,7 @@ impl Metrics {
         counted
     }
 
-    /// Shows them in `registry` from here on.
+    /// Registers them in `registry`.
     pub fn register(&self, registry: &mut Registry) {
         let mut statuses =
             Family::new("linerate_api_requests", "Requests answered, by operation and class of status");

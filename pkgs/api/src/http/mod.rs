@@ -1,13 +1,12 @@
 //! HTTP: from a request to an answer.
 //!
-//! - [`routes`]: the table of what is served; the router and the API's description are made from it.
-//! - [`front`]: what every request meets first: what it is for, who asks, how often, from which origin; and users that are
-//!   cached, which are answered there and then.
-//! - `operations`: what can be done with users, alone, in batches and in lists.
-//! - [`access`]: who may ask, by which name, how often, and from where.
-//! - [`request`], `response`: what the operations read and answer with; `call`, `document`, [`failure`]: what they stand on.
-//! - `audit`: what the audit log is told of writes.
-//! - [`openapi`], [`admin`], [`metrics`]: for people and their machines.
+//! - [`routes`]: the table of routes, from which the router and the API's description are made.
+//! - [`front`]: the first code for every request: its route, client, rate and origin. It answers cached users at once.
+//! - `operations`: operations on users, single, in batches and in lists.
+//! - [`access`]: keys, hosts, rates and origins.
+//! - [`request`], `response`: what operations read and answer; `call`, `document`, [`failure`]: their foundations.
+//! - `audit`: entries of the audit log.
+//! - [`openapi`], [`admin`], [`metrics`]: the API's description, health and counters.
 
 pub mod access;
 pub mod admin;
@@ -39,7 +38,7 @@ use routes::Described;
 
 pub use front::Front;
 
-/// What the operations work with; clones share it.
+/// The state of operations. Clones share it.
 #[derive(Clone)]
 pub struct Api(Arc<Shared>);
 
@@ -52,35 +51,35 @@ struct Shared {
     logs: Logs,
 }
 
-/// What is told of requests, and where.
+/// Where requests and writes are logged.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
-    /// Whether the listener logs requests, for which it is told their keys.
+    /// Whether the listener logs requests, and so needs their keys.
     pub access: bool,
-    /// Where writes are logged.
+    /// The audit log.
     pub audit: Option<AuditLog>,
-    /// Whether the database is told the traces of requests that their callers record.
+    /// Whether statements carry the traces of recorded requests.
     pub trace: bool,
 }
 
-/// What can be changed while the service runs.
+/// Settings that can change while the service runs.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// What bodies may have.
+    /// Limits of bodies.
     pub limits: Limits,
-    /// Which origins may ask.
+    /// The allowed origins.
     pub cors: Cors,
-    /// Whether a write has to say which version it is of: 428 where it does not.
+    /// Whether a write has to name its version; otherwise it is 428.
     pub conditional_writes: bool,
 }
 
 impl Api {
-    /// An API over these users; `keys`: whether it takes an API key to use it.
+    /// An API over these users. `keys` says whether API keys are required.
     pub fn new(users: Users, keys: bool, settings: Settings) -> Self {
         Self::logging(users, (keys, None), settings, Logs::default())
     }
 
-    /// The same, which tells of its requests, and takes these tokens of an issuer where it takes keys.
+    /// Logs requests, and accepts these issuer's tokens if keys are required.
     pub fn logging(
         users: Users,
         (keys, tokens): (bool, Option<Tokens>),
@@ -103,12 +102,12 @@ impl Api {
         self.0.settings.store(Arc::new(settings));
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// What it says of itself: as it was at the start, whatever settings have changed since.
+    /// The API's description, with the settings at the start, whatever has changed since.
     fn described(&self) -> &Described {
         &self.0.described
     }

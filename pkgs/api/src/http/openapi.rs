@@ -1,4 +1,4 @@
-//! The API's description (OpenAPI 3.1), from the handlers themselves.
+//! The API's description (OpenAPI 3.1), generated from the handlers.
 
 use http::Method;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 use crate::json::object::Unknown;
 use crate::user::{Address, Document, Profile};
 
-/// What the description says of the whole.
+/// The general part of the description.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -31,7 +31,7 @@ use crate::user::{Address, Document, Profile};
 )]
 pub(super) struct Base;
 
-/// A user, as it is stored and sent
+/// A user, as stored and sent
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "only its schema is of use")]
 pub(super) struct User {
@@ -49,11 +49,11 @@ pub(super) struct User {
     updated_at: String,
 }
 
-/// The members of a user that were asked for; all of them unless some were
+/// The requested members of a user; by default all
 #[derive(ToSchema)]
 pub(super) struct UserSelection {}
 
-/// A change of a user: members that take the place of what was there, and null for those that go away (RFC 7396)
+/// A change of a user: members replace existing ones, and null removes them (RFC 7396)
 #[derive(ToSchema)]
 pub(super) struct UserPatch {}
 
@@ -61,7 +61,7 @@ pub(super) struct UserPatch {}
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "only its schema is of use")]
 pub(super) struct NewUsers {
-    /// At most 1,000 unless the service is told otherwise
+    /// By default at most 1,000
     #[schema(min_items = 1, max_items = 1000)]
     users: Vec<Document<'static>>,
 }
@@ -97,11 +97,11 @@ pub(super) struct Lookup {
     missing: Vec<String>,
 }
 
-/// What became of users
+/// The result of deleting users
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "only its schema is of use")]
 pub(super) struct Deletion {
-    /// Ids of users that are gone now
+    /// Ids of users that were deleted
     deleted: Vec<String>,
     /// Ids that no user had
     missing: Vec<String>,
@@ -123,14 +123,14 @@ pub(super) struct Count {
     pub(super) count: u64,
 }
 
-/// The description of what the router serves.
+/// Completes the description of what the router serves.
 pub(super) fn complete(description: &mut Description, unknown: Unknown) {
     Bearer.modify(description);
     schemas(description, unknown);
     problems(description);
 }
 
-/// Names the security scheme the operations refer to.
+/// The security scheme that the operations refer to.
 struct Bearer;
 
 impl Modify for Bearer {
@@ -144,7 +144,7 @@ impl Modify for Bearer {
     }
 }
 
-/// Completes the schemas that follow from that of a document: it is written there once.
+/// Completes the schemas that derive from the document's, which is defined once.
 fn schemas(description: &mut Description, unknown: Unknown) {
     let Some(components) = &mut description.components else { return };
     let schemas = &mut components.schemas;
@@ -174,7 +174,7 @@ fn schemas(description: &mut Description, unknown: Unknown) {
     }
 }
 
-/// The operations of a path, by their methods.
+/// The operations of a path, by method.
 pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
     let operations = [
         (Method::GET, &mut item.get),
@@ -186,7 +186,7 @@ pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &
     operations.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// What any operation may answer besides what it says itself: every error is a problem.
+/// Adds the answers of every operation besides its own: every error is a problem.
 fn problems(description: &mut Description) {
     for item in description.paths.paths.values_mut() {
         for (_, operation) in operations(item).filter(|(_, operation)| operation.security.is_some()) {

@@ -1,5 +1,4 @@
-//! The table of what is served. The router is made from it, which says of each request what it is for, and so is the
-//! description.
+//! The table of routes. The router is made from it, which returns each request's route, and so is the description.
 
 use std::pin::Pin;
 
@@ -23,21 +22,21 @@ use super::response::respond::json;
 use crate::json::object::Unknown;
 use crate::store::Scope;
 
-/// What a request is for: what a match yields.
+/// A route, which a match returns.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What it is counted as; the front has a shorter way for some.
+    /// Its operation, for counting. The front has a shorter path for some.
     pub operation: Operation,
-    /// The scope that a key needs; none where no key is needed.
+    /// The scope that a key needs; none if no key is needed.
     pub scope: Option<Scope>,
-    /// Axum's handler with its extractors, which the front calls when it has looked at all of this.
+    /// axum's handler with its extractors, which the front calls after its checks.
     pub handler: fn(Request, Api) -> HandlerFuture,
 }
 
-/// What a handler of axum gives.
+/// The future of an axum handler.
 type HandlerFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// A route, and what its handler says of itself: method, pattern and schemas.
+/// A route with its handler's description: method, pattern and schemas.
 struct Entry {
     route: Route,
     described: UtoipaMethodRouter<Api>,
@@ -47,7 +46,7 @@ const OPEN: Option<Scope> = None;
 const READ: Option<Scope> = Some(Scope::Read);
 const WRITE: Option<Scope> = Some(Scope::Write);
 
-/// An entry of the table. Method and pattern stand once, in the annotation of the handler.
+/// An entry of the table. Method and pattern are written once, in the handler's annotation.
 macro_rules! route {
     ($operation:ident, $scope:ident, $($handler:ident)::+) => {
         Entry {
@@ -61,7 +60,7 @@ macro_rules! route {
     };
 }
 
-/// Everything that is served. `Allow` names the methods of a path in this order.
+/// All routes. `Allow` lists the methods of a path in this order.
 #[rustfmt::skip]
 fn table() -> [Entry; 17] {
     [
@@ -100,7 +99,7 @@ pub fn router() -> Router<Route> {
     builder.build().expect("a table of few routes")
 }
 
-/// The description of what is served.
+/// The description of all routes.
 pub fn describe(unknown: Unknown) -> Description {
     let mut whole = OpenApiRouter::with_openapi(Base::openapi());
     for Entry { route, mut described } in table() {
@@ -115,17 +114,17 @@ pub fn describe(unknown: Unknown) -> Description {
     description
 }
 
-/// The description, as it is sent.
+/// The description, as sent.
 pub(super) struct Described {
     json: Bytes,
     page: Bytes,
 }
 
-/// Where the description is.
+/// The description's path.
 const DESCRIPTION: &str = "/openapi.json";
 
 impl Described {
-    /// Of a service that does this with unknown fields.
+    /// For a service that treats unknown fields like this.
     pub(super) fn new(unknown: Unknown) -> Self {
         let description = describe(unknown);
         Self {
@@ -142,7 +141,7 @@ async fn document(State(api): State<Api>) -> Response {
     json(StatusCode::OK, api.described().json.clone())
 }
 
-/// This document, for people
+/// This document, as a page
 #[utoipa::path(get, path = "/", tag = "documentation", operation_id = "page",
     responses((status = 200, description = "A page without scripts", content_type = "text/html")))]
 async fn page(State(api): State<Api>) -> impl IntoResponse {

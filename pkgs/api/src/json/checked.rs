@@ -1,8 +1,7 @@
-//! Reading a text within bounds, in one pass: what [`scan`](super::scan) looks for is looked for while something is
-//! built.
+//! Reads a text within limits in one pass: it checks what [`scan`](super::scan) checks while it builds a value.
 //!
-//! A layer between a parser and what is read: it counts values and levels, compares names, and weighs numbers as they
-//! go by. It says that something is wrong and not what: that is for the scan to find out, when it is needed.
+//! A layer between a parser and what is read. It counts values and levels, compares names and checks numbers as they
+//! pass. It only says that something is wrong; the scan finds out what, if needed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,10 +16,10 @@ const MAX_INTEGER: u64 = MAX_NUMBER as u64;
 /// Reads a `T`.
 ///
 /// # Errors
-/// When the text is not JSON, not within `bounds` as [`scan::check`](super::scan::check) has them, or no `T`.
+/// When the text is not JSON, not within `bounds` according to [`scan::check`](super::scan::check), or not a `T`.
 pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Result<T, sonic_rs::Error> {
-    // The levels of what is read are counted on the way. What is skipped, because it is of another type than it should
-    // be, goes past that count, and the parser recurses into it.
+    // Levels are counted while reading. A value that is skipped because it has the wrong type bypasses that count, and
+    // the parser recurses into it.
     if scan::is_deeper(text, SAFE_LEVELS.max(bounds.depth)) {
         return Err(refused());
     }
@@ -31,12 +30,12 @@ pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Re
     Ok(value)
 }
 
-/// What has gone by.
+/// What was read so far.
 struct Seen<'de, 'b> {
     bounds: &'b Bounds,
     values: usize,
     depth: usize,
-    /// The names seen of each object around the present place.
+    /// The names seen in each open object.
     names: Vec<Cow<'de, str>>,
 }
 
@@ -53,7 +52,7 @@ impl<'de> Seen<'de, '_> {
         if self.depth > self.bounds.depth { Err(refused()) } else { Ok(()) }
     }
 
-    /// A name in an object.
+    /// Checks a name in an object.
     #[inline]
     fn name<E: Error>(&mut self, object: &mut Names, name: Cow<'de, str>) -> Result<(), E> {
         let (known, mark) = (&self.names[object.first..], mark(&name));
@@ -68,9 +67,9 @@ impl<'de> Seen<'de, '_> {
 
 /// The names of an object.
 struct Names {
-    /// Where they begin.
+    /// Where they start.
     first: usize,
-    /// The marks of all of them: a name whose mark is not among them is new, and is compared with none.
+    /// The marks of all names: a name with a new mark is new, and needs no comparison.
     marks: u64,
 }
 
@@ -87,7 +86,7 @@ fn refused<E: Error>() -> E {
     E::custom("out of bounds")
 }
 
-/// A value that is counted, or in the place of a seed or a visitor, one whose values are.
+/// A value that is counted; or a seed or a visitor whose values are.
 struct Checked<'s, 'de, 'b, T> {
     inner: T,
     seen: &'s mut Seen<'de, 'b>,
@@ -145,7 +144,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Checked<'_, 'de, '_, D> {
         self.deserialize_str(visitor)
     }
 
-    // These two are no values, but have one within.
+    // These two are not values, but contain one.
     #[inline]
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.inner.deserialize_option(Checked { inner: visitor, seen: self.seen })
@@ -160,7 +159,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Checked<'_, 'de, '_, D> {
         self.inner.deserialize_newtype_struct(name, Checked { inner: visitor, seen: self.seen })
     }
 
-    // Documents ask for nothing else.
+    // Documents use nothing else.
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct
         struct enum identifier ignored_any
@@ -191,7 +190,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Checked<'_, 'de, '_, V> {
 
     #[inline]
     fn visit_f64<E: Error>(self, value: f64) -> Result<V::Value, E> {
-        // Not a number is not below anything.
+        // NaN compares as not below.
         if value.abs() <= MAX_NUMBER { self.inner.visit_f64(value) } else { Err(refused()) }
     }
 
@@ -207,7 +206,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Checked<'_, 'de, '_, V> {
 
     #[inline]
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
-        // An option is counted by what is in it; this one has nothing in it.
+        // An option is counted by its content; this one has none.
         self.seen.value::<E>()?;
         self.inner.visit_none()
     }

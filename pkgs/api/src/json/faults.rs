@@ -1,28 +1,27 @@
-//! What is wrong with a document, each with a pointer (RFC 6901).
+//! The faults of a document, each with a pointer (RFC 6901).
 
 use std::fmt::Display;
 
 use service::problem::Fault;
 
-/// So many faults are told; who has more knows enough.
+/// How many faults are reported; more would not help.
 const MOST: usize = 50;
 
-/// The longest segment of a pointer and the longest detail that is told, in characters. No name or value that is known
-/// is longer, and fifty of the longest that a body may have would be fifty times the body.
+/// The longest reported segment of a pointer, and detail, in characters. Known names and values are shorter. Fifty of
+/// the longest that a body may contain would be fifty times the body.
 const MOST_CHARS: usize = 256;
 
-/// The faults found so far. Costs nothing while all is well: a fault learns where it is as the looking returns from
-/// there.
+/// The faults found so far. It costs nothing without faults: a fault gets its pointer as the checks return.
 #[derive(Debug, Default)]
 pub struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// None.
+    /// Without faults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks at a member.
+    /// Checks a member.
     #[inline]
     pub fn member<T>(&mut self, name: &str, look: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.count();
@@ -33,7 +32,7 @@ impl Faults {
         result
     }
 
-    /// Looks at an element.
+    /// Checks an element.
     #[inline]
     pub fn element<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.count();
@@ -44,7 +43,7 @@ impl Faults {
         result
     }
 
-    /// All but the first so many are within this segment.
+    /// Adds this segment to all faults after the first `before`.
     #[cold]
     fn place(&mut self, before: usize, segment: &str) {
         for fault in &mut self.0[before..] {
@@ -54,7 +53,7 @@ impl Faults {
         }
     }
 
-    /// Something is wrong here.
+    /// Adds a fault here.
     #[cold]
     pub fn add(&mut self, detail: impl Display) {
         if self.count() < MOST {
@@ -64,12 +63,12 @@ impl Faults {
         }
     }
 
-    /// How many there are.
+    /// The number of faults.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them.
+    /// All faults.
     pub fn into_found(self) -> Vec<Fault> {
         self.0
     }
@@ -85,7 +84,7 @@ pub(super) fn push_segment(pointer: &mut String, segment: &str) {
     });
 }
 
-/// Adds a text that a client chose, as far as it is told.
+/// Adds a client's text, up to the limit.
 fn push_text(told: &mut String, text: &str, push: fn(&mut String, char)) {
     for (index, letter) in text.chars().enumerate() {
         if index == MOST_CHARS {

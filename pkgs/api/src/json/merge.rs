@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Changes `target` as `patch` says: what is null there goes away, objects are merged, anything else takes the place
-/// of what was there. Recurses as deep as the patch, which [`scan`](super::scan) has bounded.
+/// Applies `patch` to `target`: null removes a member, objects are merged, and anything else replaces what was there.
+/// Recurses as deep as the patch, which [`scan`](super::scan) has limited.
 pub fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;
@@ -66,7 +66,8 @@ mod tests {
         })
     }
 
-    /// Where a patch says null, nothing is; what it says otherwise, is; what it does not mention stays.
+    /// Where the patch has null there is nothing; where it has something else, that is there; what it does not mention
+    /// stays.
     fn holds(before: &Value, patch: &Value, after: &Value) -> bool {
         let Value::Object(patch) = patch else { return after == patch };
         let Value::Object(after) = after else { return false };

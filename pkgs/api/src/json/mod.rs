@@ -1,10 +1,10 @@
-//! JSON texts from strangers.
+//! JSON from clients.
 //!
-//! - [`checked`]: reads a text within bounds, in one pass.
-//! - [`scan`]: why a text is refused: what in it is no JSON or out of bounds, and where.
-//! - [`faults`]: what is wrong with a document, each with a pointer (RFC 6901).
-//! - [`object`]: objects of known members: read, judged member by member.
-//! - [`text`]: texts that stay where they were received.
+//! - [`checked`]: reads a text within limits in one pass.
+//! - [`scan`]: why a text is refused: what is not JSON or exceeds a limit, and where.
+//! - [`faults`]: the faults of a document, each with a pointer (RFC 6901).
+//! - [`object`]: objects with known members, checked member by member.
+//! - [`text`]: texts that are borrowed from the input.
 //! - [`merge`]: RFC 7396.
 
 pub mod checked;

@@ -1,29 +1,29 @@
-//! Whether a text is JSON (RFC 8259) and within bounds, and if not, why not, and where.
+//! Checks whether a text is JSON (RFC 8259) and within limits; if not, why and where.
 //!
-//! It is stricter than parsers are: a name may come once in an object (I-JSON, RFC 7493, section 2.3), surrogates come
-//! in pairs, and a number is no larger than every language can represent. What is well is never scanned:
-//! [`checked`](super::checked) reads it and refuses the same texts, without saying why.
+//! It is stricter than parsers: a name may occur once in an object (I-JSON, RFC 7493, section 2.3), surrogates must be
+//! paired, and a number may not exceed what every language can represent. Valid texts are never scanned:
+//! [`checked`](super::checked) reads them and refuses the same texts, without the reason.
 //!
-//! One pass, no recursion, and no memory but a few bytes for each name and level.
+//! One pass without recursion, and only a few bytes of memory per name and level.
 
 use std::borrow::Cow;
 
 use super::faults::push_segment;
 
-/// The largest magnitude of a number: 2^53 - 1, up to which a double has every integer (RFC 8259, section 6).
+/// The largest magnitude of a number: 2^53 - 1, up to which a double represents every integer (RFC 8259, section 6).
 pub const MAX_NUMBER: f64 = 9_007_199_254_740_991.0;
 
-/// Integers of so few digits are below [`MAX_NUMBER`] without a look.
+/// Integers with this few digits are always below [`MAX_NUMBER`].
 const SAFE_DIGITS: usize = 15;
 
-/// How large a text may get, whatever it says.
+/// The limits of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Arrays and objects within each other.
+    /// Nested arrays and objects.
     pub depth: usize,
-    /// Values, those within others included.
+    /// Values, including nested ones.
     pub values: usize,
-    /// Members of an object.
+    /// Members of one object.
     pub members: usize,
 }
 
@@ -33,39 +33,39 @@ pub enum Reason {
     /// It is no JSON.
     #[error("{0}")]
     Syntax(&'static str),
-    /// [`Bounds::depth`].
+    /// It exceeds [`Bounds::depth`].
     #[error("is nested deeper than {0} levels")]
     Depth(usize),
-    /// [`Bounds::values`].
+    /// It exceeds [`Bounds::values`].
     #[error("is beyond the {0} values that a body may have")]
     Values(usize),
-    /// [`Bounds::members`].
+    /// It exceeds [`Bounds::members`].
     #[error("is beyond the {0} members that an object may have")]
     Members(usize),
-    /// [`MAX_NUMBER`].
+    /// A number exceeds [`MAX_NUMBER`].
     #[error("is a number beyond 2^53 - 1")]
     Number,
-    /// Two members of an object have one name.
+    /// An object has two members of the same name.
     #[error("is there twice")]
     Duplicate,
 }
 
-/// A text that is refused, and where.
+/// The refusal of a text, with the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, at byte {offset}")]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The value or member at fault, as far as there is one (RFC 6901).
+    /// The faulty value or member, if there is one (RFC 6901).
     pub pointer: String,
     /// Where the scan stopped, in bytes.
     pub offset: usize,
 }
 
-/// Whether `text` is one JSON value within `bounds`.
+/// Checks that `text` is one JSON value within `bounds`.
 ///
 /// # Errors
-/// When it is not; the first reason there is.
+/// When it is not; the first reason.
 pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
     let mut scan = Scan {
         bytes: text.as_bytes(),
@@ -79,15 +79,15 @@ pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
     scan.run().map_err(|reason| Refused { reason, pointer: scan.pointer(), offset: scan.at })
 }
 
-/// Levels that any parser may recurse into, however large its frames are: at a few hundred bytes each, a hundredth of
-/// the smallest stack that a thread here has.
+/// How many levels any parser may recurse into, however large its frames: at a few hundred bytes each, a hundredth of
+/// our threads' smallest stack.
 pub const SAFE_LEVELS: usize = 64;
 
-/// Whether arrays and objects are within each other deeper than `levels` anywhere in `text`, JSON or not: what a
-/// recursive parser must not see. It recurses nowhere itself, and where too few of them are opened to matter, which is
-/// in all usual documents, it does no more than count.
+/// Whether arrays and objects are nested deeper than `levels` anywhere in `text`, JSON or not, so that a recursive
+/// parser must not see it. It does not recurse. If too few are opened to matter, as in all usual documents, it only
+/// counts.
 ///
-/// Of what is no JSON, it is exact up to the place where that shows: no parser goes further.
+/// For invalid JSON, it is exact up to the first error, beyond which no parser goes.
 pub fn is_deeper(text: &str, levels: usize) -> bool {
     let bytes = text.as_bytes();
     if opened(bytes) <= levels {
@@ -107,15 +107,15 @@ pub fn is_deeper(text: &str, levels: usize) -> bool {
     false
 }
 
-/// How many brackets and braces are opened, those in strings included: vectors of bytes at a time.
+/// How many brackets and braces are opened, including those in strings, counted in vectors of bytes.
 fn opened(bytes: &[u8]) -> usize {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // The two are the same but for one bit.
+    // The two differ in a single bit.
     let within = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
     blocks.iter().map(|block| usize::from(within(block))).sum::<usize>() + usize::from(within(rest))
 }
 
-/// The place behind the string whose first quote is before `at`.
+/// The position after the string whose first quote is before `at`.
 fn behind_string(bytes: &[u8], mut at: usize) -> usize {
     loop {
         at += plain(bytes.get(at..).unwrap_or_default());
@@ -133,24 +133,24 @@ struct Scan<'a> {
     at: usize,
     bounds: &'a Bounds,
     values: usize,
-    /// The arrays and objects around the present place.
+    /// The open arrays and objects.
     frames: Vec<Frame>,
-    /// The names seen of each object around the present place.
+    /// The names seen in each open object.
     names: Vec<Cow<'a, str>>,
 }
 
 enum Frame {
     /// The index of the element.
     Array(usize),
-    /// Where its names begin.
+    /// Where its names start.
     Object(usize),
 }
 
-/// Whether a value goes on.
+/// Whether a value continues.
 enum Value {
     /// A member or an element follows.
     Opened,
-    /// It is over.
+    /// It has ended.
     Ended,
 }
 
@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
             if matches!(self.value()?, Value::Opened) {
                 continue;
             }
-            // What else ends here, until something goes on.
+            // Closes what else ends here, until something continues.
             loop {
                 self.space();
                 let next = self.peek();
@@ -241,7 +241,7 @@ impl<'a> Scan<'a> {
         self.at += 1;
     }
 
-    /// A member's name and the colon behind it.
+    /// Reads a member's name and the colon after it.
     fn name(&mut self) -> Result<(), Reason> {
         if self.peek() != Some(b'"') {
             return Err(Reason::Syntax("a member's name is missing"));
@@ -250,7 +250,7 @@ impl<'a> Scan<'a> {
         self.at += 1;
         let escaped = self.string()?;
         let name = if escaped {
-            // Rare, and checked already: a parser has to say what it stands for.
+            // Rare, and already checked. A parser has to decode it.
             Cow::Owned(serde_json::from_str(&self.text[begin..self.at]).unwrap_or_default())
         } else {
             Cow::Borrowed(&self.text[begin + 1..self.at - 1])
@@ -277,7 +277,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The rest of a string, from behind its first quote; whether anything in it is escaped.
+    /// Reads the rest of a string after its first quote. Returns whether it has escapes.
     fn string(&mut self) -> Result<bool, Reason> {
         let mut escaped = false;
         loop {
@@ -322,7 +322,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The four digits of a `\u` that is at `at`.
+    /// Reads the four digits of a `\u` at `at`.
     fn unit(&self, at: usize) -> Result<u16, Reason> {
         let digits = self.bytes.get(at + 2..at + 6).unwrap_or_default();
         let valid = digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);
@@ -365,7 +365,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// How many digits were there, at least one.
+    /// Reads at least one digit. Returns how many.
     fn digits(&mut self) -> Result<usize, Reason> {
         let count = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
@@ -392,14 +392,14 @@ impl<'a> Scan<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// The present place.
+    /// The pointer to the current place.
     fn pointer(&self) -> String {
         let mut pointer = String::new();
         for (level, frame) in self.frames.iter().enumerate() {
             match frame {
                 Frame::Array(index) => push_segment(&mut pointer, &index.to_string()),
                 Frame::Object(first) => {
-                    // The last of its names is the one before those of the next object within.
+                    // Its last name precedes those of the next nested object.
                     let within = self.frames[level + 1..].iter().find_map(|frame| match frame {
                         Frame::Object(first) => Some(*first),
                         Frame::Array(_) => None,
@@ -415,8 +415,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How many bytes from here on are plain: no quote, no backslash, no control character. Eight at a time, by the
-/// arithmetic of Mycroft: a byte is below n when subtracting n borrows from its high bit, which it did not have.
+/// How many bytes from here on are plain: no quote, backslash or control character. Checks eight at a time with
+/// Mycroft's arithmetic: a byte is below n if subtracting n borrows from its clear high bit.
 #[inline]
 fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -429,7 +429,7 @@ fn plain(bytes: &[u8]) -> usize {
         let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
         let special = quote | backslash | below(word, 0x20);
         if special != 0 {
-            // Borrows run upwards only, so the lowest one is true.
+            // Borrows only run upwards, so the lowest hit is correct.
             return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
@@ -445,7 +445,7 @@ mod tests {
 
     const WIDE: Bounds = Bounds { depth: 100, values: 10_000, members: 1_000 };
 
-    /// Why a text is refused; what reads it takes the same texts.
+    /// Why a text is refused. The reading code accepts the same texts.
     fn reason(text: &str, bounds: &Bounds) -> Option<(Reason, String)> {
         let refused = check(text, bounds).err();
         let read = checked::from_str::<serde_json::Value>(text, bounds);
@@ -572,14 +572,14 @@ mod tests {
                 assert!(levels == 0 || is_deeper(&text, levels - 1), "{levels} of {open}");
             }
         }
-        // Many of them, none within another, and some that are only text.
+        // Many brackets that are not nested, and some within texts.
         assert!(!is_deeper(&format!("[{}0]", "[],{},".repeat(5_000)), 2));
         assert!(!is_deeper(&format!("\"{}\"", "[".repeat(5_000)), 0));
         assert!(!is_deeper(&format!("\"{}", "[".repeat(5_000)), 0));
         assert!(!is_deeper(&format!("\"{}\\", "[".repeat(5_000)), 0));
     }
 
-    /// Levels of a value.
+    /// The depth of a value.
     fn depth(value: &serde_json::Value) -> usize {
         match value {
             serde_json::Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
@@ -603,7 +603,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is counted without reading is what serde reads.
+        /// The count without parsing equals serde's.
         #[test]
         fn depth_is_that_of_the_value(value in documents(), levels in 0_usize..9) {
             for text in [value.to_string(), format!("{value:#}")] {
@@ -614,7 +614,7 @@ mod tests {
             }
         }
 
-        /// Of anything at all: what is not too deep by this count is refused or taken without recursing further.
+        /// For any text: one that is not too deep by this count is refused or accepted without deeper recursion.
         #[test]
         fn what_a_parser_gets_to_is_counted(text in r#"([\[{"}\],:a1\\]|\{"a":|\["\]",){0,60}"#, levels in 0_usize..8) {
             let bounds = Bounds { depth: levels, ..WIDE };
@@ -623,7 +623,7 @@ mod tests {
             }
         }
 
-        /// Whatever serde_json refuses is refused; what it takes is, but for the stricter rules.
+        /// Whatever serde_json refuses is refused; what it accepts is accepted, except for the stricter rules.
         #[test]
         fn parsers_agree(text in r#"[\[\]{}:,"\\ua-f0-9eE.+ -]{0,24}|(\{"a":[0-9.eE-]{1,6}(,"b":\[(null|true|"\\u[0-9a-f]{4}")\])?\})"#) {
             let checked = checked::from_str::<serde_json::Value>(&text, &WIDE);

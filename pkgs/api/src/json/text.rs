@@ -1,4 +1,4 @@
-//! Texts that stay where they were received.
+//! Texts that are borrowed from the input.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::ops::Deref;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
-/// A text, borrowed from what it was read from unless it was written with escapes there.
+/// A text, borrowed from the input unless it was written with escapes.
 ///
-/// serde reads a [`Cow`] as an owned text wherever it is not a member with an attribute that says otherwise.
+/// serde reads a [`Cow`] as an owned text everywhere except in a member with an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, str>);
 

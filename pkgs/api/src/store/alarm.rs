@@ -1,8 +1,8 @@
-//! Tells when something has ended that a database cannot be used without.
+//! Reports the end of something that a database cannot be used without.
 
 use tokio::sync::watch;
 
-/// Tells when something has ended that a database cannot be used without; clones share it.
+/// Reports that something essential for a database has ended. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Alarm(watch::Sender<bool>);
 
@@ -13,24 +13,24 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Raised for good.
+    /// Raises the alarm permanently.
     pub fn raise(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether it was.
+    /// Whether it is raised.
     pub fn is_raised(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Returns once it is. Works on any runtime.
+    /// Returns once it is raised. Works on any runtime.
     pub async fn raised(&self) {
         let mut receiver = self.0.subscribe();
-        // The sender is here, so this ends only by being raised.
+        // The sender exists, so this ends only when it is raised.
         let _ = receiver.wait_for(|raised| *raised).await;
     }
 
-    /// Raised when dropped, as what ends by a panic drops it, unless it is disarmed.
+    /// Raises the alarm when the returned value is dropped, for instance by a panic, unless it is disarmed.
     pub fn arm(&self) -> Armed {
         Armed(Some(self.clone()))
     }
@@ -41,7 +41,7 @@ impl Alarm {
 pub struct Armed(Option<Alarm>);
 
 impl Armed {
-    /// All has ended as it should.
+    /// Everything has ended properly.
     pub fn disarm(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! The answer to a request that is made once, as it is stored: each user's id, version and representation.
+//! The stored answer to a request that is executed once: each user's id, version and representation.
 
 use bytes::{Buf, BufMut, Bytes};
 use uuid::Uuid;
@@ -21,7 +21,7 @@ pub fn encode(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// From bytes; None where they are not of [`encode`].
+/// Decodes it; None if [`encode`] did not make it.
 pub fn decode(bytes: Vec<u8>) -> Option<Vec<Record>> {
     let mut bytes = Bytes::from(bytes);
     let mut records = Vec::new();

@@ -1,4 +1,4 @@
-//! A user as a row: what is sent, and what users are found and ordered by.
+//! A user as a row: what is sent, and the columns for searching and sorting.
 
 use jiff::Timestamp;
 
@@ -6,28 +6,28 @@ use crate::user::{Document, Record, Status, UserId};
 
 use super::tokenize;
 
-/// A user as a row, but for what is known only when it is written.
+/// A user as a row, without what is only known when it is written.
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// The document as JSON.
     pub document: Vec<u8>,
-    /// The email in lower case: no two users have the same.
+    /// The email in lower case, which is unique.
     pub email: String,
     /// The name in lower case, to sort by.
     pub name: String,
-    /// Whether the user may do anything.
+    /// Whether the user is active.
     pub status: Status,
-    /// Each once, in no order.
+    /// Each tag once, in no order.
     pub tags: Vec<String>,
-    /// What a search finds the user by.
+    /// The words for searching.
     pub words: Vec<String>,
 }
 
 impl Draft {
-    /// What is kept of a document.
+    /// The stored form of a document.
     ///
     /// # Errors
-    /// None that a document read from JSON can meet.
+    /// Never for a document that was read from JSON.
     pub fn of(user: &Document<'_>) -> Result<Self, sonic_rs::Error> {
         let mut tags: Vec<String> = user.tags.iter().map(|tag| self::tag(tag)).collect();
         tags.retain(|tag| !tag.is_empty());
@@ -43,7 +43,7 @@ impl Draft {
         })
     }
 
-    /// Users that begin now, all at the same instant, by which the answer to the request that made them is found again.
+    /// New users with the same creation time, by which the answer of the request that created them is found again.
     pub fn begin(users: Vec<Self>) -> Vec<Entry> {
         let now = now();
         users.into_iter().map(|user| user.at(UserId::generate(), 1, now, now)).collect()
@@ -69,28 +69,27 @@ pub struct Entry {
     pub draft: Draft,
 }
 
-/// Now, as it is stored.
+/// The current time, as stored.
 pub fn now() -> i64 {
     Timestamp::now().as_microsecond()
 }
 
-/// An instant as it is stored.
+/// A time, as stored.
 pub fn time(microseconds: i64) -> Timestamp {
     Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }
 
-/// Without regard to case.
+/// Folds case.
 pub fn fold(text_as_given: &str) -> String {
     text(&text_as_given.to_lowercase())
 }
 
-/// As every database can store it: PostgreSQL's text knows no NUL
-/// (postgresql.org/docs/current/datatype-character.html).
+/// A text that every database can store: PostgreSQL's has no NUL (postgresql.org/docs/current/datatype-character.html).
 pub fn text(as_given: &str) -> String {
     as_given.replace('\0', "\u{fffd}")
 }
 
-/// Between tags, and between words, where several are one text. No tag holds it.
+/// Separates tags, and words, where several are one text. Tags do not contain it.
 pub const SEPARATOR: char = '\u{1f}';
 
 /// A tag as every database can store it.

@@ -1,17 +1,17 @@
-//! Why the database did not answer.
+//! Errors of the database.
 
 use std::error::Error as Cause;
 
 /// Why the database did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All connections are busy, and were for as long as a request waits for one.
+    /// All connections were busy for as long as a request waits for one.
     #[error("the database is busy")]
     Busy,
-    /// It cannot be reached, or did not answer in time. Whether a write was done is then not known.
+    /// It cannot be reached, or did not answer in time. It is then unknown whether a write was done.
     #[error("the database cannot be reached")]
     Unreachable(#[source] Box<dyn Cause + Send + Sync>),
-    /// It is not one that this program can use, which was told nothing and has not changed.
+    /// This program cannot use the database, and has not changed it.
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// Anything else.
@@ -25,7 +25,7 @@ impl Error {
         Self::Failed(cause.into())
     }
 
-    /// The same for another who waits for the same answer.
+    /// The same error for another waiter of the same answer.
     pub(crate) fn again(&self) -> Self {
         let cause = |cause: &(dyn Cause + Send + Sync)| cause.to_string().into();
         match self {
@@ -40,27 +40,27 @@ impl Error {
 /// Why a database cannot be used as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// Where a file should be.
+    /// It is a directory.
     #[error("it is a directory")]
     Directory,
-    /// The file cannot be made, or read.
+    /// The file cannot be created or read.
     #[error(transparent)]
     File(std::io::Error),
-    /// A path that no URI can have.
+    /// Its path cannot be in a URI.
     #[error("its name is not UTF-8")]
     Name,
-    /// Something else is in the file.
+    /// The file is not a database.
     #[error("it is no SQLite database")]
     NoDatabase,
-    /// Somebody else's data is in it.
+    /// The database belongs to another program.
     #[error("it is the database of another program")]
     Foreign,
-    /// This program has an older schema.
+    /// The database has a newer schema.
     #[error("it was written by a newer release of linerate-api (schema {found}; this one knows {known})")]
     Newer {
-        /// The schema of the database.
+        /// The database's schema.
         found: i64,
-        /// The latest of this program.
+        /// The newest schema of this program.
         known: i64,
     },
 }

@@ -1,4 +1,4 @@
-//! Requests that are made once: how long they are remembered, and what a repetition is told.
+//! Requests that are executed once: how long they are remembered, and the answers of repetitions.
 
 use super::entry::{self, Entry};
 use super::{Created, Error, IdempotencyRecord, answer};
@@ -9,32 +9,32 @@ pub const KEPT_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
 /// Bytes of a block. An answer takes as many blocks as it needs, at least one.
 const BLOCK_BYTES: usize = 16 * 1024;
 
-/// Blocks that are remembered: 1 GiB of answers, and so many requests where they are small. Beyond that, the oldest
+/// How many blocks are remembered: 1 GiB of answers, and as many requests if they are small. Beyond that, the oldest
 /// are forgotten early.
 pub const MOST: i64 = 65_536;
 
-/// The blocks that an answer takes. Claims are numbered by the last of their blocks.
+/// How many blocks an answer takes. Records are numbered by their last block.
 pub fn blocks(answer: &[u8]) -> i64 {
     answer.len().div_ceil(BLOCK_BYTES).max(1) as i64
 }
 
-/// When a request was made, as it is stored: when the users began that it creates. The deletion of a user finds by that
-/// what has to be erased, without an index of who is in which answer.
+/// When a request was made, as stored: the creation time of its users. The deletion of a user uses it to find what has
+/// to be erased, without an index of users in answers.
 pub fn instant(entries: &[Entry]) -> i64 {
     entries.first().map_or_else(entry::now, |entry| entry.created_at)
 }
 
-/// Whose, as it is stored.
+/// The owner, as stored.
 pub fn owner(record: &IdempotencyRecord) -> i64 {
     record.owner.unwrap_or(0)
 }
 
-/// What a repetition is told, given what is remembered under its key.
+/// The answer of a repetition, from what is stored under its key.
 pub fn judge(record: &IdempotencyRecord, digest: &[u8], kept: Vec<u8>) -> Result<Created, Error> {
     if digest != record.digest {
         return Ok(Created::KeyReused);
     }
-    // What created nobody keeps no answer, so this one was erased.
+    // A create without a stored answer means that it was erased.
     if kept.is_empty() {
         return Ok(Created::Erased);
     }

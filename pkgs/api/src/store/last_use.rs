@@ -1,14 +1,14 @@
-//! When a key was last used, as those know it who hold it in memory.
+//! When a key was last used, in memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
 
-/// Seconds that pass at least between two uses that are noted: an operator wants to know whether somebody uses a key, not
-/// each time.
+/// How many seconds pass at least between two recorded uses: an operator wants to know whether a key is used, not each
+/// use.
 const NOTED: i64 = 60;
 
-/// What stands for no use.
+/// Stands for no use.
 const NEVER: i64 = i64::MIN;
 
 /// When something was last used, to a minute.
@@ -16,24 +16,23 @@ const NEVER: i64 = i64::MIN;
 pub struct LastUse(AtomicI64);
 
 impl LastUse {
-    /// It never was.
+    /// Never used.
     pub const fn never() -> Self {
         Self(AtomicI64::new(NEVER))
     }
 
-    /// In this second since 1970, if it ever was.
+    /// Last used in this second since 1970, if at all.
     pub fn of(second: Option<i64>) -> Self {
         Self(AtomicI64::new(second.unwrap_or(NEVER)))
     }
 
-    /// When.
+    /// The time of the last use.
     pub fn get(&self) -> Option<Timestamp> {
         let second = self.0.load(Ordering::Relaxed);
         Some(second).filter(|&second| second != NEVER).and_then(|second| Timestamp::from_second(second).ok())
     }
 
-    /// It is used now, in this second since 1970. Whether that is to be noted: of all who use it within a minute one is told
-    /// so.
+    /// Records a use in this second since 1970. Returns whether to store it: of all uses within a minute, one is.
     #[inline]
     pub fn is_noted(&self, now: i64) -> bool {
         let last = self.0.load(Ordering::Relaxed);

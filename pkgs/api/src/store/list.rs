@@ -4,13 +4,13 @@ use crate::user::{Record, UserId};
 
 use super::{Filter, Page, Position, Query, SortBy, SortKey, entry, tokenize};
 
-/// What each database says in its own way. `{}` stands for the parameter.
+/// The parts in which databases differ. `{}` stands for the parameter.
 pub struct Dialect {
-    /// That a user has a tag.
+    /// The condition that a user has a tag.
     pub tagged: &'static str,
-    /// That a user has words.
+    /// The condition that a user has words.
     pub worded: &'static str,
-    /// All of some beginnings of words, as the parameter of `worded`.
+    /// Combines starts of words into the parameter of `worded`.
     pub beginnings: fn(&[String]) -> String,
 }
 
@@ -33,14 +33,14 @@ pub struct Statement {
     pub values: Vec<Value>,
 }
 
-/// How many users meet a filter: one row of one number.
+/// The number of users that meet a filter: one row with one number.
 pub fn count(dialect: &Dialect, filter: &Filter) -> Statement {
     let mut statement = Statement { sql: "SELECT count(*) FROM users".into(), values: Vec::new() };
     statement.filter(dialect, filter);
     statement
 }
 
-/// A page: rows of id, version, body and key, one more than asked for where there is a next page.
+/// A page: rows of id, version, body and sort key, one more than requested if there is a next page.
 pub fn page(dialect: &Dialect, query: &Query) -> Statement {
     let key = column(query.sort.by);
     let (direction, beyond) = if query.sort.descending { ("DESC", "<") } else { ("ASC", ">") };
@@ -61,7 +61,7 @@ pub fn page(dialect: &Dialect, query: &Query) -> Statement {
     statement
 }
 
-/// The page that the rows of [`page`] make.
+/// Makes the page from the rows of [`page`].
 pub fn paged(query: &Query, mut rows: Vec<(Record, SortKey)>) -> Page {
     let limit = query.limit as usize;
     let more = rows.len() > limit;
@@ -71,7 +71,7 @@ pub fn paged(query: &Query, mut rows: Vec<(Record, SortKey)>) -> Page {
     Page { records: rows.into_iter().map(|(record, _)| record).collect(), next }
 }
 
-/// Whether users are ordered by a text.
+/// Whether users are sorted by a text.
 pub fn is_text(by: SortBy) -> bool {
     matches!(by, SortBy::Name | SortBy::Email)
 }
@@ -91,10 +91,10 @@ impl Statement {
         format!("${}", self.values.len())
     }
 
-    /// Appends the conditions; false where there are none.
+    /// Appends the conditions; false if there are none.
     fn filter(&mut self, dialect: &Dialect, filter: &Filter) -> bool {
         let words: Vec<String> = filter.words.iter().flat_map(|word| tokenize::split(word)).collect();
-        // A search for words that holds none of letters or digits finds nobody, rather than everybody.
+        // A search whose words contain no letters or digits finds nothing, rather than everything.
         let nobody = words.is_empty() && !filter.words.is_empty();
         let conditions = [
             ("status = {}", filter.status.map(|status| Value::Integer(entry::number(status).into()))),

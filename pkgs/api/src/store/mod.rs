@@ -1,9 +1,9 @@
-//! Where users, keys and answers to repeated requests are kept.
+//! Stores users, keys and answers to repeated requests.
 //!
-//! - [`Store`]: what a database does for this service.
-//! - [`Watch`]: who is told of writes; [`Alarm`]: who is told that there are none any more.
-//! - [`Sqlite`] and [`Postgres`]: each does it; `tests` holds both to the same.
-//! - [`Draft`], [`Entry`]: a user as a row; `tokenize`: the words a search finds it by; `list`: the SQL of lists.
+//! - [`Store`]: the operations of a database.
+//! - [`Watch`]: is told of writes; [`Alarm`]: is told when none are possible any more.
+//! - [`Sqlite`] and [`Postgres`]: the two databases; `tests` checks both in the same way.
+//! - [`Draft`], [`Entry`]: a user as a row; `tokenize`: the words for searching; `list`: the SQL of lists.
 
 mod alarm;
 mod answer;
@@ -36,13 +36,12 @@ pub use postgres::Postgres;
 pub use sqlite::Sqlite;
 pub use watch::{Change, Watch};
 
-/// What a database does for this service. A write is durable when it returns, and is seen by every read that
-/// begins later.
+/// The operations of a database. A write is durable when it returns, and every read that starts later sees it.
 pub trait Store: Clone + Send + Sync + 'static {
-    /// The user of an id.
+    /// The user with an id.
     fn get(&self, id: UserId) -> impl Future<Output = Result<Option<Record>, Error>> + Send;
 
-    /// The users of some ids, those that there are, in no order.
+    /// The existing users with some ids, in no order.
     fn get_many(&self, ids: &[UserId]) -> impl Future<Output = Result<Vec<Record>, Error>> + Send;
 
     /// Creates users, all or none.
@@ -52,7 +51,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         record: Option<IdempotencyRecord>,
     ) -> impl Future<Output = Result<Created, Error>> + Send;
 
-    /// Replaces a user, provided it is at the `expected` version, where one is given.
+    /// Replaces a user, if it is at the `expected` version, in case one is given.
     fn replace(
         &self,
         id: UserId,
@@ -60,7 +59,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         user: Draft,
     ) -> impl Future<Output = Result<Replaced, Error>> + Send;
 
-    /// Deletes users; where a version is `expected`, provided that the user (there is one) is at it.
+    /// Deletes users. If a version is `expected`, there is one user, which has to be at it.
     fn delete(
         &self,
         ids: &[UserId],
@@ -70,11 +69,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// A page of users.
     fn list(&self, query: &Query) -> impl Future<Output = Result<Page, Error>> + Send;
 
-    /// How many users meet a filter.
+    /// The number of users that meet a filter.
     fn count(&self, filter: &Filter) -> impl Future<Output = Result<u64, Error>> + Send;
 
-    /// Writes rows as they are, but for those whose id or email is there; answers how many. For filling a
-    /// database, not for clients.
+    /// Writes rows unchanged, except those whose id or email exists. Returns how many. For filling a database, not for
+    /// clients.
     fn load(&self, entries: Vec<Entry>) -> impl Future<Output = Result<u64, Error>> + Send;
 
     /// Adds an API key.
@@ -86,13 +85,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Revokes an API key; false where there is none.
     fn revoke_key(&self, id: i64) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Notes that an API key was used in this second since 1970. One that is gone is none.
+    /// Records that an API key was used in this second since 1970. A deleted key is ignored.
     fn key_used(&self, id: i64, second: i64) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Tells when something has ended that this database cannot be used without, which no request brings back.
+    /// Reports that something essential for this database has ended, which no request restores.
     fn alarm(&self) -> &Alarm;
 
-    /// Shows that what writes goes on. It beats a few times a second, but for as long as one transaction takes.
+    /// The heartbeats of what writes: a few times a second, except during a transaction.
     fn heartbeats(&self) -> &Heartbeats;
 
     /// Whether the database answers.

@@ -1,4 +1,4 @@
-//! What is asked of a database, and what it answers.
+//! The questions to a database, and its answers.
 
 use jiff::Timestamp;
 
@@ -7,117 +7,117 @@ use crate::user::{Record, Status, UserId};
 use super::entry;
 use super::last_use::LastUse;
 
-/// A request that is made once, however often it is sent: its answer is kept in the transaction of its write.
+/// A request that is executed once, however often it is sent. Its answer is stored in the transaction of its write.
 #[derive(Clone, Debug)]
 pub struct IdempotencyRecord {
-    /// Whose: the API key, or nobody.
+    /// Its owner: the API key, or nobody.
     pub owner: Option<i64>,
     /// The client's `Idempotency-Key`.
     pub key: String,
-    /// SHA-256 of method, path and body: a key means one request.
+    /// SHA-256 of method, path and body, since a key stands for one request.
     pub digest: [u8; 32],
 }
 
-/// What came of creating.
+/// The result of creating.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// Done, in the order asked for.
+    /// Created, in the requested order.
     Done(Vec<Record>),
-    /// Done before by the same request; as it was then.
+    /// Created before by the same request; as it was then.
     Before(Vec<Record>),
-    /// Done before by the same request, and a user that it created has been deleted, with what was kept of the answer.
+    /// Created before by the same request, but one of the users was deleted, and with it the stored answer.
     Erased,
     /// The key was used for another request.
     KeyReused,
-    /// Somebody has the email of the document at this index, or an earlier document of the same request has.
+    /// The email of the document at this index is taken, or an earlier document of the request has it.
     EmailTaken(usize),
 }
 
-/// What came of replacing.
+/// The result of replacing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replaced {
     /// Done.
     Done(Record),
     /// There is no such user.
     Missing,
-    /// The user is at this version, which is not the expected one.
+    /// The user is at this version instead of the expected one.
     Changed(i64),
     /// Another user has the email.
     EmailTaken,
 }
 
-/// What came of deleting.
+/// The result of deleting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// Those that there were are gone, in no order.
+    /// These existed and are deleted, in no order.
     Done(Vec<UserId>),
-    /// The user is at this version, which is not the expected one.
+    /// The user is at this version instead of the expected one.
     Changed(i64),
 }
 
-/// Which users a list or a count is about: those that meet everything given.
+/// The users of a list or a count: those that meet every given condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// With this status.
     pub status: Option<Status>,
     /// With exactly this tag.
     pub tag: Option<String>,
-    /// With this email, without regard to case.
+    /// With this email, ignoring case.
     pub email: Option<String>,
-    /// Created at this instant or later.
+    /// Created at this time or later.
     pub created_after: Option<Timestamp>,
-    /// Created before this instant.
+    /// Created before this time.
     pub created_before: Option<Timestamp>,
-    /// Each is the beginning of some word of name, email, tags or bio, without regard to case.
+    /// Each is the start of a word of name, email, tags or bio, ignoring case.
     pub words: Vec<String>,
 }
 
-/// A page of users.
+/// A query for a page of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Which users.
+    /// The conditions.
     pub filter: Filter,
-    /// In which order.
+    /// The order.
     pub sort: Sort,
-    /// After which one.
+    /// The place after which the page starts.
     pub after: Option<Position>,
-    /// At most so many.
+    /// The most users.
     pub limit: u32,
 }
 
-/// An order of users; equals are in the order of their ids.
+/// An order of users. Equal ones are sorted by id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sort {
-    /// By what.
+    /// The sort column.
     pub by: SortBy,
     /// Greatest first.
     pub descending: bool,
 }
 
-/// What users are ordered by.
+/// Sort columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
     /// When they were created.
     #[default]
     CreatedAt,
-    /// When they were last written.
+    /// When they were last changed.
     UpdatedAt,
-    /// Their names, in lower case, by code points.
+    /// Their names in lower case, by code point.
     Name,
     /// Their emails, likewise.
     Email,
 }
 
-/// A place in an order: just after a user that may be gone.
+/// A place in an order: directly after a user, who may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// What the user is ordered by.
+    /// The user's sort key.
     pub key: SortKey,
     /// The user.
     pub id: UserId,
 }
 
-/// What a user is ordered by.
+/// A user's sort key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SortKey {
     /// Microseconds since the Unix epoch.
@@ -126,16 +126,16 @@ pub enum SortKey {
     Text(String),
 }
 
-/// Part of a list.
+/// A part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The users, in order.
     pub records: Vec<Record>,
-    /// Where the next page begins, where there is one.
+    /// Where the next page starts, if there is one.
     pub next: Option<Position>,
 }
 
-/// What an API key is for.
+/// The rights of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Reading.
@@ -145,7 +145,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What people and programs call it.
+    /// Its name for people and programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -167,48 +167,48 @@ impl Scope {
     }
 }
 
-/// An API key to be.
+/// An API key to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewKey {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// SHA-256 of the secret, which is kept nowhere.
+    /// SHA-256 of the secret, which is not stored.
     pub digest: [u8; 32],
-    /// What it is for.
+    /// Its rights.
     pub scope: Scope,
-    /// Requests a second in the long run; as many as it likes where absent.
+    /// Requests per second in the long run; no limit if absent.
     pub rate: Option<u32>,
     /// Requests at once.
     pub burst: Option<u32>,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
 /// An API key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Its number; never another key's.
+    /// Its id, which is never reused.
     pub id: i64,
     /// SHA-256 of the secret.
     pub digest: [u8; 32],
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its rights.
     pub scope: Scope,
-    /// Requests a second in the long run; as many as it likes where absent.
+    /// Requests per second in the long run; no limit if absent.
     pub rate: Option<u32>,
     /// Requests at once.
     pub burst: Option<u32>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// When it was last used.
     pub last_use: LastUse,
 }
 
 impl NewKey {
-    /// The key that this becomes.
+    /// The created key.
     pub(super) fn with(self, id: i64, created_at: i64) -> Key {
         let Self { name, digest, scope, rate, burst, expires_at } = self;
         let (created_at, last_use) = (entry::time(created_at), LastUse::never());

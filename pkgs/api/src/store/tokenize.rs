@@ -1,13 +1,13 @@
-//! The words a user is found by, the same on every database.
+//! The words for searching a user, the same in every database.
 
 use std::collections::BTreeSet;
 
 use crate::user::Document;
 
-/// Characters of a word that count; a search for more finds what begins alike.
+/// The significant characters of a word. A search for a longer word finds all with the same start.
 const LONGEST: usize = 40;
 
-/// Words of one user; those of name, email and tags come first, so that only the end of a long text is left out.
+/// The most words of a user. Those of name, email and tags come first, so only the end of a long text is left out.
 const MOST: usize = 1_000;
 
 /// All words of a user, each once.
@@ -21,7 +21,7 @@ pub fn words(user: &Document<'_>) -> BTreeSet<String> {
 /// The words of a text: runs of letters and digits, in lower case.
 pub fn split(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    // Lower case may hold combining marks, which are no letters.
+    // Lower-casing may produce combining marks, which are not letters.
     words.map(|word| {
         word.chars().flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).take(LONGEST).collect()
     })

@@ -1,34 +1,34 @@
-//! Who is told of writes.
+//! Observers of writes.
 
 use std::time::Instant;
 
 use crate::user::UserId;
 
-/// What was written.
+/// The changes of a write.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// These users, or they were deleted.
+    /// These users were written or deleted.
     Users(&'a [UserId]),
     /// API keys.
     Keys,
-    /// Anything: another process wrote, or nobody knows what was missed.
+    /// Anything may have changed: another process wrote, or changes were missed.
     All,
 }
 
-/// Told of writes, on whatever thread hears of them; it should not take long.
+/// An observer. Called on whatever thread hears of a write, so it should not take long.
 pub trait Watch: Send + Sync + 'static {
-    /// Of a write of this process before it is acknowledged, of another's when it is heard of.
+    /// Called for a write of this process before it is acknowledged, and for another's when it is heard of.
     fn changed(&self, change: Change<'_>);
 
-    /// It has been told of every write that was committed before an instant. A database of one process alone
-    /// never says so: there, it always has.
+    /// Every write that was committed before this time has been reported. A database of a single process never calls
+    /// it, since that is always so.
     fn heard_all_before(&self, instant: Instant);
 
-    /// The database is away at this moment; others may write to it meanwhile, where they reach it.
+    /// The database is away now. Others that reach it may still write.
     fn away(&self);
 }
 
-/// Nobody.
+/// An observer that does nothing.
 impl Watch for () {
     fn changed(&self, _: Change<'_>) {}
 

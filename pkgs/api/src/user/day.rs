@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::json::Text;
 use crate::json::object::Member;
 
-/// A day, written as RFC 3339 has it (`full-date`) and in no other way: `2030-01-31`. Years are 1 to 9999.
+/// A day in RFC 3339's form (`full-date`) and no other: `2030-01-31`. Years are 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub Date);
 
-/// A text is no day.
+/// The error of a text that is not a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a day such as 2030-01-31")]
 pub struct InvalidDay;
@@ -22,7 +22,7 @@ impl FromStr for Day {
     type Err = InvalidDay;
 
     fn from_str(text: &str) -> Result<Self, InvalidDay> {
-        // The parser knows more ways to write one.
+        // The parser accepts other forms too.
         let form = text.bytes().enumerate().all(|(index, byte)| match index {
             4 | 7 => byte == b'-',
             _ => byte.is_ascii_digit(),

@@ -1,4 +1,4 @@
-//! What a client sends.
+//! The documents that clients send.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,38 +9,38 @@ use super::{Day, Preferences, rules};
 use crate::json::object::{Member, Object, Unknown, object};
 use crate::json::{Faults, Text};
 
-/// A user as a client writes one
+/// A user, in a client's form
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Document<'a> {
-    /// Unique among all users, without regard to case
+    /// Unique among all users, ignoring case
     #[schema(
         value_type = String,
         max_length = 254,
         pattern = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"
     )]
     pub email: Text<'a>,
-    /// What the user is called
+    /// The user's name
     #[schema(value_type = String, min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub name: Text<'a>,
-    /// Whether the user may do anything
+    /// Whether the user is active
     #[schema(required = false)]
     pub status: Status,
-    /// Who the user is
+    /// Details about the user
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile<'a>>,
-    /// Where the user is
+    /// The user's addresses
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 16)]
     pub addresses: Vec<Address<'a>>,
-    /// By which users are grouped
+    /// Tags for grouping users
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, schema_with = rules::tags_schema)]
     pub tags: Vec<Text<'a>>,
-    /// What the user wants: settings and groups of settings
+    /// The user's preferences: settings and groups of settings
     #[serde(skip_serializing_if = "Preferences::is_empty")]
     #[schema(required = false, schema_with = rules::preferences_schema)]
     pub preferences: Preferences<'a>,
-    /// Members that nobody here knows, where they are kept
+    /// Unknown members, if they are kept
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: Map<String, Value>,
@@ -56,21 +56,21 @@ object!(Document<'a> {
     preferences: Preferences<'a>, default, |preferences, _, faults| rules::preferences(preferences, faults);
 });
 
-/// Whether a user may do anything: `active`, `invited` (not yet) or `suspended` (not any more)
+/// Whether a user is active: `active`, `invited` (not yet) or `suspended` (no longer)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Yes.
+    /// Active.
     #[default]
     Active,
-    /// Not yet.
+    /// Not active yet.
     Invited,
-    /// Not any more.
+    /// No longer active.
     Suspended,
 }
 
 impl<'de> Deserialize<'de> for Status {
-    // A derived one would take {"active": null} as well.
+    // A derived one would also accept {"active": null}.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match &*Text::deserialize(deserializer)? {
             "active" => Ok(Self::Active),
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Status {
 
 impl Member<'_> for Status {}
 
-/// Who a user is
+/// Details about a user
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Profile<'a> {
     /// First name
@@ -114,7 +114,7 @@ pub struct Profile<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 2000, pattern = r"^[^\x00]*$")]
     pub bio: Option<Text<'a>>,
-    /// Members that nobody here knows, where they are kept
+    /// Unknown members, if they are kept
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: Map<String, Value>,
@@ -130,10 +130,10 @@ object!(Profile<'a> {
     bio: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::text(text, 2000, faults));
 });
 
-/// Where a user is
+/// An address of a user
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Address<'a> {
-    /// What the user calls it
+    /// The user's name for it
     #[schema(value_type = String, min_length = 1, max_length = 50, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub label: Text<'a>,
     /// Street and number
@@ -161,7 +161,7 @@ pub struct Address<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -180, maximum = 180)]
     pub longitude: Option<f64>,
-    /// Members that nobody here knows, where they are kept
+    /// Unknown members, if they are kept
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: Map<String, Value>,
@@ -179,17 +179,17 @@ object!(Address<'a> {
 });
 
 impl Document<'_> {
-    /// What a document may not have, since the service writes it.
+    /// Members that a document may not have, since the service writes them.
     pub const READ_ONLY: [&'static str; 4] = ["id", "version", "created_at", "updated_at"];
 
-    /// Says all that is wrong with a document that was read.
+    /// All faults of a document that was read.
     pub fn faults(&self, unknown: Unknown) -> Faults {
         let mut faults = Faults::new();
         self.check_whole(unknown, &mut faults);
         faults
     }
 
-    /// Like [`check`](Object::check), with the members that only the service writes.
+    /// Like [`check`](Object::check), and refuses members that only the service writes.
     pub(crate) fn check_whole(&self, unknown: Unknown, faults: &mut Faults) {
         self.check(unknown, faults);
         if unknown == Unknown::Keep && !self.more.is_empty() {

@@ -1,9 +1,9 @@
 //! Users: the resource.
 //!
-//! - [`UserId`]: its name.
-//! - [`Document`]: what a client sends, and what its members have to be like.
-//! - [`parse`]: from the bytes of a body to documents, or to all that is wrong with them.
-//! - [`Record`]: what is stored, and sent as it is.
+//! - [`UserId`]: a user's id.
+//! - [`Document`]: what a client sends, and the rules of its members.
+//! - [`parse`]: reads bodies as documents, or reports all faults.
+//! - [`Record`]: the stored form, which is sent unchanged.
 
 mod day;
 mod document;

@@ -1,4 +1,4 @@
-//! From the bytes of a body to documents.
+//! Reads bodies as documents.
 
 use serde::de::Deserialize;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use crate::json::object::{Member, Unknown, check_more, object};
 use crate::json::scan::{self, Reason};
 use crate::json::{Bounds, Faults, Text, checked};
 
-/// What a body may have.
+/// The limits of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Users in a batch.
@@ -18,23 +18,23 @@ pub struct Limits {
     pub user_bytes: usize,
     /// Bytes of a batch.
     pub batch_bytes: usize,
-    /// Members that are not known.
+    /// How to treat unknown members.
     pub unknown: Unknown,
 }
 
 impl Limits {
-    /// Arrays and objects within each other, in a document. The deepest that is known are the elements of a list in a
-    /// group of preferences, at 4; the rest is for members that are kept.
+    /// Nested arrays and objects in a document. The deepest known ones, at 4, are elements of a list in a group of
+    /// preferences; the rest is for kept members.
     pub const DEPTH: usize = 16;
     /// Values in a document.
     pub const VALUES: usize = 4096;
     /// Members of an object.
     pub const MEMBERS: usize = 128;
 
-    /// What a body about one user may have.
+    /// The limits of a body about one user.
     pub const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
 
-    /// Two levels and a value more: the batch and its list.
+    /// Two more levels and one more value: the batch and its list.
     fn many(&self) -> Bounds {
         let values = self.batch_bytes / 16;
         Bounds { depth: Self::DEPTH + 2, values: values.max(Self::VALUES), members: Self::MEMBERS }
@@ -53,7 +53,7 @@ pub enum Refused {
     /// It is not JSON.
     #[error("the body is not JSON: {0}")]
     Syntax(String),
-    /// It is JSON, and no such document.
+    /// It is JSON, but not a valid document.
     #[error("the body does not fit")]
     Faults(Vec<Fault>),
 }
@@ -64,10 +64,10 @@ impl Refused {
     }
 }
 
-/// A document, as a client sends it.
+/// A document from a client.
 ///
 /// # Errors
-/// With all that is wrong with it.
+/// With all its faults.
 pub fn document<'a>(body: &'a [u8], limits: &Limits) -> Result<Document<'a>, Refused> {
     let document: Document<'a> =
         read_object(body, &Limits::ONE, limits.unknown, |value, unknown, faults| {
@@ -80,7 +80,7 @@ pub fn document<'a>(body: &'a [u8], limits: &Limits) -> Result<Document<'a>, Ref
 /// Documents to create: `{"users": […]}`.
 ///
 /// # Errors
-/// With all that is wrong with them.
+/// With all their faults.
 pub fn documents<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<Document<'a>>, Refused> {
     let batch: Documents<'a> =
         read_object(body, &limits.many(), limits.unknown, |value, unknown, faults| {
@@ -101,7 +101,7 @@ pub fn documents<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<Document<'a>
 /// Ids: `{"ids": […]}`.
 ///
 /// # Errors
-/// With all that is wrong with them.
+/// With all their faults.
 pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> {
     let batch: Ids<'_> = read_object(body, &limits.many(), limits.unknown, |value, unknown, faults| {
         Ids::examine(value, unknown, faults)
@@ -120,10 +120,10 @@ pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> 
     Ok(ids)
 }
 
-/// A merge patch: any JSON within bounds.
+/// A merge patch: any JSON within limits.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not.
 pub fn patch(body: &[u8]) -> Result<Value, Refused> {
     read(body, &Limits::ONE, |_, error| Refused::Syntax(error.to_string()))
 }
@@ -141,7 +141,7 @@ fn none(faults: Faults) -> Result<(), Refused> {
     if found.is_empty() { Ok(()) } else { Err(Refused::Faults(found)) }
 }
 
-/// Says what is wrong with a value.
+/// Reports the faults of a value.
 type Examine = fn(&Value, Unknown, &mut Faults);
 
 fn read_object<'a, T: Deserialize<'a>>(
@@ -163,7 +163,7 @@ fn read<'a, T: Deserialize<'a>>(
         .map_err(|error| refusal(text, bounds).unwrap_or_else(|| misfit(text, &error)))
 }
 
-/// What is wrong with a text, whatever it was to be read as.
+/// What is wrong with a text, independent of its type.
 #[cold]
 fn refusal(text: &str, bounds: &Bounds) -> Option<Refused> {
     let refused = scan::check(text, bounds).err()?;
@@ -173,7 +173,7 @@ fn refusal(text: &str, bounds: &Bounds) -> Option<Refused> {
     })
 }
 
-/// What keeps a text from being what it was to be read as, member by member.
+/// Why a text does not have the expected form, member by member.
 #[cold]
 fn misfit(text: &str, unknown: Unknown, examine: Examine, error: &sonic_rs::Error) -> Refused {
     let mut faults = Faults::new();

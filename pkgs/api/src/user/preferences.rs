@@ -1,4 +1,4 @@
-//! What a user wants: settings, lists of them, and groups of these.
+//! A user's preferences: settings, lists of settings, and groups of these.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde_json::Number;
 use crate::json::Text;
 use crate::json::object::Member;
 
-/// What a user wants, by names of the client's choice, in its order.
+/// Preferences under names that the client chooses, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preferences<'a>(pub Vec<(Text<'a>, Setting<'a>)>);
 
-/// One thing a user wants.
+/// A preference.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting<'a> {
     /// `null`.

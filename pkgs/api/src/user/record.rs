@@ -1,4 +1,4 @@
-//! What is stored, and sent as it is.
+//! The stored form of a user, which is sent unchanged.
 
 use std::io::Write;
 
@@ -7,22 +7,22 @@ use jiff::Timestamp;
 
 use super::UserId;
 
-/// Bytes that what comes before a document fits in: an id, a version of up to 19 digits, and two instants.
+/// Enough bytes for what precedes a document: an id, a version of up to 19 digits, and two times.
 const HEAD: usize = 192;
 
-/// A user as stored: the representation is written once, when the user is, and every read sends those bytes.
+/// A stored user. The representation is written once, together with the user, and every read sends those bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose.
+    /// The user's id.
     pub id: UserId,
-    /// How often the user has been written, from 1. Its `ETag`.
+    /// How often the user was written, from 1; its `ETag`.
     pub version: i64,
-    /// The JSON that is sent: the document with `id`, `version`, `created_at` and `updated_at` before it.
+    /// The JSON that is sent: `id`, `version`, `created_at` and `updated_at`, followed by the document.
     pub body: Bytes,
 }
 
 impl Record {
-    /// Writes the representation; `document` is one as JSON.
+    /// Writes the representation; `document` is the document as JSON.
     pub fn new(
         id: UserId,
         version: i64,
@@ -38,7 +38,7 @@ impl Record {
         .expect("a vector takes all that is written");
         let brace = body.len();
         body.extend_from_slice(document);
-        // An email is always there to follow the comma.
+        // An email always follows the comma.
         body[brace] = b',';
         Self { id, version, body: body.into() }
     }

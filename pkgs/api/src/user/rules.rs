@@ -1,4 +1,4 @@
-//! What members have to be like. The schema of each says the same.
+//! The rules of members. The schema of each says the same.
 
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOfBuilder, ArrayBuilder, ObjectBuilder, SchemaType, Type,
@@ -11,29 +11,29 @@ use crate::json::{Faults, Text};
 
 use super::{Preferences, Setting};
 
-/// Tags of a user.
+/// The most tags of a user.
 const TAGS: usize = 32;
-/// Preferences of a user, settings of a group of them, and elements of a list of them.
+/// The most preferences of a user, settings in a group, and elements of a list.
 const PREFERENCES: usize = 64;
-/// Characters of a setting that is a text.
+/// The most characters of a text setting.
 const SETTING_CHARS: usize = 1024;
 
 const TAG: &str = "^[a-z0-9][a-z0-9_-]{0,31}$";
 const SETTING_NAME: &str = "^[A-Za-z0-9_.-]{1,64}$";
 
-/// A rule for what may be absent.
+/// Applies a rule to an optional value, if it is given.
 pub(super) fn given<T>(value: &Option<T>, rule: impl FnOnce(&T)) {
     if let Some(value) = value {
         rule(value);
     }
 }
 
-/// What is nested follows its own rules.
+/// Applies a nested object's own rules.
 pub(super) fn nested<T: Object>(value: &Option<T>, unknown: Unknown, faults: &mut Faults) {
     given(value, |value| value.check(unknown, faults));
 }
 
-/// At most so many, each by its own rules.
+/// At most `most` elements, each with its own rules.
 pub(super) fn list<T: Object>(list: &[T], most: usize, unknown: Unknown, faults: &mut Faults) {
     if list.len() > most {
         faults.add(format_args!("has more than {most} elements"));
@@ -43,19 +43,19 @@ pub(super) fn list<T: Object>(list: &[T], most: usize, unknown: Unknown, faults:
     }
 }
 
-/// One line of 1 to `most` characters.
+/// A line of 1 to `most` characters.
 pub(super) fn line(text: &str, most: usize, faults: &mut Faults) {
     if text.is_empty() {
         faults.add("must not be empty");
     }
     longest(text, most, faults);
-    // All of them are looked at, so that many are at once.
+    // Checks all bytes, so that the compiler can vectorise it.
     if text.bytes().fold(false, |found, byte| found | byte.is_ascii_control()) {
         faults.add("must not have control characters");
     }
 }
 
-/// Up to `most` characters; not U+0000, which a database cannot keep in a text.
+/// Up to `most` characters, without U+0000, which a database cannot store in a text.
 pub(super) fn text(text: &str, most: usize, faults: &mut Faults) {
     longest(text, most, faults);
     if text.contains('\0') {
@@ -64,14 +64,14 @@ pub(super) fn text(text: &str, most: usize, faults: &mut Faults) {
 }
 
 fn longest(text: &str, most: usize, faults: &mut Faults) {
-    // Characters are never more than bytes, so they are rarely counted.
+    // There are never more characters than bytes, so they rarely have to be counted.
     if text.len() > most && text.chars().count() > most {
         faults.add(format_args!("has more than {most} characters"));
     }
 }
 
-/// An address as HTML takes it in a field for one (WHATWG HTML, valid e-mail address), within the lengths of RFC 5321,
-/// section 4.5.3.1.
+/// A valid address according to HTML (WHATWG HTML, valid e-mail address), within the lengths of RFC 5321, section
+/// 4.5.3.1.
 pub(super) fn email(text: &str, faults: &mut Faults) {
     let local = |byte: u8| byte.is_ascii_alphanumeric() || b".!#$%&'*+/=?^_`{|}~-".contains(&byte);
     let label = |label: &str| {
@@ -101,7 +101,7 @@ pub(super) fn phone(text: &str, faults: &mut Faults) {
     }
 }
 
-/// RFC 5646, section 2.1, without what only registries know.
+/// RFC 5646, section 2.1, without checking registries.
 pub(super) fn locale(text: &str, faults: &mut Faults) {
     let mut subtags = text.split('-');
     let language = subtags.next().unwrap_or_default();
@@ -140,7 +140,7 @@ pub(super) fn within(value: &Option<f64>, most: f64, faults: &mut Faults) {
     }
 }
 
-/// [`TAG`], each once.
+/// [`TAG`] for each, without repeats.
 pub(super) fn tags(tags: &[Text<'_>], faults: &mut Faults) {
     if tags.len() > TAGS {
         return faults.add(format_args!("has more than {TAGS} elements"));

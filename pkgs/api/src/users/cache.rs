@@ -1,9 +1,9 @@
-//! What was read of the database, for as long as it is known to be what the database holds.
+//! A cache of reads, valid as long as it is known to equal the database.
 //!
-//! A read that misses takes a [`Stamp`] before it asks the database and keeps the answer under that stamp. Every
-//! change that is heard of makes the stamps of its key worthless and removes the value, so that an answer that was under
-//! way meanwhile is not kept. Both take the key's lock: a value that is old is never there to be read, not even until
-//! who keeps it looks once more. Reading what is cached takes the lock of a part of the table, which readers share.
+//! A read that misses takes a [`Stamp`] before it queries the database, and stores the answer under that stamp. Every
+//! known change invalidates the stamps of its key and removes the value, so an answer that was on its way meanwhile is
+//! not stored. Both hold the key's lock, so an outdated value is never visible. Reading a cached value takes the lock
+//! of a part of the table, which readers share.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,31 +13,31 @@ use std::time::{Duration, Instant};
 use quick_cache::OptionsBuilder;
 use quick_cache::sync::DefaultLifecycle;
 
-/// Keys share this many counters of changes: a change of one makes an answer about another of the same counter be
-/// asked for again, which is rare enough and harmless.
+/// Keys share this many counters of changes. A change of one makes a running read of another with the same counter
+/// miss, which is rare and harmless.
 const STRIPES: usize = 1_024;
 
-/// The bytes of most values, of which the table guesses how many there will be.
+/// A typical value's size, from which the table estimates the number of values.
 const TYPICAL_BYTES: u64 = 2 << 10;
 
-/// The least that a part of the table has, whatever the number of processors: what does not fit into one is not kept, and
-/// the longest user takes a mebibyte.
+/// The least capacity of a part of the table, whatever the number of processors. A value that does not fit a part is
+/// not stored, and the largest user takes one MiB.
 const PART_BYTES: u64 = 4 << 20;
 
 /// Until when a cache may be used.
 #[derive(Debug)]
 pub struct Freshness {
     begin: Instant,
-    /// Nanoseconds since `begin`, as all of these.
+    /// Nanoseconds since `begin`, like the others.
     until: AtomicU64,
-    /// The last instant before which every change has been heard of.
+    /// The last time before which every change is known.
     heard: AtomicU64,
-    /// Until when it goes on while the database is away, though nobody hears of changes; 0 while it is there.
+    /// Until when it is used while the database is away, although changes are unknown; 0 while the database is there.
     away_until: AtomicU64,
 }
 
 impl Freshness {
-    /// Forever: whoever holds it hears of every change before it is acknowledged.
+    /// Forever: the holder knows every change before it is acknowledged.
     pub fn forever() -> Self {
         Self { until: AtomicU64::new(u64::MAX), ..Self::never() }
     }
@@ -52,14 +52,14 @@ impl Freshness {
         }
     }
 
-    /// Every change before `heard` has been heard of: the cache may be used for `bound` from then on.
+    /// Every change before `heard` is known, so the cache may be used for `bound` from then on.
     pub fn extend(&self, heard: Instant, bound: Duration) {
         self.away_until.store(0, Ordering::Release);
         self.heard.fetch_max(self.nanoseconds(heard), Ordering::Release);
         self.until.fetch_max(self.nanoseconds(heard + bound), Ordering::Release);
     }
 
-    /// The database is away: what was right when it was heard of last is used for `limit` from then on, and told apart.
+    /// The database is away: the last known state is used for `limit` after it was last heard of, and marked as such.
     pub fn linger(&self, limit: Duration) {
         let heard = self.heard.load(Ordering::Acquire);
         if heard > 0 {
@@ -67,9 +67,9 @@ impl Freshness {
         }
     }
 
-    /// For how long nothing was heard, where the cache is used because the database is away.
+    /// How long nothing was heard, if the cache is still used because the database is away.
     pub fn lingers(&self) -> Option<Duration> {
-        // The usual case is one load.
+        // Usually a single load.
         let until = self.away_until.load(Ordering::Acquire);
         if until == 0 || self.holds() {
             return None;
@@ -83,7 +83,7 @@ impl Freshness {
         nanoseconds(instant.saturating_duration_since(self.begin))
     }
 
-    /// Whether it is now.
+    /// Whether the cache may be used now.
     pub fn holds(&self) -> bool {
         let until = self.until.load(Ordering::Acquire);
         until == u64::MAX || self.begin.elapsed() < Duration::from_nanos(until)
@@ -94,17 +94,17 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The state of a key before it was asked for.
+/// The state of a key before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     epoch: u64,
     changes: u64,
 }
 
-/// With the epoch they were read in; those of former ones are as good as gone.
+/// Values with the epoch in which they were read; those of earlier epochs count as absent.
 type Values<K, V> = quick_cache::sync::Cache<K, (u64, V), Weigher<V>, RandomState>;
 
-/// Weighs a value at the bytes it takes.
+/// Weighs a value by its bytes.
 struct Weigher<V>(fn(&V) -> usize);
 
 impl<V> Clone for Weigher<V> {
@@ -119,13 +119,13 @@ impl<K, V> quick_cache::Weighter<K, (u64, V)> for Weigher<V> {
     }
 }
 
-/// Values by key, bounded in bytes.
+/// Values by key, limited in bytes.
 pub struct Cache<K, V> {
-    /// None where there is room for nothing.
+    /// None if there is no room for anything.
     values: Option<Values<K, V>>,
-    /// Counts the times everything may have changed.
+    /// The number of times that everything may have changed.
     epoch: AtomicU64,
-    /// Counts changes, by hash of the key; locked while values of these keys are written or removed.
+    /// The number of changes, by hash of the key; locked while values of these keys are written or removed.
     changes: Box<[Mutex<u64>]>,
     hasher: RandomState,
     freshness: Arc<Freshness>,
@@ -136,7 +136,7 @@ where
     K: Hash + Eq + Copy + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty cache of so many bytes, as `weigh` counts them, used while `freshness` holds; 0 keeps nothing.
+    /// An empty cache of this many bytes as `weigh` counts them, used while `freshness` holds; 0 stores nothing.
     pub fn new(bytes: u64, weigh: fn(&V) -> usize, freshness: Arc<Freshness>) -> Self {
         let values = || {
             let most = 4 * std::thread::available_parallelism().map_or(1, usize::from);
@@ -157,45 +157,45 @@ where
         }
     }
 
-    /// The value of a key, if it is here and known to be right.
+    /// The value of a key, if it is cached and known to be right.
     pub fn get(&self, key: &K) -> Option<V> {
         if self.freshness.holds() { self.last(key) } else { None }
     }
 
-    /// The last value of a key that was known to be right, if it is here.
+    /// The last value of a key that was known to be right, if it is cached.
     pub fn last(&self, key: &K) -> Option<V> {
         let (epoch, value) = self.values.as_ref()?.get(key)?;
         (epoch == self.epoch.load(Ordering::Acquire)).then_some(value)
     }
 
-    /// To be taken before the database is asked for a key.
+    /// Call this before querying the database for a key.
     pub fn stamp(&self, key: &K) -> Stamp {
         Stamp { epoch: self.epoch.load(Ordering::SeqCst), changes: *self.changes_of(key) }
     }
 
-    /// Keeps what the database answered, unless the key has changed since the stamp was taken.
+    /// Stores the database's answer, unless the key has changed since the stamp.
     pub fn keep(&self, key: K, stamp: Stamp, value: V) {
         let changes = self.changes_of(&key);
-        // Where everything changes meanwhile, the value is of an epoch that is over.
+        // If everything changes meanwhile, the value belongs to an earlier epoch.
         if *changes == stamp.changes && self.epoch.load(Ordering::SeqCst) == stamp.epoch {
             self.values.iter().for_each(|values| values.insert(key, (stamp.epoch, value.clone())));
         }
     }
 
-    /// The key has another value now, or none.
+    /// The key's value has changed, or was deleted.
     pub fn change(&self, key: &K) {
         let mut changes = self.changes_of(key);
         *changes += 1;
         self.values.iter().for_each(|values| drop(values.remove(key)));
     }
 
-    /// Any key may have another value now.
+    /// Any key may have changed.
     pub fn change_all(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.values.iter().for_each(Values::clear);
     }
 
-    /// Values and bytes, about.
+    /// The approximate number of values, and their bytes.
     pub fn size(&self) -> (u64, u64) {
         self.values.as_ref().map_or((0, 0), |values| (values.len() as u64, values.weight()))
     }
@@ -218,7 +218,7 @@ mod tests {
     fn what_is_kept_is_bounded_in_bytes_whatever_comes() {
         for bytes in [0, 1 << 10, 8 << 20, 128 << 20] {
             let cache = Cache::<u32, usize>::new(bytes, |&length| length, Arc::new(Freshness::forever()));
-            // The longest user is kept wherever there is a little room for others, and what is longer than all nowhere.
+            // The largest user is stored if there is a little room for others, and anything larger nowhere.
             let cases = [(1, 1 << 20, bytes >= 8 << 20), (2, 256 << 20, false), (3, 100, bytes > 0)];
             for (key, length, kept) in cases {
                 cache.keep(key, cache.stamp(&key), length);
@@ -283,7 +283,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         cache.freshness.extend(Instant::now(), minute);
         assert_eq!(cache.get(&1), Some("value"));
-        // What was heard earlier takes nothing back.
+        // Older news takes nothing back.
         cache.freshness.extend(Instant::now(), Duration::ZERO);
         assert_eq!(cache.get(&1), Some("value"));
     }

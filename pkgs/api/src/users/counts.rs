@@ -1,4 +1,4 @@
-//! How often a read was answered from the cache.
+//! Counters of reads from the cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,17 +6,17 @@ use service::metrics::LocalCounter;
 
 use crate::thread;
 
-/// Threads that count on their own. Beyond, some share, and then a count is lost now and then.
+/// Threads with their own counters. Beyond it some share, and occasionally lose a count.
 const THREADS: usize = 64;
 
-/// What one thread counts.
+/// The counters of one thread.
 #[derive(Default)]
 struct Thread {
     hits: LocalCounter,
     misses: LocalCounter,
 }
 
-/// Reads by id, those answered from the cache and those that were not.
+/// Reads by id, from the cache and not.
 pub struct Counts {
     threads: Box<[Thread]>,
     lingering: AtomicU64,
@@ -34,7 +34,7 @@ impl Counts {
         if hit { own.hits.add(1) } else { own.misses.add(1) }
     }
 
-    /// Counts a read that was answered because the database is away; rare enough for all threads to share.
+    /// Counts a read that was answered because the database is away. It is rare, so all threads share the counter.
     pub fn count_lingering(&self) {
         self.lingering.fetch_add(1, Ordering::Relaxed);
     }

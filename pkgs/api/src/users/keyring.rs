@@ -1,9 +1,9 @@
-//! The API keys there are, all of them in memory: a request with a key that is known asks no database, and requests
-//! with keys that are not, however many, share a few looks a second.
+//! The API keys, all in memory: a request with a known key needs no query, and any number of requests with unknown keys
+//! share a few queries per second.
 //!
-//! A key that is not here may have been made a moment ago, so who brings one waits for a look that begins after it came.
-//! Looks are one after the other and [paced](Pace); everybody who waits for one gets its answer. Nothing is remembered of
-//! keys that do not exist, so that nobody can fill that memory.
+//! An unknown key may have been created moments ago, so its request waits for a query that starts after it came.
+//! Queries run one after the other and are [paced](Pace); everybody who waits for one gets its result. Nonexistent keys
+//! are not remembered, so nobody can fill that memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::store::{Error, Key};
 
 use super::cache::Freshness;
 
-/// Looks that may follow each other at once.
+/// How many queries may follow each other at once.
 const BURST: u32 = 10;
 
-/// How often there may be another in the long run.
+/// The interval of queries in the long run.
 const EACH: Duration = Duration::from_millis(100);
 
-/// A look takes at most this part of the time: with so many keys that one takes long, they are rarer.
+/// The share of time that queries may take: if there are so many keys that one takes long, they are rarer.
 const PART: u32 = 10;
 
-/// The keys, as of the last look.
+/// The keys, as of the last query.
 pub struct Keyring {
     known: ArcSwap<Known>,
-    /// Counts the times keys may have changed.
+    /// The number of times that keys may have changed.
     epoch: AtomicU64,
     pace: Mutex<Pace>,
     looks: AtomicU64,
@@ -38,14 +38,14 @@ pub struct Keyring {
 }
 
 struct Known {
-    /// None before the first look, and where the last failed.
+    /// None before the first query; an error if the last one failed.
     keys: Result<HashMap<[u8; 32], Arc<Key>>, Option<Error>>,
     begun: Instant,
     epoch: u64,
 }
 
 impl Keyring {
-    /// Nothing is known yet. What was seen is right while `freshness` holds, and for `staleness` without it.
+    /// Without keys. Results are valid while `freshness` holds, and for `staleness` without it.
     pub fn new(freshness: Arc<Freshness>, staleness: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -63,7 +63,7 @@ impl Keyring {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often the database was asked.
+    /// The number of queries.
     pub fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl Keyring {
         right.then(|| Arc::clone(key))
     }
 
-    /// The key of a digest as of now; `look` reads all keys.
+    /// The current key of a digest; `look` reads all keys.
     pub async fn find(
         &self,
         digest: &[u8; 32],
@@ -109,7 +109,7 @@ impl Keyring {
     }
 }
 
-/// When the next look may be: a token bucket that is kept as the time it is ahead of its rate.
+/// When the next query may run: a token bucket, stored as the time by which it is ahead of its rate.
 struct Pace {
     ahead: Duration,
     at: Instant,
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(find(1, 2).await, (Some(1), 1));
         assert_eq!(find(0, 2).await, (Some(0), 1));
         assert_eq!(find(2, 2).await, (None, 2));
-        // Made a moment ago, before anybody has said so.
+        // Created a moment ago, before anybody was told.
         assert_eq!(find(2, 3).await, (Some(2), 3));
         keyring.change();
         assert_eq!(keyring.get(&[1; 32]), None);
@@ -204,7 +204,7 @@ mod tests {
         let most = u128::from(BURST) + begin.elapsed().as_nanos() / EACH.as_nanos() + 1;
         let looks = looks.load(Ordering::Relaxed);
         assert!(looks >= 1 && looks as u128 <= most, "{looks} of {most}");
-        // Who has a key is not among those who wait.
+        // Clients with a known key do not wait.
         assert_eq!(keyring.get(&[255; 32]).map(|key| key.id), Some(255));
     }
 

@@ -1,8 +1,8 @@
-//! Users as the service sees them: a database, and a cache of what was read of it.
+//! Users as the service sees them: a database, and a cache of reads.
 //!
-//! - [`Options`]: which database, and how it is used.
-//! - [`Users`]: everything that can be done with users and API keys.
-//! - [`cache`]: what makes a cached read as good as one of the database.
+//! - [`Options`]: the database, and its use.
+//! - [`Users`]: all operations on users and API keys.
+//! - [`cache`]: makes a cached read as good as one from the database.
 
 pub mod cache;
 mod counts;
@@ -28,7 +28,7 @@ use keyring::Keyring;
 
 pub use options::{DatabaseUrl, InvalidDatabaseUrl, Options};
 
-/// Bytes a cached user takes beside its representation.
+/// The overhead of a cached user, in bytes.
 const RECORD_BYTES: usize = 256;
 
 /// Users and API keys; cheap to clone.
@@ -44,7 +44,7 @@ enum Database {
     Postgres(Postgres),
 }
 
-/// What was read of the database.
+/// The caches.
 struct Caches {
     records: Cache<UserId, Record>,
     keys: Keyring,
@@ -90,7 +90,7 @@ impl Watch for Caches {
     }
 }
 
-/// Calls a method of whichever store it is.
+/// Calls a method of either store.
 macro_rules! store {
     ($users:expr, $store:ident => $call:expr) => {
         match &$users.database {
@@ -101,7 +101,7 @@ macro_rules! store {
 }
 
 impl Users {
-    /// Opens the database and brings its schema up to date.
+    /// Opens the database and migrates its schema.
     ///
     /// # Errors
     /// When the database cannot be opened, reached or migrated.
@@ -128,7 +128,7 @@ impl Users {
         }
     }
 
-    /// A user that was read before, and is known to be as it is in the database within the staleness allowed.
+    /// A cached user, known to equal the database within the allowed staleness.
     #[inline]
     pub fn cached(&self, id: UserId) -> Option<Record> {
         let record = self.caches.records.get(&id);
@@ -136,7 +136,7 @@ impl Users {
         record
     }
 
-    /// A user as it was when the database was heard of last, and how long ago that is: while it is away.
+    /// A user as of the last time the database was heard of, and how long ago that is, while the database is away.
     pub fn lingering(&self, id: UserId) -> Option<(Record, Duration)> {
         let age = self.caches.freshness.lingers()?;
         let record = self.caches.records.last(&id)?;
@@ -152,7 +152,7 @@ impl Users {
         }
     }
 
-    /// A user as it is in the database; for who has looked into the cache already.
+    /// A user from the database, for callers that have checked the cache.
     pub async fn read(&self, id: UserId) -> Result<Option<Record>, Error> {
         let stamp = self.caches.records.stamp(&id);
         let record = store!(self, store => store.get(id).await)?;
@@ -162,8 +162,7 @@ impl Users {
         Ok(record)
     }
 
-    /// The users of some ids, those that there are, in no order. They are not cached: who asks for many does not
-    /// ask for them again.
+    /// The existing users with some ids, in no order. They are not cached, since clients rarely request many again.
     pub async fn get_many(&self, ids: &[UserId]) -> Result<Vec<Record>, Error> {
         let (mut found, mut missing) = (Vec::with_capacity(ids.len()), Vec::new());
         for &id in ids {
@@ -178,7 +177,7 @@ impl Users {
         Ok(found)
     }
 
-    /// Creates users, all or none; with a record, once.
+    /// Creates users, all or none; with a record, only once.
     pub async fn create(
         &self,
         users: Vec<Draft>,
@@ -187,12 +186,12 @@ impl Users {
         store!(self, store => store.create(users, record).await)
     }
 
-    /// Replaces a user, provided it is at the `expected` version, where one is given.
+    /// Replaces a user, if it is at the `expected` version, in case one is given.
     pub async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
         store!(self, store => store.replace(id, expected, user).await)
     }
 
-    /// Deletes users; where a version is `expected`, provided that the user (there is one) is at it.
+    /// Deletes users. If a version is `expected`, there is one user, which has to be at it.
     pub async fn delete(&self, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
         store!(self, store => store.delete(ids, expected).await)
     }
@@ -202,17 +201,17 @@ impl Users {
         store!(self, store => store.list(query).await)
     }
 
-    /// How many users meet a filter.
+    /// The number of users that meet a filter.
     pub async fn count(&self, filter: &Filter) -> Result<u64, Error> {
         store!(self, store => store.count(filter).await)
     }
 
-    /// Writes rows as they are, but for those whose id or email is there; answers how many.
+    /// Writes rows unchanged, except those whose id or email exists. Returns how many.
     pub async fn load(&self, entries: Vec<Entry>) -> Result<u64, Error> {
         store!(self, store => store.load(entries).await)
     }
 
-    /// What the cache counts, for a scrape.
+    /// Registers the cache's counters.
     pub fn register(&self, registry: &mut Registry) {
         fn read<R: 'static>(
             caches: &Arc<Caches>,
@@ -251,17 +250,17 @@ impl Users {
         .register(registry);
     }
 
-    /// Whether the database answers, within the time it may take.
+    /// Whether the database answers in time.
     pub async fn ping(&self) -> Result<(), Error> {
         store!(self, store => store.ping().await)
     }
 
-    /// Returns once something has ended by itself that nothing can be written, or trusted, without.
+    /// Returns once something has ended that is essential for writing or trusting data.
     pub async fn broken(&self) {
         store!(self, store => store.alarm().raised().await)
     }
 
-    /// Shows that what writes goes on, for [`service::ready::watchdog`].
+    /// The writer's heartbeats, for [`service::ready::watchdog`].
     pub fn heartbeats(&self) -> &Heartbeats {
         store!(self, store => store.heartbeats())
     }
@@ -281,7 +280,8 @@ impl Users {
         store!(self, store => store.revoke_key(id).await)
     }
 
-    /// Notes that an API key is used, at most once a minute. Nobody waits for it, and where it fails a later use is noted.
+    /// Records that an API key is used, at most once a minute. Nobody waits for it; if it fails, a later use is
+    /// recorded.
     #[inline]
     pub fn note_use(&self, key: &Key) {
         let now = Timestamp::now().as_second();
@@ -295,13 +295,13 @@ impl Users {
         }
     }
 
-    /// The API key with this SHA-256 of its secret, if that is known without asking the database.
+    /// The API key with this SHA-256 of its secret, if that is known without a query.
     pub fn known_key(&self, digest: &[u8; 32]) -> Option<Arc<Key>> {
         self.caches.keys.get(digest)
     }
 
-    /// The API key with this SHA-256 of its secret. A known one is as fresh as cached users are; unknown ones cost the
-    /// database a few looks a second, however many are tried.
+    /// The API key with this SHA-256 of its secret. A known key is as fresh as cached users; unknown ones cost the
+    /// database a few queries per second, however many are tried.
     pub async fn key_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Arc<Key>>, Error> {
         self.caches.keys.find(digest, async || self.list_keys().await).await
     }

@@ -1,4 +1,4 @@
-//! Which database, and how it is used.
+//! The database, and its use.
 
 use std::fmt;
 use std::num::NonZero;
@@ -8,31 +8,31 @@ use std::time::Duration;
 
 use postgres::{Conninfo, InvalidConninfo};
 
-/// How users are kept.
+/// Options of users.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where.
+    /// The database.
     pub database: DatabaseUrl,
-    /// Memory for users that were read, in bytes; 0 for no cache.
+    /// Memory for cached users, in bytes; 0 for no cache.
     pub cache_bytes: u64,
-    /// With PostgreSQL: how far behind its commits a cached read may be, while it answers anybody. SQLite has one
-    /// service, which knows of its own writes at once, and within 100 ms of those of other processes.
+    /// With PostgreSQL: how outdated a cached read may be while the database answers. SQLite has one service, which
+    /// knows its own writes at once, and other processes' within 100 ms.
     pub staleness: Duration,
-    /// How long after PostgreSQL was heard of last cached reads go on while no server of it will do. Others may write
+    /// How long cached reads continue after PostgreSQL was last heard of while no server is usable. Others may write
     /// meanwhile, so each such answer says how old it may be.
     pub cached_while_down: Duration,
     /// With PostgreSQL: connections for writes and lists.
     pub connections: NonZero<u32>,
-    /// How long a request waits for one of them.
+    /// How long a request waits for such a connection.
     pub acquire_timeout: Duration,
-    /// How long the database may take to answer.
+    /// Timeout of the database's answers.
     pub timeout: Duration,
-    /// Threads that read by id; with PostgreSQL each has a connection of its own for that.
+    /// Threads that read by id. With PostgreSQL each has its own connection for that.
     pub workers: NonZero<usize>,
 }
 
 impl Options {
-    /// Everything but the database as it is by default.
+    /// The defaults for everything except the database.
     pub fn new(database: DatabaseUrl) -> Self {
         Self {
             database,
@@ -47,7 +47,7 @@ impl Options {
     }
 }
 
-/// Where users are kept: `sqlite:PATH`, `postgres://USER@HOST/DATABASE`, or libpq's `keyword=value` pairs.
+/// The place of the database: `sqlite:PATH`, `postgres://USER@HOST/DATABASE`, or libpq's `keyword=value` pairs.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     /// A file.
@@ -56,13 +56,13 @@ pub enum DatabaseUrl {
     Postgres(Box<Conninfo>),
 }
 
-/// A text names no database. It is not told which text: there may be a password in it, where nobody looks for one.
+/// The text is not a valid database. Errors do not repeat it, since it may contain a password in an unexpected place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDatabaseUrl {
-    /// It begins as none.
+    /// It has an unknown scheme.
     #[error("expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
     Scheme,
-    /// It begins as one of PostgreSQL.
+    /// It starts like a PostgreSQL URL.
     #[error(transparent)]
     Postgres(#[from] InvalidConninfo),
 }
@@ -72,7 +72,7 @@ impl FromStr for DatabaseUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidDatabaseUrl> {
         if let Some(path) = text.strip_prefix("sqlite:") {
-            // Two slashes are how other programs write it.
+            // Other programs write two slashes.
             let path = path.strip_prefix("//").unwrap_or(path);
             let path = Some(path).filter(|path| !path.is_empty());
             return path.map(|path| Self::Sqlite(path.into())).ok_or(InvalidDatabaseUrl::Scheme);
@@ -87,7 +87,7 @@ impl FromStr for DatabaseUrl {
     }
 }
 
-/// Without what a URL may hold of secrets.
+/// Leaves out secrets of a URL.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

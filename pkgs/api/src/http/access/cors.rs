@@ -1,22 +1,22 @@
-//! Which origins may ask (WHATWG Fetch, CORS protocol). Keys are sent in a field of their own, not by browsers of
+//! Which origins may send requests (WHATWG Fetch, CORS protocol). Keys are in a field that browsers do not send by
 //! themselves, so credentials are never allowed.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Response, StatusCode};
 
-/// Which origins may ask; none unless told.
+/// The origins that may send requests; by default none.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     origins: Vec<HeaderValue>,
     any: bool,
 }
 
-/// A text is no origin.
+/// The error of a text that is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected * or an origin such as https://app.example")]
 pub struct InvalidOrigin;
 
-/// How long browsers remember what they were told, in seconds; 2 h is as long as Chromium does.
+/// How long browsers remember a preflight, in seconds; Chromium's maximum is 2 h.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 const REQUEST_FIELDS: HeaderValue =
@@ -25,10 +25,10 @@ const EXPOSED_FIELDS: HeaderValue = HeaderValue::from_static(
     "etag, idempotency-replayed, link, location, ratelimit, ratelimit-policy, retry-after, x-request-id",
 );
 
-/// Checks an origin as `--cors-origin` takes it: scheme, host and port, or `*`.
+/// Checks an origin for `--cors-origin`: scheme, host and port, or `*`.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not one.
 pub fn origin(text: &str) -> Result<String, InvalidOrigin> {
     let valid = text == "*"
         || text.split_once("://").is_some_and(|(scheme, host)| {
@@ -41,7 +41,7 @@ pub fn origin(text: &str) -> Result<String, InvalidOrigin> {
 }
 
 impl Cors {
-    /// These origins, as [`origin`] has checked them.
+    /// Allows these origins, which [`origin`] has checked.
     pub fn new(origins: &[String]) -> Self {
         let any = origins.iter().any(|origin| origin == "*");
         Self {
@@ -50,13 +50,13 @@ impl Cors {
         }
     }
 
-    /// Whether any origin may ask.
+    /// Whether any origin is allowed.
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.origins.is_empty()
     }
 
-    /// Whether pages of an origin may ask.
+    /// Whether pages of an origin may send requests.
     pub fn allows(&self, origin: &HeaderValue) -> bool {
         self.any || self.origins.contains(origin)
     }
@@ -80,7 +80,7 @@ impl Cors {
         })
     }
 
-    /// Tells a browser in an answer's fields whether its page may see the answer.
+    /// Adds the fields that tell a browser whether its page may see the answer.
     pub fn tell(&self, request: &HeaderMap, fields: &mut HeaderMap) -> bool {
         if !self.is_on() {
             return false;

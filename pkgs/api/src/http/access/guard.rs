@@ -1,5 +1,5 @@
-//! Who asks: API keys as bearer tokens (RFC 6750), their scopes and their rates. A request takes one token from its key's
-//! bucket, whatever it is for. Where an issuer is named, its JSON Web Tokens are taken too; they have no rate.
+//! Authentication: API keys as bearer tokens (RFC 6750), their scopes and their rates. Every request takes one token
+//! from its key's bucket. If an issuer is configured, its JSON Web Tokens are accepted too; they have no rate.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,38 +19,38 @@ use crate::keys::Secret;
 use crate::store::{Key, Scope};
 use crate::users::Users;
 
-/// Who asks.
+/// The client of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// No keys are asked for.
+    /// No keys are required.
     Anybody,
-    /// Keys are, and none was given.
+    /// Keys are required, and none was given.
     Nobody,
-    /// This key; below zero where it is somebody whom an issuer vouches for.
+    /// This key; a negative id is the bearer of an issuer's token.
     Key(i64, Scope),
 }
 
 /// A caller, and what its bucket has left.
 pub struct Admitted {
-    /// Who.
+    /// The caller.
     pub caller: Caller,
-    /// Where the key has a rate.
+    /// What is left, if the key has a rate.
     pub left: Option<Remaining>,
-    /// The key, where one was given and asked for.
+    /// The key, if one is required and was given.
     pub key: Option<Arc<Key>>,
-    /// Whom an issuer vouches for, where one does.
+    /// The bearer of an issuer's token, if one was given.
     pub bearer: Option<Arc<Bearer>>,
 }
 
-/// What somebody shows.
+/// A request's credential.
 enum Credential<'f> {
-    /// A key of this digest.
+    /// The digest of a key.
     Key([u8; 32]),
-    /// A token of an issuer.
+    /// An issuer's token.
     Token(&'f Tokens, &'f str),
 }
 
-/// Lets in who may come.
+/// Admits requests.
 pub struct Guard {
     users: Users,
     keys: bool,
@@ -59,12 +59,12 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// For these users' keys; `keys`: whether it takes one, or one of these tokens.
+    /// Checks keys of these users. `keys` says whether a key or one of these tokens is required.
     pub fn new(users: Users, keys: bool, tokens: Option<Tokens>) -> Self {
         Self { users, keys, tokens, rates: RateLimiter::new(REMEMBERED) }
     }
 
-    /// Who asks, if that is known without asking the database. What is known of a request that is logged is told its key.
+    /// The caller, if that is known without a query. Adds the key to the context of a logged request.
     pub fn at_once(
         &self,
         fields: &HeaderMap,
@@ -80,10 +80,10 @@ impl Guard {
         }
     }
 
-    /// Who asks.
+    /// The caller.
     ///
     /// # Errors
-    /// 401 for what is no key, 429 for one that asks too often.
+    /// 401 for an invalid key, 429 for one with too many requests.
     pub async fn admit(
         &self,
         fields: &HeaderMap,
@@ -106,7 +106,7 @@ impl Guard {
         self.let_in(key, context)
     }
 
-    /// The key or token that is given, where one is asked for and given.
+    /// The key or token of the request, if one is required and given.
     fn credential<'f>(&'f self, fields: &'f HeaderMap) -> Result<Option<Credential<'f>>, Failure> {
         if !self.keys {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Guard {
         let given = given.to_str().unwrap_or_default().trim();
         let (scheme, token) = given.split_once(' ').unwrap_or((given, ""));
         if !scheme.eq_ignore_ascii_case("bearer") {
-            // A key alone is the usual mistake.
+            // A key without the word is the usual mistake.
             return Err(invalid("Authorization has to be the word Bearer, a space and the API key"));
         }
         if let Some(tokens) = self.tokens.as_ref().filter(|_| may_be(token.trim())) {
@@ -162,10 +162,10 @@ impl Guard {
 }
 
 impl Caller {
-    /// Whether this caller has the scope that a route takes.
+    /// Checks whether this caller has the scope that a route requires.
     ///
     /// # Errors
-    /// 401 where there is no key, 403 where it is for less.
+    /// 401 without a key, 403 for a key with less.
     pub fn require(&self, scope: Option<Scope>) -> Result<(), Failure> {
         let Some(scope) = scope else { return Ok(()) };
         match self {
@@ -192,7 +192,7 @@ impl Caller {
     }
 }
 
-/// Lets somebody in whom an issuer vouches for.
+/// Admits the bearer of an issuer's token.
 fn vouched_for(bearer: Arc<Bearer>) -> Result<Admitted, Failure> {
     let scope = match bearer.scope {
         Some(jwt::Scope::Write) => Scope::Write,

@@ -1,21 +1,21 @@
-//! By which names a request may come where no key is asked for, against DNS rebinding.
+//! The hosts for which requests are accepted if no key is required, against DNS rebinding.
 
 use http::Request;
 use http::header::{self, HeaderValue};
 use listener::Peer;
 use service::allowed_hosts::{AllowedHosts, Refused, SocketFamily};
 
-/// Whether a request is for one of these hosts, and from a page of one. `origin` is its `Origin`, unless pages of that may
-/// ask whatever their name is.
+/// Checks that a request is for one of these hosts, and from a page of one. `origin` is its `Origin`, or none if pages
+/// of that origin may send requests whatever their name is.
 ///
 /// # Errors
-/// Which of the two is not allowed.
+/// When one of the two is not allowed; the error says which.
 pub(in crate::http) fn check<B>(
     hosts: &AllowedHosts,
     request: &Request<B>,
     origin: Option<&HeaderValue>,
 ) -> Result<(), Refused> {
-    // Only an empty name is another thing on a Unix socket.
+    // Only an empty host is treated differently on a Unix socket.
     let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
     let unix = || request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
     let family = if unnamed && unix() { SocketFamily::Unix } else { SocketFamily::Network };

@@ -1,4 +1,4 @@
-//! Who may ask, by which name, how often, and from where.
+//! Access: keys, hosts, rates and origins.
 
 pub mod cors;
 pub(super) mod guard;

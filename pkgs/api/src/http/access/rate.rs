@@ -1,4 +1,4 @@
-//! What is left of the rate of a key, as an answer tells it.
+//! What is left of a key's rate, for the answer's fields.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use service::rate_limit::{Exceeded, Left, Rate};
 
-/// Keys or addresses whose tokens are remembered; one that is forgotten has all.
+/// How many keys or addresses are remembered. A forgotten one has all its tokens.
 pub const REMEMBERED: usize = 100_000;
 
-/// So many requests a second in the long run, and so many at once; none of either is taken for one.
+/// A rate of `per_second` requests in the long run and `burst` at once. Zero counts as one.
 pub fn rate(per_second: u32, burst: u32) -> Rate {
     let least = |number| NonZero::new(number).unwrap_or(NonZero::<u32>::MIN);
     Rate::per_second(least(per_second), least(burst))
@@ -22,7 +22,7 @@ pub struct Remaining {
     rate: Rate,
     /// Requests that are possible now.
     requests: u64,
-    /// Until all are.
+    /// How long until all are possible.
     full: Duration,
 }
 
@@ -32,12 +32,12 @@ impl Remaining {
         Self { rate, requests: left.tokens, full: left.full }
     }
 
-    /// Of a request too many.
+    /// After one request too many.
     pub fn exceeded(rate: Rate, exceeded: Exceeded) -> Self {
         Self { rate, requests: 0, full: exceeded.full }
     }
 
-    /// Tells it in an answer's fields (draft-ietf-httpapi-ratelimit-headers-10).
+    /// Adds it to an answer's fields (draft-ietf-httpapi-ratelimit-headers-10).
     pub fn tell(&self, fields: &mut HeaderMap) {
         let policy = format!("\"key\";q={};w={}", self.rate.burst(), seconds(self.rate.window()));
         let limit = format!("\"key\";r={};t={}", self.requests, seconds(self.full));

@@ -20,15 +20,15 @@ use crate::http::response::respond::{json, users};
 use crate::store::Deleted;
 use crate::user::{UserId, parse};
 
-/// Bytes of users that are read at once, by their ids.
+/// The most bytes of users that are read at once by their ids.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Users that are read before it is looked how long they are.
+/// How many users are read before their size is checked.
 const PART: usize = 100;
 
 /// Create many users
 ///
-/// All or none.
+/// Creates all or none.
 #[utoipa::path(post, path = "/v1/users:batchCreate", tag = "batch", operation_id = "createUsers",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r#"^[\x21\x23-\x7e]{1,255}$"#,
             description = "Makes the request once, however often it is sent; known as long as the users are")),
@@ -63,7 +63,7 @@ pub(in crate::http) async fn create(
 pub(in crate::http) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let (mut records, mut bytes) = (HashMap::with_capacity(ids.len()), 0);
-    // In parts, so that what is too much is known before all of it is here.
+    // In parts, so that too much is noticed before all of it is read.
     for part in ids.chunks(PART) {
         for record in api.users().get_many(part).await? {
             bytes += record.body.len();
@@ -83,7 +83,7 @@ pub(in crate::http) async fn get(State(api): State<Api>, Many(body): Many) -> Re
 
 /// Delete many users
 ///
-/// Whatever versions they are at: where a write has to say which version it is of, `If-Match` has to be `*`.
+/// Deletes any version. If writes have to name a version, `If-Match` has to be `*`.
 #[utoipa::path(post, path = "/v1/users:batchDelete", tag = "batch", operation_id = "deleteUsers",
     request_body = Ids,
     responses((status = 200, description = "Those that are gone now, and those that there were not", body = Deletion)))]
@@ -93,7 +93,7 @@ pub(in crate::http) async fn delete(
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
-    // There is no place for a version of each.
+    // There is no place for a version per user.
     if api.settings().conditional_writes && !Conditions::of(&head)?.means_any() {
         let detail = "If-Match has to be *, for whatever versions they are at; a version goes with a DELETE of one user";
         return Err(Problem::new(428, detail).into());
@@ -101,7 +101,7 @@ pub(in crate::http) async fn delete(
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let mut before = HashMap::new();
     for part in ids.chunks(PART).filter(|_| audit.is_on()) {
-        // Digests only: all of the users together may be large.
+        // Only digests, since the users together may be large.
         let records = api.users().get_many(part).await?;
         before.extend(records.iter().map(|record| (record.id, Written::new(record.id, Some(record), None))));
     }
@@ -119,7 +119,7 @@ pub(in crate::http) async fn delete(
     Ok(json(StatusCode::OK, format!("{{\"deleted\":{gone},\"missing\":{missing}}}")))
 }
 
-/// Each id once, in the order of their first places.
+/// Each id once, in the order of first occurrence.
 fn distinct(ids: Vec<UserId>) -> Vec<UserId> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.into_iter().filter(|id| seen.insert(*id)).collect()

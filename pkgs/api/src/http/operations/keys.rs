@@ -1,4 +1,4 @@
-//! API keys, for whoever may write: a key makes none that may more than itself.
+//! API keys, for clients that may write. A key can create only keys with at most its own rights.
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
@@ -18,45 +18,45 @@ use crate::http::response::respond::json;
 use crate::keys::{KeyInfo, Secret, end};
 use crate::store::{Key, NewKey, Scope};
 
-/// Keys at most that are made here: all of them are in memory.
+/// The most keys that can be created here, since all are in memory.
 const MOST: usize = 1_000;
 
 /// The longest name, in characters.
 const NAME: usize = 100;
 
-/// Requests a second, unless it is said otherwise.
+/// The default rate, in requests per second.
 const RATE: u32 = 100;
 
-/// The most that is told of what is wrong with a body, in bytes.
+/// The most of an error's text that is shown, in bytes.
 const DETAIL_BYTES: usize = 256;
 
 /// An API key to create
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct KeyToCreate {
-    /// What people call it: printable characters
+    /// The key's name: printable characters
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// What it allows; `write` includes `read`
+    /// Its rights; `write` includes `read`
     #[schema(value_type = String, pattern = "^(read|write)$")]
     scope: ScopeName,
-    /// Requests a second in the long run; 0 or null for as many as it likes. Unless given 100, or what the key has that
-    /// makes it, where that is less
+    /// Requests per second in the long run; 0 or null for no limit. Default: 100, or the rate of the key that creates
+    /// it, if lower
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     rate: Option<Option<u32>>,
-    /// Requests at once; a second's worth unless given
+    /// Requests at once. Default: as many as one second's
     #[serde(default)]
     #[schema(minimum = 1)]
     burst: Option<u32>,
-    /// When it ends: RFC 3339, or a span from now such as `90d`. Unless given it ends with the key that makes it, if that
-    /// ends
+    /// When it expires: RFC 3339, or a span from now such as `90d`. By default it expires with the key that creates it,
+    /// if that one does
     #[serde(default)]
     #[schema(format = DateTime)]
     expires_at: Option<String>,
 }
 
-/// What a key allows.
+/// The rights of a key.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::http) enum ScopeName {
@@ -64,7 +64,7 @@ pub(in crate::http) enum ScopeName {
     Write,
 }
 
-/// A field that is there with null is `Some(None)`.
+/// A field with null is `Some(None)`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -72,7 +72,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u
 /// A new API key
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct CreatedKey {
-    /// The key itself, which nothing answers again: the database has only its digest
+    /// The key itself. It is shown only here, since the database has only its digest
     key: String,
     #[serde(flatten)]
     info: KeyInfo,
@@ -84,7 +84,7 @@ pub(in crate::http) struct KeyList {
     keys: Vec<KeyInfo>,
 }
 
-/// The number of the key in a path.
+/// The key's id in a path.
 pub(in crate::http) struct KeyId(i64);
 
 impl FromRequestParts<Api> for KeyId {
@@ -98,7 +98,7 @@ impl FromRequestParts<Api> for KeyId {
 
 /// List API keys
 ///
-/// Oldest first, without their secrets.
+/// Oldest first, without secrets.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", operation_id = "listKeys",
     responses((status = 200, description = "The keys", body = KeyList)))]
 pub(in crate::http) async fn list(caller: Caller, State(api): State<Api>) -> Result<Response, Failure> {
@@ -108,8 +108,9 @@ pub(in crate::http) async fn list(caller: Caller, State(api): State<Api>) -> Res
 
 /// Create an API key
 ///
-/// The answer has the key itself, this once. What is lost of it cannot be asked for again, by an `Idempotency-Key` either:
-/// such a key is to be revoked. A key makes none that ends later, or may be used more often, than itself.
+/// The answer contains the key itself, only this once. It cannot be requested again, not even with an
+/// `Idempotency-Key`; revoke a key that you lost. A key creates only keys that expire no later, and have no higher
+/// rate, than itself.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", operation_id = "createKey",
     request_body = KeyToCreate,
     responses((status = 201, description = "The key", body = CreatedKey,
@@ -151,7 +152,7 @@ pub(in crate::http) async fn get(
 
 /// Revoke an API key
 ///
-/// It ends at once. A key does not revoke itself, so that nobody is left without one: another does.
+/// It ends at once. A key cannot revoke itself, so that there is always one left.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", operation_id = "revokeKey",
     params(("id" = i64, Path)),
     responses((status = 204, description = "It is revoked"),
@@ -173,7 +174,8 @@ pub(in crate::http) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All keys, for whoever shows one: a service that asks for none would hand out keys to everybody that outlive that.
+/// All keys, for a client with a key. A service without keys would hand out keys to everybody that outlast that
+/// setting.
 async fn all(caller: &Caller, api: &Api) -> Result<Vec<Key>, Failure> {
     match caller {
         Caller::Key(..) => Ok(api.users().list_keys().await?),
@@ -189,10 +191,10 @@ async fn one(caller: &Caller, api: &Api, id: i64) -> Result<KeyInfo, Failure> {
     keys.into_iter().find(|key| key.id == id).map(KeyInfo::from).ok_or_else(missing)
 }
 
-/// What a body says.
+/// Parses a body.
 ///
 /// # Errors
-/// 400 for what is no JSON, 422 for JSON that does not fit.
+/// 400 for invalid JSON, 422 for JSON of the wrong form.
 fn parsed(body: &[u8]) -> Result<KeyToCreate, Failure> {
     let mut input = serde_json::Deserializer::from_slice(body);
     let short = |error: &serde_json::Error| {
@@ -203,7 +205,7 @@ fn parsed(body: &[u8]) -> Result<KeyToCreate, Failure> {
     let key = serde_path_to_error::deserialize(&mut input).map_err(|error| {
         let detail = short(error.inner());
         match error.inner().classify() {
-            // An unknown field is at fault itself, and one that is missing is nowhere.
+            // An unknown field is itself at fault, while a missing one has no place.
             serde_json::error::Category::Data => {
                 let path = error.path().to_string();
                 let pointer = if path == "." || path.len() > DETAIL_BYTES {
@@ -221,7 +223,7 @@ fn parsed(body: &[u8]) -> Result<KeyToCreate, Failure> {
     Ok(key)
 }
 
-/// The key to be, where it may no more than the one that makes it.
+/// The new key, if it has at most the rights of the key that creates it.
 fn checked(key: KeyToCreate, own: Option<&Key>, digest: [u8; 32]) -> Result<NewKey, Failure> {
     let name = key.name.trim().to_owned();
     if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
@@ -237,7 +239,7 @@ fn checked(key: KeyToCreate, own: Option<&Key>, digest: [u8; 32]) -> Result<NewK
             (rate, _) => rate,
         },
     };
-    // Without a rate there is nothing that it bounds.
+    // Without a rate there is no limit to inherit.
     let most = most.map(|rate| own.and_then(|own| own.burst).unwrap_or(rate));
     let burst = match (key.burst, most) {
         (Some(0), _) => return Err(wrong("/burst", "at least 1".to_owned())),
@@ -270,7 +272,7 @@ fn missing() -> Failure {
     Problem::not_found("there is no such key").into()
 }
 
-/// An answer that nobody keeps.
+/// An answer that is not cached.
 fn answer(status: StatusCode, body: &impl Serialize) -> Result<Response, Failure> {
     let body = serde_json::to_vec(body).map_err(|error| Problem::internal(error.to_string()))?;
     let no_store: HeaderMap =
@@ -285,7 +287,7 @@ mod tests {
     use super::*;
     use crate::store::LastUse;
 
-    /// A body, and what the key that sends it may itself.
+    /// A body, and the rights of the key that sends it.
     fn made(body: &str, rate: Option<u32>, burst: Option<u32>, ends: Option<&str>) -> Result<NewKey, String> {
         let own = Key {
             id: 1,

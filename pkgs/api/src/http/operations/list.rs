@@ -1,4 +1,4 @@
-//! Lists: which users, in which order, a page at a time.
+//! Lists: filters, orders and pages.
 
 use std::sync::LazyLock;
 
@@ -22,19 +22,19 @@ use crate::json::object::Unknown;
 use crate::store::{Filter, Query, Sort, SortBy};
 use crate::user::Status;
 
-/// Users on a page unless asked for otherwise, and at most.
+/// Users per page by default.
 const PAGE: u32 = 50;
 const PAGE_MOST: u32 = 200;
 
-/// Words of a search.
+/// The most words of a search.
 const WORDS: usize = 8;
 
-/// Which users
+/// Filters
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct ListFilter {
-    /// Words: each has to begin some word of name, email, tags or bio, without regard to case
+    /// Words: each has to be the start of a word of name, email, tags or bio, ignoring case
     #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00]+$")]
     q: Option<String>,
     /// With this status
@@ -43,34 +43,34 @@ pub(in crate::http) struct ListFilter {
     /// With this tag
     #[param(min_length = 1, max_length = 32, pattern = "^[a-z0-9][a-z0-9_-]{0,31}$")]
     tag: Option<String>,
-    /// With this email, without regard to case
+    /// With this email, ignoring case
     #[param(min_length = 1, max_length = 254, pattern = r"^[^\x00]+$")]
     email: Option<String>,
-    /// Created at this instant or later (RFC 3339)
+    /// Created at this time or later (RFC 3339)
     #[serde(default, deserialize_with = "instant")]
     #[param(value_type = Option<String>, format = DateTime)]
     created_after: Option<Timestamp>,
-    /// Created before this instant (RFC 3339)
+    /// Created before this time (RFC 3339)
     #[serde(default, deserialize_with = "instant")]
     #[param(value_type = Option<String>, format = DateTime)]
     created_before: Option<Timestamp>,
 }
 
-/// In which order, and what of them
+/// Order, page and members
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct ListOptions {
-    /// The order: by a member, descending with `-` before it; `created_at` unless given
+    /// The order: a member, with a leading `-` for descending; by default `created_at`
     #[param(inline)]
     sort: Option<Order>,
-    /// Users on a page; 50 unless given
+    /// Users per page; by default 50
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
-    /// Where the page begins: `next` of the page before it, with the same filter and order
+    /// Where the page starts: `next` of the previous page, with the same filter and order
     #[param(min_length = 1, max_length = 2304, pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
-    /// The members wanted, between commas; all of them unless given
+    /// The wanted members, separated by commas; by default all
     #[param(
         pattern = "^(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)(,(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)){0,31}$"
     )]
@@ -142,10 +142,10 @@ pub(in crate::http) async fn list(
     Ok(response)
 }
 
-/// What the query of a list asks for, and which members of it.
+/// The query of a list, and its wanted members.
 ///
 /// # Errors
-/// 400 that says which parameter is wrong.
+/// 400; it says which parameter is wrong.
 pub fn asked(text: &str, unknown: Unknown) -> Result<(Query, Selection), Failure> {
     let (which, how) = split(text);
     known_only(&how, &[names::<ListFilter>(), names::<ListOptions>()].concat())?;
@@ -174,7 +174,8 @@ pub(in crate::http) async fn count(
     Ok(json(StatusCode::OK, sonic_rs::to_vec(&Count { count }).map_err(unwritable)?))
 }
 
-/// The parameters that say which users, and the others. Serde can read both in one go, and then refuses no others.
+/// Separates the filter's parameters from the others. Serde can read both at once, but then does not refuse unknown
+/// ones.
 fn split(query: &str) -> (String, String) {
     static WHICH: LazyLock<Vec<String>> = LazyLock::new(names::<ListFilter>);
     let is_which = |pair: &&str| {
@@ -201,18 +202,18 @@ fn filter(which: ListFilter) -> Result<Filter, Failure> {
     if !tag.as_ref().is_none_or(is_tag) {
         return Err(wrong("tag", "no tag is like this"));
     }
-    // Words beyond would only make the search dearer.
+    // More words would only make the search more expensive.
     let words = q.iter().flat_map(|text| text.split_whitespace()).take(WORDS).map(str::to_owned).collect();
     Ok(Filter { status, tag, email, created_after, created_before, words })
 }
 
-/// The query of the next page.
+/// The query string of the next page.
 fn following(query: &str, cursor: &str) -> String {
     let rest = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
     rest.chain([format!("cursor={cursor}").as_str()]).collect::<Vec<_>>().join("&")
 }
 
-/// An instant as RFC 3339 has it; the parser takes more.
+/// A time in RFC 3339; the parser accepts more.
 fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let form = |(index, byte): (usize, u8)| match index {

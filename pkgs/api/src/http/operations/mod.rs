@@ -1,4 +1,4 @@
-//! What can be done with users, and with keys.
+//! The operations on users and keys.
 
 pub(super) mod batch;
 pub(super) mod keys;

@@ -1,4 +1,4 @@
-//! One user.
+//! Operations on a single user.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ use crate::json::merge::merge;
 use crate::store::{Deleted, Draft, Replaced};
 use crate::user::{Document, Record, UserId, parse};
 
-/// How often a patch is applied anew because the user changed meanwhile.
+/// How often a patch is retried because the user changed meanwhile.
 const ATTEMPTS: u32 = 8;
 
-/// The id in a path, which the router found there.
+/// The id that the router found in a path.
 pub(in crate::http) struct Id(UserId);
 
 impl FromRequestParts<Api> for Id {
@@ -42,12 +42,12 @@ impl FromRequestParts<Api> for Id {
     }
 }
 
-/// Which members are answered.
+/// The members of the answer.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct Selected {
-    /// The members wanted, between commas; all of them unless given
+    /// The wanted members, separated by commas; by default all
     #[param(
         pattern = "^(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)(,(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)){0,31}$"
     )]
@@ -130,7 +130,7 @@ pub(in crate::http) async fn replace(
                 return Ok(written(StatusCode::OK, &record));
             }
             Replaced::Missing => return Err(Failure::no_user()),
-            // Only the digest from before has to be of another version.
+            // Only the digest before has to be read again.
             Replaced::Changed(_) if expected.is_none() => {}
             Replaced::Changed(_) => return Err(Failure::precondition()),
             Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
@@ -141,7 +141,7 @@ pub(in crate::http) async fn replace(
 
 /// Change a user
 ///
-/// By a JSON Merge Patch (RFC 7396): what is null goes away, objects are merged, anything else takes the place of what
+/// Applies a JSON Merge Patch (RFC 7396): null removes a member, objects are merged, and anything else replaces what
 /// was there.
 #[utoipa::path(patch, path = "/v1/users/{id}", tag = "users", operation_id = "patchUser",
     params(("id" = String, Path, format = "uuid"),
@@ -160,7 +160,7 @@ pub(in crate::http) async fn patch(
     for attempt in 0..ATTEMPTS {
         let record = match attempt {
             0 => api.users().get(id).await?,
-            // What was cached may have been a moment behind.
+            // The cached version may have been outdated.
             _ => api.users().read(id).await?,
         };
         let record = record.ok_or_else(Failure::no_user)?;
@@ -178,7 +178,7 @@ pub(in crate::http) async fn patch(
             }
             Replaced::Missing => return Err(Failure::no_user()),
             Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
-            // Those who collided try again at different times.
+            // Writers that collided retry at different times.
             Replaced::Changed(_) => tokio::time::sleep(Duration::from_millis(attempt.into())).await,
         }
     }
@@ -213,10 +213,10 @@ pub(in crate::http) async fn delete(
     Err(changing())
 }
 
-/// The user before a write that is logged.
+/// The user before a logged write.
 ///
 /// # Errors
-/// 404 where there is none.
+/// 404 if there is none.
 async fn before(api: &Api, audit: &Audit, id: UserId) -> Result<Option<Record>, Failure> {
     if !audit.is_on() {
         return Ok(None);
@@ -231,7 +231,7 @@ fn changing() -> Failure {
 
 /// Check a user
 ///
-/// Reads and checks a document as creating does, and answers what would be stored. Nothing is.
+/// Reads and checks a document as creating does, and answers what would be stored. Nothing is stored.
 #[utoipa::path(post, path = "/v1/users:validate", tag = "users", operation_id = "validateUser",
     request_body = Document,
     responses((status = 200, description = "The document as it would be stored", body = Document)))]
@@ -245,7 +245,7 @@ fn written(status: StatusCode, record: &Record) -> Response {
     response
 }
 
-/// The conditions of a write; 428 where there have to be some.
+/// The conditions of a write; 428 if they are required and missing.
 fn conditions(api: &Api, head: &HeaderMap) -> Result<Conditions, Failure> {
     let conditions = Conditions::of(head)?;
     if !conditions.names_version() && api.settings().conditional_writes {
@@ -270,7 +270,7 @@ async fn expected(api: &Api, id: UserId, conditions: &Conditions) -> Result<Opti
     }
 }
 
-/// A user with a patch applied, checked as if it had been sent whole.
+/// A user with a patch applied, checked like a whole document.
 fn patched(record: &Record, change: Value, api: &Api) -> Result<Draft, Failure> {
     let mut value: Value = sonic_rs::from_slice(&record.body).map_err(unwritable)?;
     if let Value::Object(members) = &mut value {

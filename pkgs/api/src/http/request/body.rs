@@ -1,4 +1,4 @@
-//! Request bodies: their media types and sizes, and nothing of what is in them.
+//! Request bodies: media types and sizes, but not their content.
 
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
@@ -15,7 +15,7 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The body of a request about one user.
 pub struct One(pub Bytes);
 
-/// The body of a request about many.
+/// The body of a request about many users.
 pub struct Many(pub Bytes);
 
 /// A merge patch.
@@ -25,7 +25,7 @@ impl One {
     /// Reads the body of a request with these fields.
     ///
     /// # Errors
-    /// 415 where its media type is not JSON, 413 where it is too long, and what interrupted it.
+    /// 415 if its media type is not JSON, 413 if it is too long, and whatever interrupted it.
     pub async fn of<B>(fields: &HeaderMap, body: B, api: &Api) -> Result<Self, Failure>
     where
         B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
@@ -59,7 +59,7 @@ impl FromRequest<Api> for Patch {
     type Rejection = Failure;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
-        // RFC 5789, section 2.2: what is taken is said in the answer.
+        // RFC 5789, section 2.2: the answer names the accepted types.
         media_type(request.headers(), &[MERGE_PATCH, JSON]).map_err(|failure| {
             failure
                 .with(header::HeaderName::from_static("accept-patch"), HeaderValue::from_static(MERGE_PATCH))
@@ -104,7 +104,7 @@ where
         if first.len() + rest.len() + data.len() > most {
             return Err(too_large());
         }
-        // Most bodies come in one piece, which is then not copied.
+        // Most bodies arrive in one piece, which then need not be copied.
         if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
@@ -117,7 +117,7 @@ where
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-/// Why a body ended early, as the listener tells it.
+/// Why a body ended early, according to the listener.
 fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
     use listener::body::Error;
     let mut cause = Some(error);

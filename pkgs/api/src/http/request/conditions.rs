@@ -8,11 +8,11 @@ use service::problem::Problem;
 
 use crate::http::failure::Failure;
 
-/// Entity tags are compared as versions, of which these are made once.
+/// Entity tags are compared as versions; these tags are made once.
 const KNOWN: usize = 64;
 
 static TAGS: LazyLock<[HeaderValue; KNOWN]> =
-    // Never freed, so that no thread counts who holds one.
+    // Never freed, so that threads need not count references.
     LazyLock::new(|| {
         std::array::from_fn(|version| HeaderValue::from_static(format!("\"{version}\"").leak()))
     });
@@ -27,12 +27,12 @@ fn made(version: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// What a request asks for of the version that there is.
+/// A request's conditions on the current version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// `If-Match`: strong tags only.
     matches: Option<Tags>,
-    /// `If-None-Match`: weak ones too.
+    /// `If-None-Match`: weak tags too.
     none_match: Option<Tags>,
 }
 
@@ -40,26 +40,26 @@ pub struct Conditions {
 enum Tags {
     /// `*`.
     Any,
-    /// Versions; what was no version of ours is left out, since it never matches.
+    /// Versions. Other tags are left out, since they never match.
     These(Vec<i64>),
 }
 
-/// What is known of a write before it is tried.
+/// What a write requires, as far as known before it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Nothing has to hold.
+    /// Nothing.
     Free,
-    /// The user has to be at this version.
+    /// The user must be at this version.
     At(i64),
-    /// It takes the present version to tell.
+    /// It depends on the current version.
     Depends,
 }
 
 impl Conditions {
-    /// Those of a request.
+    /// The conditions of a request.
     ///
     /// # Errors
-    /// 400 where a field is malformed.
+    /// 400 if a field is malformed.
     pub fn of(fields: &HeaderMap) -> Result<Self, Failure> {
         Ok(Self {
             matches: read(fields, header::IF_MATCH, false)?,
@@ -67,20 +67,21 @@ impl Conditions {
         })
     }
 
-    /// Whether `If-Match` says which versions are meant, if only that any is. `If-None-Match` does not: it excludes some.
+    /// Whether `If-Match` names the accepted versions, even if it names any. `If-None-Match` does not, since it
+    /// excludes versions.
     pub fn names_version(&self) -> bool {
         self.matches.is_some()
     }
 
-    /// Whether `If-Match` says that any version is meant.
+    /// Whether `If-Match` accepts any version.
     pub fn means_any(&self) -> bool {
         self.matches == Some(Tags::Any)
     }
 
-    /// Whether a read of this version is answered by 304.
+    /// Whether a read of this version is answered with 304.
     ///
     /// # Errors
-    /// 412 where `If-Match` does not hold.
+    /// 412 if `If-Match` does not hold.
     pub fn unchanged(&self, version: i64) -> Result<bool, Failure> {
         if self.matches.as_ref().is_some_and(|tags| !tags.have(version)) {
             return Err(Failure::precondition());
@@ -88,12 +89,12 @@ impl Conditions {
         Ok(self.none_match.as_ref().is_some_and(|tags| tags.have(version)))
     }
 
-    /// What has to hold for a write.
+    /// The requirement of a write.
     pub fn write(&self) -> Write {
         match (&self.matches, &self.none_match) {
             (None | Some(Tags::Any), None) => Write::Free,
             (Some(Tags::These(versions)), None) => match versions[..] {
-                // Versions begin at 1, so that none is at 0.
+                // Versions start at 1, so none is at 0.
                 [] => Write::At(0),
                 [version] => Write::At(version),
                 _ => Write::Depends,
@@ -147,7 +148,7 @@ fn read(fields: &HeaderMap, name: header::HeaderName, weak: bool) -> Result<Opti
             if !rest.is_empty() && !rest.starts_with(',') {
                 return Err(malformed());
             }
-            // As it is written by us, or it is another's.
+            // Written as we write it, or it is not ours.
             let version = opaque.parse::<i64>().ok().filter(|version| version.to_string() == opaque);
             versions.extend(version.filter(|_| weak || !is_weak));
         }

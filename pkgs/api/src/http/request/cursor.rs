@@ -1,8 +1,8 @@
-//! Cursors: where a page of a list begins, as an opaque text.
+//! Cursors: where a page of a list starts, as opaque text.
 //!
-//! A cursor is a version, the place in the order, and a check over these and the list it is of, in base64url. The check
-//! is no secret: a cursor gives away nothing that its list did not, and there is nothing to gain by making one up. It
-//! keeps cursors from being used with another filter or order, where they would skip users without a word.
+//! A cursor is a version, the place in the order, and a check over these and the list's query, in base64url. The check
+//! is not a secret: a cursor reveals nothing beyond its list, and inventing one gains nothing. It keeps cursors from
+//! being used with another filter or order, where they would silently skip users.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,16 +12,16 @@ use uuid::Uuid;
 use crate::store::{Filter, Position, Sort, SortKey};
 use crate::user::UserId;
 
-/// What a cursor begins with; another layout has another number.
+/// The first byte of a cursor. Another layout has another number.
 const VERSION: u8 = 1;
 
 /// Bytes of the check.
 const CHECK: usize = 8;
 
-/// The longest cursor, in characters: that of a name of 200 characters of 4 bytes, twice as long in lower case.
+/// The longest cursor, in characters: for a name of 200 characters of 4 bytes, twice as long in lower case.
 pub const MAX_CHARS: usize = 2304;
 
-/// A text is no cursor of this list.
+/// The error of a text that is not a cursor of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cursor is not of this list")]
 pub struct InvalidCursor;
@@ -48,7 +48,7 @@ pub fn encode(position: &Position, filter: &Filter, sort: Sort) -> String {
 /// The position of a cursor in a list.
 ///
 /// # Errors
-/// When it is a cursor of another list, or none.
+/// When it is a cursor of another list, or not a cursor.
 pub fn decode(cursor: &str, filter: &Filter, sort: Sort) -> Result<Position, InvalidCursor> {
     if cursor.len() > MAX_CHARS {
         return Err(InvalidCursor);

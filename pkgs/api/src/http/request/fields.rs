@@ -21,18 +21,18 @@ const KNOWN: [&str; 11] = [
     "preferences",
 ];
 
-/// How many names a selection may have.
+/// The most names in a selection.
 const MOST: usize = 32;
 
-/// Which members to send: all unless selected.
+/// The members to send; all if there is no selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Option<Vec<String>>);
 
 impl Selection {
-    /// Parses names that are separated by commas.
+    /// Parses names separated by commas.
     ///
     /// # Errors
-    /// 400 for a name that no member has, unless unknown members are kept.
+    /// 400 for an unknown name, unless unknown members are kept.
     pub fn parse(text: Option<&str>, unknown: Unknown) -> Result<Self, Failure> {
         let Some(text) = text else { return Ok(Self(None)) };
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();
@@ -47,7 +47,7 @@ impl Selection {
         }
     }
 
-    /// What of a representation is to be sent; the representation itself where all of it is.
+    /// The selected part of a representation; the representation itself if everything is selected.
     pub fn of(&self, body: &Bytes) -> Bytes {
         let Some(names) = &self.0 else { return body.clone() };
         let mut selected = BytesMut::with_capacity(body.len());
@@ -57,7 +57,7 @@ impl Selection {
                 if selected.len() > 1 {
                     selected.put_u8(b',');
                 }
-                // Names that are selected are plain, but those that are kept may be anything.
+                // Selected names are plain, but those of kept members may be anything.
                 selected.extend_from_slice(&sonic_rs::to_vec(&*name).unwrap_or_default());
                 selected.put_u8(b':');
                 selected.extend_from_slice(value.as_raw_cow().as_bytes());

@@ -1,4 +1,4 @@
-//! Requests that are made once, however often they are sent (draft-ietf-httpapi-idempotency-key-header-07).
+//! Requests that are executed once, however often they are sent (draft-ietf-httpapi-idempotency-key-header-07).
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -15,17 +15,17 @@ use crate::user::Record;
 /// The longest `Idempotency-Key`, in characters.
 const KEY_CHARS: usize = 255;
 
-/// The answer to a request that was made before.
+/// Marks the answer to a repeated request.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Marks an answer as one that was given before.
+/// Marks an answer as a repetition.
 pub(in crate::http) fn mark(response: &mut Response, replayed: bool) {
     if replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
 }
 
-/// What was created, and whether it was before.
+/// The created users, and whether they were created before.
 pub(in crate::http) fn created(
     created: Created,
     pointer: impl FnOnce(usize) -> String,
@@ -33,7 +33,7 @@ pub(in crate::http) fn created(
     match created {
         Created::Done(records) => Ok((records, false)),
         Created::Before(records) => Ok((records, true)),
-        // It was made, and is not made again; what it answered belonged to a user who is gone.
+        // The request was executed and is not repeated. Its answer belonged to a user who was deleted.
         Created::Erased => Err(Problem::conflict(
             "the request was made before, and a user that it created has been deleted since, and its answer too",
         )
@@ -46,7 +46,7 @@ pub(in crate::http) fn created(
     }
 }
 
-/// The record of an `Idempotency-Key`, which is a string as RFC 9651 has it; one without its quotes will do.
+/// The record of an `Idempotency-Key`: a string as in RFC 9651, also accepted without its quotes.
 ///
 /// # Errors
 /// 400 for a malformed one.

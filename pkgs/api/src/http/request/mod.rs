@@ -1,4 +1,4 @@
-//! What the operations read of a request.
+//! What operations read from a request.
 
 pub(super) mod body;
 pub mod conditions;

@@ -1,4 +1,4 @@
-//! The parameters in a query.
+//! Query parameters.
 
 use serde::de::DeserializeOwned;
 use service::problem::Problem;
@@ -8,7 +8,7 @@ use crate::http::failure::Failure;
 /// The parameters of a query.
 ///
 /// # Errors
-/// 400 that says which is wrong.
+/// 400; it says which one is wrong.
 pub(in crate::http) fn query<T: DeserializeOwned + utoipa::IntoParams>(
     text: Option<&str>,
 ) -> Result<T, Failure> {
@@ -27,8 +27,8 @@ pub(in crate::http) fn names<T: utoipa::IntoParams>() -> Vec<String> {
     T::into_params(|| None).into_iter().map(|parameter| parameter.name).collect()
 }
 
-/// Refuses a query that is not encoded well, which would be read as something else, or that has other parameters, with
-/// the names of all that there are.
+/// Refuses a query that is badly encoded, which would be misread, or that has unknown parameters; the error lists the
+/// known ones.
 pub(in crate::http) fn known_only(text: &str, known: &[String]) -> Result<(), Failure> {
     let valid = percent_encoding::percent_decode_str(text).decode_utf8().is_ok() && well_encoded(text);
     if !valid {
@@ -49,7 +49,7 @@ fn well_encoded(text: &str) -> bool {
     text.split('%').skip(1).all(digits)
 }
 
-/// 400: a parameter is wrong, and how.
+/// 400: this parameter is wrong.
 pub(in crate::http) fn wrong(name: &str, detail: impl std::fmt::Display) -> Failure {
     Problem::bad_request(format!("the query is wrong: {name}: {detail}")).into()
 }

@@ -1,4 +1,4 @@
-//! Large answers under way: what all of them hold together has a bound, however slowly they are read.
+//! Limits the memory of all large answers that are being sent, however slowly they are read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// Answers up to this size, in bytes, are not counted: a connection holds as much for other reasons.
+/// Answers up to this size, in bytes, are not counted, since a connection holds as much anyway.
 const SMALL: u64 = 64 << 10;
 
-/// Bytes that large answers hold now.
+/// The bytes that large answers currently hold.
 #[derive(Debug)]
 pub struct ResponseBudget {
     limit: u64,
@@ -19,19 +19,19 @@ pub struct ResponseBudget {
 }
 
 impl ResponseBudget {
-    /// At most so many bytes; one answer always has room.
+    /// At most this many bytes. A single answer always has room.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self { limit, held: AtomicU64::new(0) })
     }
 
-    /// The body, counted until it is sent or given up; None where there is no room for it.
+    /// Counts a body until it is sent or dropped; None if there is no room for it.
     pub fn hold(self: &Arc<Self>, body: axum::body::Body) -> Option<axum::body::Body> {
         let bytes = body.size_hint().lower();
         if bytes <= SMALL {
             return Some(body);
         }
         let before = self.held.fetch_add(bytes, Relaxed);
-        // Given back when dropped.
+        // Returned when dropped.
         let held = Held { body, answers: Arc::clone(self), bytes };
         (before == 0 || before.saturating_add(bytes) <= self.limit).then(|| axum::body::Body::new(held))
     }
@@ -55,7 +55,7 @@ impl Body for Held {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Not before it is asked for more: an answer that is one piece is held until that is written.
+        // Not before more is requested, since a single piece is held until it is written.
         false
     }
 

@@ -1,4 +1,4 @@
-//! What the operations answer with.
+//! What operations answer with.
 
 pub(super) mod budget;
 pub(super) mod respond;

@@ -1,4 +1,4 @@
-//! Answers that several operations give.
+//! Answers that several operations share.
 
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -30,7 +30,7 @@ pub(in crate::http) fn found(fields: &HeaderMap, record: &Record) -> Result<Resp
     let fields = response.headers_mut();
     fields.reserve(4);
     fields.insert(header::ETAG, tag(record.version));
-    // Stored copies are asked about each time: a tag costs nothing to compare.
+    // Caches have to revalidate each time, since comparing a tag costs next to nothing.
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if unchanged {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -40,7 +40,7 @@ pub(in crate::http) fn found(fields: &HeaderMap, record: &Record) -> Result<Resp
     Ok(response)
 }
 
-/// `{"users":[…]` of stored representations, and `end`.
+/// `{"users":[…]` with stored representations, followed by `end`.
 pub(in crate::http) fn users<'a>(bodies: impl Iterator<Item = &'a Bytes>, end: &str) -> Bytes {
     let mut whole = BytesMut::new();
     whole.put_slice(b"{\"users\":[");

@@ -1,4 +1,4 @@
-//! What other nodes write, as the feed of changes tells it.
+//! Other nodes' writes, from the feed of changes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use postgres::Heard;
 use crate::store::{Change, Watch};
 use crate::user::UserId;
 
-/// Tells a watch what the feed hears.
+/// Passes the feed's changes to a watch.
 pub struct Follower(pub Arc<dyn Watch>);
 
 impl Heard for Follower {
@@ -21,7 +21,7 @@ impl Heard for Follower {
                 }
             }
             postgres::Change::Row { topic: "keys", .. } => self.0.changed(Change::Keys),
-            // Of a node that knows more than this one.
+            // From a newer version with other kinds of changes.
             postgres::Change::Row { .. } | postgres::Change::All => self.0.changed(Change::All),
         }
     }

@@ -1,5 +1,5 @@
-//! Users in PostgreSQL: reads by id on one pipelined connection for each thread that reads, everything else on a
-//! bounded pool, and a feed of what other nodes write.
+//! Users in PostgreSQL: reads by id use one pipelined connection per reading thread, everything else a bounded pool,
+//! and a feed reports other nodes' writes.
 
 mod follow;
 mod rows;
@@ -29,26 +29,26 @@ use super::{
 use follow::Follower;
 use schema::MIGRATIONS;
 
-/// Where nodes wake each other, those of the generation before too.
+/// The channel on which nodes wake each other, including those of the previous generation.
 const CHANNEL: &str = "linerate_api";
 
-/// How often they show that they go on. Where both are stuck, no deadline of a request is kept any more.
+/// How often the tasks beat. If both are stuck, requests no longer meet their deadlines.
 const BEAT: Duration = Duration::from_millis(250);
 
-/// How PostgreSQL is used.
+/// Options of PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where, as libpq takes it.
+    /// The server, as libpq's connection string.
     pub url: Conninfo,
     /// Connections for writes and lists.
     pub connections: NonZero<u32>,
-    /// How long a request waits for one of them.
+    /// How long a request waits for such a connection.
     pub acquire_timeout: Duration,
-    /// How long PostgreSQL may take to answer.
+    /// Timeout of PostgreSQL's answers.
     pub timeout: Duration,
     /// Connections for reads by id.
     pub pipelines: NonZero<usize>,
-    /// How long after the last sign of what other nodes write a cache is no longer used.
+    /// How long a cache is used after the last news of other nodes' writes.
     pub staleness: Duration,
 }
 
@@ -66,15 +66,15 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects and migrates, one node at a time. `watch` is told of this node's writes before they are
-    /// acknowledged, and of those of others as soon as they are heard of.
+    /// Connects and migrates, one node at a time. `watch` is told of this node's writes before they are acknowledged,
+    /// and of other nodes' as soon as they are known.
     pub async fn open(options: &Options, watch: Arc<dyn Watch>) -> Result<Self, Error> {
         let background = Arc::new(Background::start().map_err(Error::failed)?);
         let timeout = options.timeout.as_millis();
-        // What is connected to is written to, unless it is said otherwise.
+        // Connections are for writing unless the URL says otherwise.
         let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
         let connector = Connector::new(&url, "linerate-api").map_err(Error::failed)?;
-        // Where it is not to be reached at all, starting says so instead of waiting.
+        // If the server cannot be reached at all, fail at the start instead of waiting.
         connector.connect().await?;
         let query = KeyQuery {
             one: "SELECT id, version, body FROM users WHERE id = $1",
@@ -105,7 +105,7 @@ impl Postgres {
         let alarm = Alarm::default();
         let armed = alarm.arm();
         background.spawn(async move {
-            // It ends by a panic, or with the runtime, when nobody is left to hear of it.
+            // It ends by a panic, or with the runtime, when nobody is left to notice.
             let _armed = armed;
             feed.run().await;
         });
@@ -131,13 +131,13 @@ impl Postgres {
         })
     }
 
-    /// Tells this node's caches of what it has written before that is acknowledged, and has the others look.
+    /// Tells this node's caches of a write before it is acknowledged, and wakes the other nodes.
     fn written(&self, change: Change<'_>) {
         self.watch.changed(change);
         self.waker.wake();
     }
 
-    /// Does work of the pool where the pool's connections are served, and to its end even if nobody waits for it.
+    /// Runs work with the pool on the pool's runtime, to its end even if nobody waits for it.
     async fn run<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -239,7 +239,7 @@ impl Store for Postgres {
 }
 
 impl Error {
-    /// The same for another who waits for the same answer.
+    /// The same error for another waiter of the same answer.
     fn of(error: &postgres::Error) -> Self {
         match error.kind() {
             Kind::Busy => Self::Busy,

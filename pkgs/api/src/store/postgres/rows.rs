@@ -1,4 +1,4 @@
-//! Statements, each on the pool that is given.
+//! Statements, each with the given pool.
 
 use postgres::types::{ToSql, Type};
 use postgres::{Parameter, Pool, Row, Session};
@@ -19,21 +19,21 @@ macro_rules! values {
     };
 }
 
-/// How often a write is tried again that another came before.
+/// How often a write is retried after another came first.
 const TRIES: usize = 8;
 
-/// Remembered requests that are forgotten with each new one.
+/// How many remembered requests are deleted with each new one.
 const FORGET: i64 = 100;
 
 const DIALECT: Dialect = Dialect {
     tagged: "tags @> ARRAY[{}]",
     worded: "words @@ {}::tsquery",
-    // Words hold only letters and digits, so nothing in the quotes needs quoting.
+    // Words contain only letters and digits, so nothing needs quoting within the quotes.
     beginnings: |words| words.iter().map(|word| format!("'{word}':*")).collect::<Vec<_>>().join(" & "),
 };
 
-/// Inserts rows given column by column. What a row has many of comes as one text with separators, for an array of
-/// arrays would lose its rows.
+/// Inserts rows given column by column. Arrays within a row are texts with separators, since an array of arrays would
+/// lose its rows.
 const INSERT: &str = "INSERT INTO users (id, version, status, created_at, updated_at, email, name, tags, words, body) \
     SELECT id, version, status, created_at, updated_at, email, name, string_to_array(tags, E'\\x1f'), \
     array_to_tsvector(string_to_array(words, E'\\x1f')), body \
@@ -41,12 +41,12 @@ const INSERT: &str = "INSERT INTO users (id, version, status, created_at, update
     $9::text[], $10::bytea[]) \
     AS t (id, version, status, created_at, updated_at, email, name, tags, words, body)";
 
-/// The same, leaving out what is there.
+/// The same, without existing rows.
 const LOAD: &str = " ON CONFLICT DO NOTHING";
 
-/// Writes entries by [`INSERT`], or what begins with it.
+/// Writes entries with [`INSERT`], or a statement that starts with it.
 async fn insert(session: &Session, sql: &str, entries: &[Entry]) -> Result<u64, postgres::Error> {
-    // In the order of what is locked, so that two insertions never wait for each other.
+    // In the order of locks, so that two inserts never deadlock.
     let mut entries: Vec<&Entry> = entries.iter().collect();
     entries.sort_by(|one, other| one.draft.email.cmp(&other.draft.email));
     fn column<'a, T>(entries: &[&'a Entry], value: impl Fn(&'a Entry) -> T) -> Vec<T> {
@@ -68,7 +68,7 @@ async fn insert(session: &Session, sql: &str, entries: &[Entry]) -> Result<u64, 
     session.execute(sql, values).await
 }
 
-/// The users of some ids.
+/// The users with some ids.
 pub async fn get_many(pool: &Pool, ids: &[UserId]) -> Result<Vec<Record>, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let sql = "SELECT id, version, body FROM users WHERE id = ANY($1)";
@@ -76,7 +76,7 @@ pub async fn get_many(pool: &Pool, ids: &[UserId]) -> Result<Vec<Record>, Error>
     Ok(rows.iter().map(record_of).collect::<Result<_, _>>()?)
 }
 
-/// A user of a row that begins with `id, version, body`.
+/// The user in a row that starts with `id, version, body`.
 pub fn record_of(row: &Row) -> Result<Record, tokio_postgres::Error> {
     let body: &[u8] = row.try_get(2)?;
     Ok(Record { id: UserId(row.try_get(0)?), version: row.try_get(1)?, body: body.to_vec().into() })
@@ -92,7 +92,7 @@ pub async fn create(
     for _ in 0..TRIES {
         let session = pool.get().await?;
         let inserted = match record {
-            // A statement is a transaction of its own.
+            // A single statement is its own transaction.
             None => insert(&session, INSERT, entries).await.map(|_| None),
             Some(record) => create_once(&session, entries, &records, record).await?,
         };
@@ -105,12 +105,12 @@ pub async fn create(
         if let Some(index) = taken(&session, entries).await? {
             return Ok(Created::EmailTaken(index));
         }
-        // Who had the email is gone again.
+        // The user with that email was deleted meanwhile.
     }
     Err(Error::Busy)
 }
 
-/// The first of the entries whose email is somebody's, or an earlier one's.
+/// The first entry whose email is taken, or occurs in an earlier one.
 async fn taken(session: &Session, entries: &[Entry]) -> Result<Option<usize>, Error> {
     let emails: Vec<&str> = entries.iter().map(|entry| entry.draft.email.as_str()).collect();
     let sql = "SELECT email FROM users WHERE email = ANY($1)";
@@ -120,7 +120,7 @@ async fn taken(session: &Session, entries: &[Entry]) -> Result<Option<usize>, Er
     Ok(emails.iter().position(|email| !taken.insert(email)))
 }
 
-/// Creates users and notes that the request was made, or answers what came of it before.
+/// Creates users and records the request, or returns its earlier result.
 async fn create_once(
     session: &Session,
     entries: &[Entry],
@@ -140,8 +140,7 @@ async fn create_once(
     Ok(transaction.commit().await.map(|()| None))
 }
 
-/// Notes that the request was made; answers what came of it where it was made before. The same request under way
-/// elsewhere is waited for.
+/// Records the request. Returns its earlier result if it was made before. Waits for the same request running elsewhere.
 async fn remember(
     session: &Session,
     record: &IdempotencyRecord,
@@ -195,7 +194,7 @@ pub async fn replace(
         let entry = user.at(id, version + 1, created_at, entry::now());
         match update(&session, version, &entry).await {
             Ok(true) => return Ok(Replaced::Done(entry.record)),
-            // Another write came between.
+            // Another write came first.
             Ok(false) => user = entry.draft,
             Err(error) if error.is_duplicate() => return Ok(Replaced::EmailTaken),
             Err(error) => return Err(error.into()),
@@ -204,7 +203,7 @@ pub async fn replace(
     Err(Error::Busy)
 }
 
-/// Writes the next version of a user; false where the user is not at `version`.
+/// Writes the next version of a user; false if the user is not at `version`.
 async fn update(session: &Session, version: i64, entry: &Entry) -> Result<bool, postgres::Error> {
     let sql = "UPDATE users SET version = $3, status = $4, updated_at = $5, email = $6, name = $7, \
          tags = $8, words = array_to_tsvector($9), body = $10 WHERE id = $1 AND version = $2";
@@ -217,11 +216,11 @@ async fn update(session: &Session, version: i64, entry: &Entry) -> Result<bool, 
     Ok(session.execute(sql, values).await? > 0)
 }
 
-/// Deletes users, and the answers kept for repeated requests that they are in.
+/// Deletes users, and the stored answers that contain them.
 pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let session = pool.get().await?;
-    // In the order of what is locked, so that two deletions never wait for each other.
+    // In the order of locks, so that two deletions never deadlock.
     let sql = "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
          gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
@@ -255,14 +254,14 @@ pub async fn list(pool: &Pool, query: &Query) -> Result<Page, Error> {
     Ok(list::paged(query, rows?))
 }
 
-/// How many users meet a filter.
+/// The number of users that meet a filter.
 pub async fn count(pool: &Pool, filter: &Filter) -> Result<u64, Error> {
     let rows = rows(pool, list::count(&DIALECT, filter)).await?;
     let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
     Ok(count.unsigned_abs())
 }
 
-/// Every text from outside is a parameter.
+/// Every external text is a parameter.
 async fn rows(pool: &Pool, statement: Statement) -> Result<Vec<Row>, Error> {
     let values: Vec<Parameter<'_>> = statement
         .values
@@ -276,7 +275,7 @@ async fn rows(pool: &Pool, statement: Statement) -> Result<Vec<Row>, Error> {
     Ok(pool.get().await?.query(&statement.sql, &values).await?)
 }
 
-/// Writes rows as they are, but for those that are there.
+/// Writes rows unchanged, except existing ones.
 pub async fn load(pool: &Pool, entries: &[Entry]) -> Result<u64, Error> {
     Ok(insert(&*pool.get().await?, &format!("{INSERT}{LOAD}"), entries).await?)
 }
@@ -301,7 +300,7 @@ pub async fn revoke_key(pool: &Pool, id: i64) -> Result<bool, Error> {
     Ok(pool.get().await?.execute("DELETE FROM keys WHERE id = $1", values![id => INT8]).await? > 0)
 }
 
-/// Notes that an API key was used. Not in its row, whose changes all nodes are told.
+/// Records an API key's use. Not in its row, whose changes all nodes are told.
 pub async fn key_used(pool: &Pool, id: i64, second: i64) -> Result<(), Error> {
     let sql = "INSERT INTO key_uses (key, at) SELECT id, $2 FROM keys WHERE id = $1 \
          ON CONFLICT (key) DO UPDATE SET at = greatest(key_uses.at, excluded.at)";

@@ -1,8 +1,8 @@
-//! The schema, step by step.
+//! The schema and its migrations.
 
 use postgres::{Migration, Migrations};
 
-/// All of it.
+/// All migrations.
 pub const MIGRATIONS: Migrations = Migrations {
     program: "linerate-api",
     steps: &[
@@ -18,14 +18,14 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "claims by blocks",
             sql: include_str!("migrations/0002_claims_by_blocks.sql"),
         },
-        // Programs from before write as they did, and triggers note it.
+        // Older programs write as before, and triggers record it.
         Migration {
             version: 3,
             min_reader: 2,
             name: "changes",
             sql: include_str!("migrations/0003_changes.sql"),
         },
-        // Programs from before note no uses.
+        // Older programs record no uses.
         Migration {
             version: 4,
             min_reader: 2,

@@ -12,42 +12,42 @@ use super::file;
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between looks where SQLite does not wait itself.
+/// Pause between attempts where SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Bytes of the file read through a memory map, which spares a copy and a system call a page.
+/// How many bytes of the file are memory-mapped, which saves a copy and a system call per page.
 const MMAP_BYTES: i64 = 1 << 30;
 
-/// Bytes of a page: three usual documents fit in one, where the default of 4 KiB has room for one and a half.
+/// The page size in bytes: three usual documents fit in one, while the default of 4 KiB fits one and a half.
 const PAGE_BYTES: i64 = 8_192;
 
-/// Page cache of the writer, in KiB as a negative `cache_size` has it.
+/// The writer's page cache in KiB, as a negative `cache_size`.
 const WRITER_CACHE_KIB: i64 = -64_000;
 
-/// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
+/// A reader's page cache in KiB. The memory map serves its reads, so only pages in the log need it.
 const READER_CACHE_KIB: i64 = -1_024;
 
-/// The size the log's file shrinks to once it has been written back, in bytes.
+/// The size to which the log's file shrinks after it is written back, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
 
-/// Statements kept prepared on a connection.
+/// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 64;
 
-/// Opens for writing; a file that is not there is created, with the directories above it.
+/// Opens for writing. A missing file is created with its directories.
 pub fn writer(path: &Path) -> Result<Connection, Error> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        // Where this fails, opening the file tells why.
+        // If this fails, opening the file reports why.
         let _ = std::fs::create_dir_all(directory);
     }
     file::claim(path)?;
-    // Not as a URI, which is SQLite's reading of a name that starts with `file:`.
+    // Not as a URI, since SQLite would treat a name that starts with `file:` as one.
     let connection = Connection::open_with_flags(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
-    // Before the file has a first page, or without effect.
+    // Has an effect only before the file has a first page.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mark: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if mark != file::APPLICATION_ID {
-        // Before there is a log, so that whoever looks at the file sees it. A database from before there were marks may
-        // be open elsewhere, and gets its mark once it is not.
+        // Before there is a log, so that everybody who opens the file sees the mark. A database without a mark may be
+        // open elsewhere, and gets its mark once it is not.
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "application_id", file::APPLICATION_ID)?;
     }
@@ -60,8 +60,8 @@ pub fn writer(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Keeps a write-ahead log, as the file says from then on. Where another process is about to write, SQLite does not wait
-/// for it here: it has read by then, and who reads is refused instead (sqlite.org/c3ref/busy_handler.html).
+/// Sets the write-ahead log, which the file remembers. If another process is about to write, SQLite does not wait here:
+/// this connection has already read, and readers are refused instead (sqlite.org/c3ref/busy_handler.html).
 fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {

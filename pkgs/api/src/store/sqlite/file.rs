@@ -1,4 +1,4 @@
-//! The file of a database: whose it is, before anything is written to it, and who may read it.
+//! The database file: checks whose it is before anything is written, and who may read it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -12,17 +12,17 @@ use crate::store::{Error, Unusable};
 /// Marks a file as this program's: `lrAp` (sqlite.org/pragma.html#pragma_application_id).
 pub const APPLICATION_ID: i32 = i32::from_be_bytes(*b"lrAp");
 
-/// What a database file begins with, and where its mark is (sqlite.org/fileformat.html, section 1.3).
+/// The start of a database file, and the position of its mark (sqlite.org/fileformat.html, section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const MARK: usize = 68;
 
-/// Tables that every database of this program has, also one from before there were marks.
+/// Tables of every database of this program, including those without a mark.
 const TABLES: [&str; 5] = ["_sqlx_migrations", "users", "user_words", "claims", "keys"];
 
-/// Insists that a file is this program's, or is still nobody's: without one, an empty one is made, which its owner alone
-/// may read. SQLite gives the files it puts beside it the same mode.
+/// Checks that a file belongs to this program or to none. If it is missing, creates an empty one that only its owner
+/// may read; SQLite gives the files beside it the same mode.
 ///
-/// What is another's is not changed, and not even opened by SQLite for writing.
+/// When it belongs to another program. It is then unchanged, and was not opened for writing.
 pub fn claim(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         return Err(Unusable::Directory.into());
@@ -45,7 +45,7 @@ pub fn claim(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The first bytes of a file; None of one that is empty.
+/// The first bytes of a file; None if it is empty.
 fn head(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     File::open(path)?.take(100).read_to_end(&mut head)?;
@@ -53,7 +53,7 @@ fn head(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head).filter(|head| !head.is_empty()))
 }
 
-/// Insists that a database without a mark is of this program before it had one, or has nothing in it.
+/// Checks that a database without a mark is an old one of this program, or empty.
 fn unmarked(path: &Path) -> Result<(), Error> {
     let connection = look(path)?;
     let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
@@ -64,14 +64,14 @@ fn unmarked(path: &Path) -> Result<(), Error> {
     Err(Unusable::Foreign.into())
 }
 
-/// Opens for a look. Without a log beside it the file has everything, and no file is made beside it.
+/// Opens for inspection. Without a log, the file is complete, and no file is created beside it.
 fn look(path: &Path) -> Result<Connection, Error> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     if Path::new(&log).exists() {
         return Ok(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?);
     }
-    // A URI needs these encoded (sqlite.org/uri.html); a path that is no text has none of the form.
+    // A URI needs these encoded (sqlite.org/uri.html). A path that is not text cannot be in a URI.
     let path = std::path::absolute(path).map_err(Unusable::File)?;
     let text = path.to_str().ok_or(Unusable::Name)?;
     let text = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");

@@ -1,5 +1,5 @@
-//! Users in SQLite: one writer thread that commits what waits together, a read connection for each thread that
-//! reads by id, and a pool of threads for lists.
+//! Users in SQLite: one writer thread that commits waiting writes together, one read connection per thread that reads
+//! by id, and a pool of threads for lists.
 
 mod connection;
 mod file;
@@ -29,7 +29,7 @@ use writer::Writer;
 const DIALECT: Dialect = Dialect {
     tagged: "seq IN (SELECT seq FROM user_tags WHERE tag = {})",
     worded: "seq IN (SELECT rowid FROM user_words WHERE user_words MATCH {})",
-    // Words hold only letters and digits, so nothing in the quotes needs quoting.
+    // Words contain only letters and digits, so nothing needs quoting within the quotes.
     beginnings: |words| words.iter().map(|word| format!("\"{word}\"*")).collect::<Vec<_>>().join(" AND "),
 };
 
@@ -42,8 +42,8 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a database file, which is created where absent, and migrates it. `watch` is told of each commit
-    /// before it is acknowledged, and within 100 ms of those of other processes.
+    /// Opens a database file, which is created if absent, and migrates it. `watch` is told of each commit before it is
+    /// acknowledged, and of other processes' within 100 ms.
     pub async fn open(path: &Path, watch: Arc<dyn Watch>) -> Result<Self, Error> {
         let path: PathBuf = path.to_owned();
         let mut connection = connection::writer(&path)?;
@@ -57,7 +57,7 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    // Both of these read on the calling thread: some microseconds, most often without a system call.
+    // Both read on the calling thread, in some microseconds and usually without a system call.
     async fn get(&self, id: UserId) -> Result<Option<Record>, Error> {
         self.readers.with(|connection| rows::get(connection, id))
     }
@@ -129,7 +129,7 @@ impl Store for Sqlite {
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            // Another process holds the lock for longer than is waited.
+            // Another process holds the lock for longer than the timeout.
             Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => Self::Busy,
             _ => Self::failed(error),
         }

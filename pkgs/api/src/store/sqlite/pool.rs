@@ -1,5 +1,5 @@
-//! Threads that read what takes long: a few, each with a connection of its own, so that no thread that answers requests
-//! waits for the disk.
+//! Threads for long reads: a few, each with its own connection, so that no thread that answers requests waits for the
+//! disk.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -25,23 +25,24 @@ const WAITS: Duration = Duration::from_secs(1);
 /// How long a read may take.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Instructions of SQLite's machine between two looks whether anybody still waits: some ten microseconds.
+/// How many instructions of SQLite's virtual machine pass between two checks whether anybody still waits: some ten
+/// microseconds.
 const LOOK_EVERY: i32 = 1_000;
 
-/// A read with its answer, done on a thread's connection.
+/// A read with its answer, for a thread's connection.
 type Job = Box<dyn FnOnce(&mut Option<Connection>, &Path) + Send>;
 
-/// The threads, and the queue to them.
+/// The threads, and their queue.
 pub struct Pool {
     queue: Option<SyncSender<Job>>,
-    /// A permit for each thread, held from when a read is queued until its thread is free again: so the queue never has
-    /// more than a thread is about to take.
+    /// One permit per thread, held from when a read is queued until its thread is free again. So the queue never has
+    /// more than threads are about to take.
     free: Arc<Semaphore>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Starts the threads, which open their connections when they first read.
+    /// Starts the threads, which open their connections at their first read.
     pub fn start(path: &Path) -> Self {
         let (queue, jobs) = sync_channel(THREADS);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -68,11 +69,11 @@ impl Pool {
             Err(closed) => return Err(Error::failed(closed)),
         };
         let (sender, receiver) = oneshot::channel();
-        // Gone with this future.
+        // Dropped with this future.
         let waiting = Arc::new(());
         let waits = Arc::downgrade(&waiting);
         let job: Job = Box::new(move |connection, path| {
-            // Freed last, also by a panic.
+            // Released last, also by a panic.
             let _permit = permit;
             let answer = read_while(&waits, connection, path, read);
             let _ = sender.send(answer);
@@ -106,7 +107,7 @@ fn lost() -> Error {
 fn run(jobs: &Mutex<Receiver<Job>>, path: &Path) {
     let mut connection = None;
     loop {
-        // Whoever has the lock waits for a job, the others for the lock.
+        // One thread holds the lock and waits for a job; the others wait for the lock.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { break };
         if let Err(panic) = panics::catch(|| job(&mut connection, path)) {
@@ -139,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts for as long as nobody stops it.
+    /// Counts until somebody stops it.
     const FOREVER: &str =
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
@@ -196,7 +197,7 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(pool.read(one).await, Err(Error::Busy)));
         assert!(begun.elapsed() >= WAITS);
-        // Clients that go away.
+        // Clients that leave.
         readings.into_iter().for_each(|reading| reading.abort());
         assert_eq!(pool.read(one).await.expect("their threads are free again"), 1);
     }
@@ -207,7 +208,7 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(pool.read(forever).await, Err(Error::Busy)));
         assert!(begun.elapsed() >= TIME);
-        // All threads, that one too.
+        // All threads, including that one.
         let all = pool.free.acquire_many(u32::try_from(THREADS).expect("few"));
         drop(timeout(TIME, all).await.expect("it is stopped").expect("it is open"));
         assert_eq!(pool.read(one).await.expect("it goes on"), 1);

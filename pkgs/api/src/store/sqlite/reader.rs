@@ -1,4 +1,4 @@
-//! A read connection for each thread that reads.
+//! Read connections, one per thread that reads.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use crate::store::Error;
 
 use super::connection;
 
-/// Databases a thread reads: one in a service, some in tests.
+/// How many databases a thread reads: one in a service, several in tests.
 const MOST: usize = 8;
 
 thread_local! {
-    /// This thread's connections, by the number of their database.
+    /// This thread's connections, by their database's number.
     static CONNECTIONS: RefCell<Vec<(u64, Connection)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The read connections of a database.
 pub struct Readers {
-    /// Never another's.
+    /// A unique number.
     number: u64,
     path: PathBuf,
 }
@@ -31,7 +31,7 @@ impl Readers {
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), path }
     }
 
-    /// Reads by this thread's connection, which is opened the first time.
+    /// Reads with this thread's connection, which is opened at first use.
     pub fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
         CONNECTIONS.with_borrow_mut(|connections| {
             let known = connections.iter().position(|(number, _)| *number == self.number);

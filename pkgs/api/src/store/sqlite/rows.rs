@@ -1,4 +1,4 @@
-//! Statements, each on a connection that is given.
+//! Statements, each with the given connection.
 
 use bytes::Bytes;
 use rusqlite::types::ToSqlOutput;
@@ -15,7 +15,7 @@ use crate::user::{Record, UserId};
 
 use super::writer::Work;
 
-/// The user of an id.
+/// The user with an id.
 pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error> {
     let mut statement = connection.prepare_cached("SELECT version, body FROM users WHERE id = ?1")?;
     let mut rows = statement.query([id.0.as_bytes().as_slice()])?;
@@ -24,7 +24,7 @@ pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error>
     Ok(Some(Record { id, version: row.get(0)?, body }))
 }
 
-/// What [`list::page`](crate::store::list::page) asks for: users, each with the text or the time that they are ordered by.
+/// Runs [`list::page`](crate::store::list::page): users, each with its sort key.
 pub fn page(
     connection: &Connection,
     statement: &Statement,
@@ -43,7 +43,7 @@ pub fn page(
     Ok(page)
 }
 
-/// What [`list::count`](crate::store::list::count) asks for.
+/// Runs [`list::count`](crate::store::list::count).
 pub fn count(connection: &Connection, statement: &Statement) -> Result<u64, Error> {
     let mut prepared = connection.prepare_cached(&statement.sql)?;
     Ok(prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))?)
@@ -80,13 +80,13 @@ pub fn create(
     Ok(Created::Done(records))
 }
 
-/// Takes back what the job has done so far.
+/// Rolls back what the job has done so far.
 fn undo(connection: &Connection) -> Result<(), Error> {
     connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
     Ok(())
 }
 
-/// Notes that the request was made; answers what came of it where it was made before.
+/// Records the request. Returns its earlier result if it was made before.
 fn remember(
     connection: &Connection,
     record: &IdempotencyRecord,
@@ -115,7 +115,7 @@ fn remember(
     Ok(None)
 }
 
-/// Inserts a user; false where the email or the id is somebody's.
+/// Inserts a user; false if the email or the id is taken.
 fn insert(connection: &Connection, entry: &Entry) -> Result<bool, Error> {
     let inserted = connection
         .prepare_cached(
@@ -205,7 +205,7 @@ pub fn replace(
     Ok(Replaced::Done(entry.record))
 }
 
-/// Deletes users, and the answers kept for repeated requests that they are in.
+/// Deletes users, and the stored answers that contain them.
 pub fn delete(work: &mut Work<'_>, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let mut gone = Vec::with_capacity(ids.len());
     for &id in ids {
@@ -225,7 +225,7 @@ pub fn delete(work: &mut Work<'_>, ids: &[UserId], expected: Option<i64>) -> Res
     Ok(Deleted::Done(gone))
 }
 
-/// Writes rows as they are, but for those that are there.
+/// Writes rows unchanged, except existing ones.
 pub fn load(work: &mut Work<'_>, entries: &[Entry]) -> Result<u64, Error> {
     let mut inserted = 0;
     for entry in entries {
@@ -261,7 +261,7 @@ pub fn revoke_key(work: &mut Work<'_>, id: i64) -> Result<bool, Error> {
     Ok(work.connection.prepare_cached("DELETE FROM keys WHERE id = ?1")?.execute([id])? == 1)
 }
 
-/// Notes that an API key was used. The keys that there are stay the same.
+/// Records an API key's use. The keys themselves do not change.
 pub fn key_used(work: &mut Work<'_>, id: i64, second: i64) -> Result<(), Error> {
     work.connection
         .prepare_cached(
@@ -271,7 +271,7 @@ pub fn key_used(work: &mut Work<'_>, id: i64, second: i64) -> Result<(), Error> 
     Ok(())
 }
 
-/// What [`key_of`] reads.
+/// The columns for [`key_of`].
 const KEY: &str = "id, digest, name, scope, rate, burst, created_at, expires_at, key_uses.at";
 
 fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
@@ -296,7 +296,7 @@ pub fn list_keys(connection: &Connection) -> Result<Vec<Key>, Error> {
     Ok(keys.collect::<Result<_, _>>()?)
 }
 
-/// Reads something.
+/// Runs a trivial query.
 pub fn ping(connection: &Connection) -> Result<(), Error> {
     connection.prepare_cached("SELECT 1 FROM users LIMIT 1")?.exists([])?;
     Ok(())

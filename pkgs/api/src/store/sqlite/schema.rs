@@ -1,7 +1,7 @@
-//! The schema of a file, and how it comes to be the latest.
+//! The schema of a file, and its migrations.
 //!
-//! What has been done is noted in `_sqlx_migrations`, as releases up to 0.1.0 did by sqlx and look for it: so a file goes to
-//! this program and back to the one before without a step of its own.
+//! Completed steps are recorded in `_sqlx_migrations`, as releases up to 0.1.0 did with sqlx and expect. So a file can
+//! move to this program and back to the previous one without an extra step.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha384};
 
 use crate::store::{Error, Unusable};
 
-/// One step. Its text never changes once it is released: the digest of it is in every file.
+/// A step. Its text never changes after its release, since its digest is in every file.
 struct Migration {
     /// Counts up from 1.
     version: i64,
@@ -22,24 +22,23 @@ struct Migration {
 const MIGRATIONS: [Migration; 1] =
     [Migration { version: 1, description: "users", sql: include_str!("migrations/0001_users.sql") }];
 
-/// What has been done.
+/// The table of completed steps.
 const NOTES: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (version BIGINT PRIMARY KEY, \
      description TEXT NOT NULL, installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, \
      success BOOLEAN NOT NULL, checksum BLOB NOT NULL, execution_time BIGINT NOT NULL)";
 
-/// What is beside the steps, so that a release from before, which refuses steps that it does not know, can have the file
-/// again.
+/// Additions that are not steps, so that an older release, which refuses unknown steps, can use the file again.
 const ADDITIONS: [(&str, &str); 1] = [(
     "key_uses",
-    // Goes with the key, whoever revokes that.
+    // Deleted with the key, whoever revokes it.
     "CREATE TABLE key_uses (
         key INTEGER PRIMARY KEY REFERENCES keys ON DELETE CASCADE,
         at  INTEGER NOT NULL                       -- Unix seconds, to a minute
     ) STRICT",
 )];
 
-/// Brings the schema up to date, in one transaction: of two processes that do so at a time, the second finds nothing left
-/// to do. A file that is up to date is only read.
+/// Migrates the schema in one transaction. Of two processes that do so at once, the second finds nothing to do. An
+/// up-to-date file is only read.
 pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
     if has_table(connection, "_sqlx_migrations")?
         && due(connection)?.is_empty()
@@ -70,7 +69,7 @@ fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
     Ok(connection.query_row(sql, [name], |_| Ok(())).optional()?.is_some())
 }
 
-/// The additions that are not there.
+/// The missing additions.
 fn wanted(connection: &Connection) -> Result<Vec<&'static str>, Error> {
     let mut wanted = Vec::new();
     for (table, sql) in ADDITIONS {
@@ -81,7 +80,7 @@ fn wanted(connection: &Connection) -> Result<Vec<&'static str>, Error> {
     Ok(wanted)
 }
 
-/// The steps that have not been done; an error where others have been.
+/// The steps that still have to be done. An error if unknown ones were done.
 fn due(connection: &Connection) -> Result<Vec<&'static Migration>, Error> {
     let known = MIGRATIONS.last().map_or(0, |step| step.version);
     let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
@@ -92,7 +91,7 @@ fn due(connection: &Connection) -> Result<Vec<&'static Migration>, Error> {
         let (version, success, checksum): (i64, bool, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         match MIGRATIONS.iter().find(|step| step.version == version) {
             None if version > known => return Err(Unusable::Newer { found: version, known }.into()),
-            // Another program keeps its migrations in a table of the same name.
+            // Another program uses a table of the same name.
             None => return Err(Unusable::Foreign.into()),
             Some(step) if Sha384::digest(step.sql)[..] != checksum[..] => {
                 return Err(Unusable::Foreign.into());

@@ -1,4 +1,4 @@
-//! The writer thread: what waits becomes one transaction, and is answered after its commit.
+//! The writer thread: all waiting writes become one transaction, and are answered after its commit.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -13,16 +13,16 @@ use tokio::sync::oneshot;
 use crate::store::{Alarm, Change, Error, Watch};
 use crate::user::UserId;
 
-/// The most writes in one transaction. More would let the first wait too long for its answer.
+/// The most writes in one transaction. With more, the first would wait too long for its answer.
 const GROUP: usize = 256;
 
-/// Writes that wait for the writer; more are refused with [`Error::Busy`].
+/// How many writes may wait for the writer. Further ones fail with [`Error::Busy`].
 const QUEUE: usize = 4_096;
 
-/// How often an idle writer looks for commits by other processes.
+/// How often an idle writer checks for commits by other processes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
-/// What a write has at hand: the connection, within a transaction, and a list of what it changes.
+/// The context of a write: the connection within a transaction, and a list of changes.
 pub struct Work<'w> {
     pub connection: &'w Connection,
     changes: &'w mut Changes,
@@ -35,25 +35,25 @@ struct Changes {
 }
 
 impl Work<'_> {
-    /// The user is another now.
+    /// Records that the user has changed.
     pub fn changed(&mut self, id: UserId) {
         self.changes.users.push(id);
     }
 
-    /// API keys are others now.
+    /// Records that API keys have changed.
     pub fn keys_changed(&mut self) {
         self.changes.keys = true;
     }
 }
 
-/// Answers a write, once it is known whether its transaction was committed, and if not, why not.
+/// Answers a write, once it is known whether its transaction was committed, and if not, why.
 type Answer = Box<dyn FnOnce(Option<Error>) + Send>;
 
-/// Does a write, unless the transaction is lost already, and prepares its answer; false where nothing of it shall
-/// stay.
+/// Does a write, unless the transaction is already lost, and prepares its answer. Returns false if nothing of it is to
+/// remain.
 type Job = Box<dyn FnOnce(Option<&mut Work<'_>>) -> (bool, Answer) + Send>;
 
-/// The writer, and the queue to it.
+/// The writer, and its queue.
 pub struct Writer {
     queue: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -71,7 +71,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("store".into())
             .spawn(move || {
-                // Nothing is written any more when this ends by a panic.
+                // Nothing is written any more if this ends by a panic.
                 let armed = armed;
                 run(&connection, &jobs, &*watch, &beating);
                 armed.disarm();
@@ -80,17 +80,17 @@ impl Writer {
         Self { queue: Some(queue), thread: Some(thread), alarm, beats }
     }
 
-    /// Raised when the thread has ended by itself.
+    /// Raised when the thread ends unexpectedly.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
     }
 
-    /// Shows that the thread goes on: it beats between transactions.
+    /// The thread's heartbeats, between transactions.
     pub fn heartbeats(&self) -> &Heartbeats {
         &self.beats
     }
 
-    /// Hands a write over and waits for its commit. A write that fails leaves nothing behind.
+    /// Submits a write and waits for its commit. A failed write leaves nothing behind.
     pub async fn submit<T: Send + 'static>(
         &self,
         write: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
@@ -105,7 +105,7 @@ impl Writer {
                     (Some(Ok(done)), None) => Ok(done),
                     (None, None) => Err(lost()),
                 };
-                // Where nobody waits any more, nobody needs to know.
+                // If nobody waits any more, nobody needs the answer.
                 let _ = sender.send(answer);
             });
             (keep, answer)
@@ -145,7 +145,7 @@ fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        // A commit by another connection changes this; one of our own does not.
+        // A commit by another connection changes this; our own do not.
         let now = connection.prepare_cached("PRAGMA data_version");
         let now: Option<i64> = now.and_then(|mut statement| statement.query_row([], |row| row.get(0))).ok();
         if now != version && version.is_some() {
@@ -153,7 +153,7 @@ fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: 
         }
         version = now;
     }
-    // Neither is needed to lose nothing; both make the next start quick.
+    // Neither is needed for durability; both make the next start quick.
     if let Err(error) = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
         tracing::warn!(%error, "cannot tidy the database up");
     }
@@ -167,7 +167,7 @@ fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &d
     for job in group {
         outcome = outcome.and_then(|()| execute(connection, "SAVEPOINT job"));
         let mut work = Work { connection, changes: &mut changes };
-        // One that panics costs its own request, whose answer is dropped with it, and leaves nothing behind.
+        // A panic fails only its own request, whose answer is dropped, and leaves nothing behind.
         let done = panics::catch(|| job(outcome.is_ok().then_some(&mut work)));
         let keep = match done {
             Ok((keep, answer)) => {
@@ -179,8 +179,8 @@ fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &d
                 false
             }
         };
-        // Some errors end the transaction on the spot (sqlite.org/lang_transaction.html, section 3): then there is
-        // no savepoint any more, and this fails.
+        // Some errors end the transaction at once (sqlite.org/lang_transaction.html, section 3). The savepoint is then
+        // gone, and this fails.
         outcome = outcome.and_then(|()| {
             if !keep {
                 execute(connection, "ROLLBACK TO job")?;
@@ -232,7 +232,7 @@ mod tests {
             insert(work, 2)?;
             panic!("on purpose")
         });
-        // In one transaction, or in three: whichever, the others are kept and it is not.
+        // In one transaction or in three, the others are kept and it is not.
         let (first, second, third) = tokio::join!(
             writer.submit(|work| insert(work, 1)),
             panicking,
@@ -246,7 +246,7 @@ mod tests {
         assert!(!writer.alarm().is_raised());
     }
 
-    /// Panics when it is told of a write.
+    /// Panics when told of a write.
     struct Panicking;
 
     impl Watch for Panicking {
@@ -285,7 +285,7 @@ mod tests {
             });
             runtime.block_on(read).expect("it is read")
         };
-        // FULL, or EXTRA; with the log synced at each commit, and not at a checkpoint alone as NORMAL does.
+        // FULL or EXTRA; the log is synced at each commit, not only at a checkpoint as with NORMAL.
         assert!(matches!(pragma("synchronous"), rusqlite::types::Value::Integer(2 | 3)));
         assert_eq!(pragma("journal_mode"), rusqlite::types::Value::Text("wal".into()));
     }
