@@ -1,4 +1,4 @@
-//! Panics on purpose, for tests: whoever asks for a path with such a name in it gets one.
+//! Deliberate panics, for tests: a path that contains such a name triggers one.
 
 use std::cell::Cell;
 use std::sync::Barrier;
@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const ANSWER: &str = "fault-answer";
 /// While the cache is half changed.
 pub const CACHE: &str = "fault-cache";
-/// While the disk is asked what a path names.
+/// While a path is looked up on disk.
 pub const LOOKUP: &str = "fault-lookup";
 /// While a file is sent.
 pub const SENDING: &str = "fault-sending";
 /// While a directory is listed.
 pub const LISTING: &str = "fault-listing";
-/// In the worker's loop, outside of any connection, some time after it was asked for.
+/// In the worker's loop, outside of any connection, some time after the request.
 pub const LOOP: &str = "fault-loop";
-/// No panic: a worker waits once at both barriers of [`PAUSED`] before it answers, so that much happens in its next
+/// Not a panic: a worker waits once at both barriers of [`PAUSED`] before it answers, so that much happens in its next
 /// round.
 pub const PAUSE: &str = "fault-pause";
 
-/// The worker has come, and may go on.
+/// The worker has arrived, and may continue.
 pub static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
 
-/// No panic: the kernel has no room for a read of the ring, for so many of the worker's attempts.
+/// Not a panic: the kernel has no room for a read of the ring, for this many of the worker's attempts.
 pub const RING: &str = "fault-ring";
 const RING_REFUSALS: u32 = 3;
-/// How often that was so.
+/// How often that happened.
 pub static RING_REFUSED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -35,7 +35,7 @@ thread_local! {
     static HAS_PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Panics if `path` asks for it.
+/// Panics if `path` requests it.
 pub fn strike(fault: &str, path: &[u8]) {
     if memchr::memmem::find(path, LOOP.as_bytes()).is_some() {
         DOOMED.set(true);
@@ -52,12 +52,12 @@ pub fn strike(fault: &str, path: &[u8]) {
     assert!(memchr::memmem::find(path, fault.as_bytes()).is_none(), "on purpose: {fault}");
 }
 
-/// Panics if [`LOOP`] was asked for on this thread.
+/// Panics if [`LOOP`] was requested on this thread.
 pub fn strike_loop() {
     assert!(!DOOMED.get(), "on purpose: {LOOP}");
 }
 
-/// Whether the kernel is to have no room for what this thread tells its ring of.
+/// Whether the kernel should refuse this thread's reads.
 pub fn is_ring_refused() -> bool {
     let left = REFUSALS.get();
     REFUSALS.set(left.saturating_sub(1));

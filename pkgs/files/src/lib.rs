@@ -19,20 +19,21 @@
 //!                 disk: threads and io_uring, for what is not in memory
 //! ```
 //!
-//! Each folder uses those below it, and none above:
+//! Each folder uses only those below it in this list:
 //! - [`cli`]: the command line.
-//! - [`event_loop`]: the plain listener, one epoll loop a core. [`tls`]: the other, where the process encrypts.
-//! - [`worker`]: what a thread has on either, and what all share.
-//! - [`response`]: from a request to a head and what follows it.
-//! - [`transfer`]: the ways in which bytes of a file get into a socket.
-//! - [`listing`]: directories as pages and as JSON. [`archive`]: the same as ZIP and tar. [`stream`]: bodies that are written as
-//!   their clients take them.
-//! - [`cache`]: what is kept between requests. [`variants`]: codings that are made of files.
-//! - [`disk`]: reads that may wait. [`auth`]: passwords that are tried, and known.
-//! - [`site`]: what is served: the root, the rules, the pages of errors. [`nginx`]: rules of its configuration.
-//! - [`browse`]: what lies below the root and what would be answered for it, for operators.
-//! - [`threads`]: pools for what takes long. [`metrics`]: what operators see.
-//! - [`http`]: HTTP itself, without input or output.
+//! - [`event_loop`]: the plain listener, one epoll loop per core. [`tls`]: the TLS listener, where this process
+//!   encrypts.
+//! - [`worker`]: the state of a thread of either, and the shared state.
+//! - [`response`]: turns a request into a head and what follows it.
+//! - [`transfer`]: sends a file's bytes to a socket.
+//! - [`listing`]: directories as pages and JSON. [`archive`]: directories as ZIP and tar. [`stream`]: bodies that are
+//!   written as clients take them.
+//! - [`cache`]: state that is kept between requests. [`variants`]: compressed versions of files.
+//! - [`disk`]: reads that may wait. [`auth`]: passwords.
+//! - [`site`]: the root, the rules and error pages. [`nginx`]: converts nginx's configuration to rules.
+//! - [`browse`]: what lies below the root, and how it is answered, for operators.
+//! - [`threads`]: thread pools for long work. [`metrics`]: counters.
+//! - [`http`]: HTTP itself, without I/O.
 #![deny(unsafe_code)]
 
 pub mod archive;

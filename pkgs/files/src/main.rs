@@ -1,9 +1,9 @@
-//! The binary: an allocator and a way out.
+//! The binary: sets the allocator and runs the command line.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-/// Gives back what a burst of connections took.
+/// Returns the memory that a burst of connections took.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

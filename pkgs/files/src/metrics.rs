@@ -1,4 +1,4 @@
-//! What the workers count of themselves: each its own counters, summed when `/metrics` is asked for.
+//! The workers' counters: each worker has its own, and `/metrics` sums them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ pub struct Metrics {
     workers: Mutex<Vec<(ListenerKind, Arc<WorkerMetrics>)>>,
 }
 
-/// Connections in the clear, and those of TLS that the kernel encrypts: the others the TLS listener counts.
+/// Connections without TLS, and those that the kernel encrypts. The TLS listener counts the others.
 impl Counts for Metrics {
     fn count(&self, what: Counted) -> u64 {
         self.sum(None, |worker| match what {
@@ -63,19 +63,19 @@ pub struct WorkerMetrics {
     answers: [LocalCounter; STATUSES.len()],
     /// Bytes sent, heads and bodies.
     pub sent: LocalCounter,
-    /// Connections taken over from the TLS listener, for the kernel encrypts them.
+    /// Connections taken over from the TLS listener, since the kernel encrypts them.
     pub offloaded: LocalCounter,
     /// Connections accepted.
     pub accepted: LocalCounter,
-    /// Connections closed at once, for there were too many.
+    /// Connections closed at once because there were too many.
     pub shed: LocalCounter,
-    /// The same for there were too many of their address.
+    /// The same for too many of one address.
     pub shed_address: LocalCounter,
     /// Connections closed because of a PROXY header that was malformed or not trusted.
     pub proxy_refused: LocalCounter,
-    /// Connections closed for their silence.
+    /// Connections closed because of silence.
     pub timed_out: LocalCounter,
-    /// Answers cut short: the client or the file was gone.
+    /// Answers cut short because the client or the file was gone.
     pub cut: LocalCounter,
     /// Turns of transfers that had to wait for the disk.
     pub cold: LocalCounter,
@@ -83,7 +83,7 @@ pub struct WorkerMetrics {
     pub ring_reads: AtomicU64,
     /// Files read ahead for a manifest.
     pub prefetched: LocalCounter,
-    /// Times accepting had to pause.
+    /// How often accepting had to pause.
     pub accept_errors: LocalCounter,
     /// Connections open at the last tick.
     pub open: AtomicU64,

@@ -1,7 +1,7 @@
-//! What one connection goes through: requests are read, answered and sent, in turns.
+//! A connection: requests are read, answered and sent, in turns.
 //!
-//! A connection keeps no buffer while it waits: requests are read into the worker's, and answered into the
-//! worker's. Only a head that came in pieces, or an answer the client is slow to take, takes memory of its own.
+//! A waiting connection has no buffer: requests are read into the worker's buffer, and answered into the worker's. Only
+//! an incomplete head, or an answer that the client is slow to take, uses memory of the connection.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -33,97 +33,97 @@ use crate::transfer::file_transfer::Transfer;
 use crate::worker::completions::Completed;
 use crate::worker::context::WorkerContext;
 
-/// Bodies up to this size are put behind their heads, and go out with the other answers of a pipeline.
+/// Bodies up to this size are appended to their heads, and sent with the other answers of a pipeline.
 const INLINE_BYTES: usize = 2 * 1024;
 
-/// Answers are sent once this much has gathered, however long the pipeline.
+/// Answers are sent once they have this many bytes, however long the pipeline is.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// Times that are read from a socket in a turn: a client that never pauses has the others' turns between its own.
+/// How often a socket is read in a turn. If a client never pauses, other connections have their turns in between.
 const READS: usize = 4;
 
-/// One connection.
+/// A connection.
 pub struct Connection {
     pub stream: OwnedFd,
     who: ClientInfo,
-    /// There where the kernel encrypts.
+    /// The state of kernel TLS, if the kernel encrypts.
     ktls: Option<KtlsConnection>,
-    /// Received, but not yet answered; most often nothing, else part of a head.
+    /// Received but not yet answered: usually nothing, otherwise part of a head.
     buffered: Vec<u8>,
-    /// Whether whole requests may be among them.
+    /// Whether it may contain complete requests.
     whole: bool,
     queue: WriteQueue,
-    /// The line of the answer that is under way, where it is logged.
+    /// The log line of the current answer, if it is logged.
     logged: Option<Box<Logged>>,
     state: State,
-    /// What came of what the first request among `buffered` had to wait for, and how often that was.
+    /// The result of what the first buffered request had to wait for, and how often it waited.
     outcome: Option<WorkOutcome>,
-    /// Since when, where a rule may have that told.
+    /// Since when it waits, if a rule may report that.
     waiting_since: Option<Instant>,
     waits: u8,
-    /// Whether the last answer is under way.
+    /// Whether the last answer is being sent.
     last: bool,
     readable: bool,
     writable: bool,
     hung_up: bool,
-    /// Closed from this tick on.
+    /// The tick from which the connection is closed.
     pub deadline: u32,
     /// Whether it waits for a request.
     pub idle: bool,
 }
 
-/// The line of an answer that is under way.
+/// The log line of the current answer.
 struct Logged {
     entry: LogEntry,
-    /// Bytes before its body that are yet to be sent.
+    /// How many bytes are still to be sent before its body.
     ahead: u64,
 }
 
-/// Whose a connection is.
+/// The client of a connection.
 pub struct ClientInfo {
-    /// Its other end, or what a PROXY header told.
+    /// The other end's address, or the one in a PROXY header.
     pub address: Option<IpAddr>,
-    /// What it counts as; none where its address has no limits, or is no client's.
+    /// Its permit; none if its address has no limits or is not a client's.
     pub permit: Option<AddressPermit>,
-    /// Who tells where the client of each request is.
+    /// What reports the client of each request.
     pub source: Source,
 }
 
-/// What a connection does.
+/// The state of a connection.
 enum State {
     /// It waits for a PROXY header.
     ReadingProxyHeader,
     /// It reads, answers and sends.
     Active,
-    /// It waits for what an answer takes, most often for the disk to find something.
+    /// It waits for what an answer needs, usually for a look-up on disk.
     AwaitingWork,
-    /// It waits for the disk to have read a part of a file.
+    /// It waits until a part of a file is read from disk.
     AwaitingDisk(Range<u64>),
-    /// It waits for the ring to have read a part of a file, or to have room for that.
+    /// It waits until the ring has read a part of a file, or has room for that.
     AwaitingRing,
     /// It waits for a block of a stream.
     AwaitingBlock,
-    /// It waits for the origin to have sent a part of a file.
+    /// It waits for a part of a file from the origin.
     AwaitingOrigin,
     /// The last answer is sent.
     Lingering,
 }
 
-/// What a connection waits for after a turn.
+/// What a connection does after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Its socket, or the disk.
+    /// It waits for its socket or the disk.
     Wait,
-    /// The others' turns.
+    /// It has another turn after the others.
     Turn,
-    /// The others' requests.
+    /// It sends after the others' requests are read.
     Send,
-    /// Nothing more.
+    /// It closes.
     Close,
 }
 
 impl Connection {
-    /// One that has just been accepted, or of which this was received already.
+    /// A newly accepted connection, or one from which `received` was already read.
     pub fn new(
         stream: OwnedFd,
         who: ClientInfo,
@@ -145,7 +145,7 @@ impl Connection {
             waiting_since: None,
             waits: 0,
             last: false,
-            // A client that connects has something to say; trying costs no more than waiting to be told.
+            // A new client usually has sent something, and trying costs no more than waiting for an event.
             readable: true,
             writable: true,
             hung_up: false,
@@ -154,14 +154,14 @@ impl Connection {
         }
     }
 
-    /// Its socket has news.
+    /// Events of its socket.
     pub fn woken(&mut self, readable: bool, writable: bool, hung_up: bool) {
         self.readable |= readable | hung_up;
         self.writable |= writable;
         self.hung_up |= hung_up;
     }
 
-    /// Whether it waits for the disk, which is no fault of its client: it has no deadline meanwhile.
+    /// Whether it waits for the disk, which is not its client's fault: it has no deadline meanwhile.
     pub fn is_kept_waiting(&self) -> bool {
         matches!(
             self.state,
@@ -173,7 +173,7 @@ impl Connection {
         )
     }
 
-    /// The disk has news. From here on its client has time again, until the tick `deadline`.
+    /// The disk's work is done. From here on, its client has time until the tick `deadline`.
     pub fn done(&mut self, done: Completed, deadline: u32) {
         if self.is_kept_waiting() {
             self.deadline = deadline;
@@ -195,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// The ring has read something for it. From here on its client has time again, until the tick `deadline`.
+    /// The ring has read something for it. From here on, its client has time until the tick `deadline`.
     pub fn read(&mut self, number: u64, read: Read, deadline: u32) {
         let goes_on = self.queue.transfer().is_some_and(|transfer| transfer.ended(number, read));
         if goes_on && matches!(self.state, State::AwaitingRing) {
@@ -204,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// The ring has room for it. It waited for others, and has time again, until the tick `deadline`.
+    /// The ring has room for it. It waited for others, and has time until the tick `deadline`.
     pub fn served(&mut self, deadline: u32) {
         if matches!(self.state, State::AwaitingRing) {
             self.state = State::Active;
@@ -212,12 +212,12 @@ impl Connection {
         }
     }
 
-    /// Lets go of what was read for it where its client does not take that. Returns whether there was something.
+    /// Releases what was read ahead, if its client does not take it. Returns whether there was anything.
     pub fn release_blocks(&mut self) -> bool {
         !self.writable && self.queue.transfer().is_some_and(Transfer::release_blocks)
     }
 
-    /// Goes on as far as it can.
+    /// Continues as far as it can.
     pub fn turn(&mut self, worker: &mut WorkerState, buffers: &mut TurnBuffers, token: Token) -> NextStep {
         for _ in 0..READS {
             match self.state {
@@ -251,7 +251,7 @@ impl Connection {
         NextStep::Turn
     }
 
-    /// Reads the PROXY header as far as it has come, and what there is behind it.
+    /// Reads the PROXY header as far as it has arrived, and what follows it.
     fn read_proxy_header(&mut self, worker: &WorkerState, buffers: &mut TurnBuffers) -> Result<(), NextStep> {
         let length = self.take_in(&mut buffers.scratch)?;
         let received = &buffers.scratch[..length];
@@ -281,7 +281,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads and answers what has come, once. None to go on.
+    /// Reads and answers once. None to continue.
     fn receive(
         &mut self,
         worker: &mut WorkerState,
@@ -298,7 +298,7 @@ impl Connection {
         if out.is_empty() && self.queue.is_done() { None } else { self.send(worker, token, out) }
     }
 
-    /// Puts what is kept and what has come into `scratch`, and says how much that is.
+    /// Puts buffered and newly received bytes into `scratch`. Returns their number.
     fn take_in(&mut self, scratch: &mut [u8]) -> Result<usize, NextStep> {
         let before = self.buffered.len();
         scratch[..before].copy_from_slice(&self.buffered);
@@ -312,15 +312,15 @@ impl Connection {
             let space = &mut scratch[before..];
             let most = space.len();
             match receive(&self.stream, self.ktls.as_ref(), space) {
-                // Its client has said all it will, and may yet have something to take.
+                // The client has ended its side, but may still receive.
                 Ok(0) if self.ktls.is_some() && !self.hung_up => {
                     self.last = true;
                     return Ok(0);
                 }
                 Ok(0) => return Err(NextStep::Close),
                 Ok(count) => {
-                    // Less than there was room for: the rest will be told of, unless it is the end, or a record of
-                    // another kind, which is received by itself.
+                    // Fewer than there was room for: an event will announce the rest, except for the end and for a
+                    // record of another kind, which is received separately.
                     self.readable = count == most || self.hung_up || self.ktls.is_some();
                     return Ok(before + count);
                 }
@@ -334,8 +334,8 @@ impl Connection {
         }
     }
 
-    /// Answers the requests in `bytes` into `out`, up to one whose body is to be sent, and keeps the rest.
-    /// `asked` becomes where among them the last of these is.
+    /// Answers the requests in `bytes` into `out`, up to one whose body has to be sent, and buffers the rest. `asked`
+    /// becomes the position of the last one.
     fn answer_all(
         &mut self,
         worker: &mut WorkerState,
@@ -378,7 +378,7 @@ impl Connection {
             self.set_idle(worker);
         } else {
             self.buffered.extend_from_slice(bytes);
-            // Not extended by later pieces: a head has one deadline, however slowly it drips.
+            // Not extended by later pieces: a head has a single deadline, however slowly it drips.
             if before == 0 || bytes.len() < length {
                 self.idle = false;
                 self.deadline = worker.context.after(worker.context.shared.settings.head_timeout);
@@ -386,7 +386,7 @@ impl Connection {
         }
     }
 
-    /// Answers one request, but for its body; `head` is what it was read from.
+    /// Answers a request without its body; `head` are the bytes that it was read from.
     fn answer(
         &mut self,
         worker: &mut WorkerState,
@@ -401,7 +401,7 @@ impl Connection {
         let rate = self.who.permit.as_ref().and_then(AddressPermit::rate);
         let may_ask = self.outcome.is_some() || worker.context.shared.may_ask(rate, by_proxy);
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
-        // Where it has outcome, it has begun before.
+        // If it has a result, it was started before.
         if self.outcome.is_none() {
             let asked = || RequestSummary::of_whole_head(head, request.path);
             let http = if request.old { "1.0" } else { "1.1" };
@@ -455,7 +455,7 @@ impl Connection {
                 let transfer = Transfer::new(file, range, watched);
                 match transfer.bytes() {
                     Some(bytes) if bytes.len() <= INLINE_BYTES => out.extend_from_slice(bytes),
-                    // What is encrypted passes through the processor all the same: no copy saves any of that.
+                    // Encrypted data passes through the processor anyway, so copies save nothing.
                     None if whole && worker.engine.keeps_bytes() && self.ktls.is_none() => {
                         let WorkerContext { shared, tick, now, .. } = &worker.context;
                         let copy = shared.pipe_copies.copy_of(transfer.file(), &shared.disk, *tick, *now);
@@ -469,7 +469,7 @@ impl Connection {
                 if let Some(stream) = worker.context.shared.streams.open(source) {
                     self.queue.stream(stream);
                 } else {
-                    // The head is not sent yet: it is taken back.
+                    // The head was not sent yet, so it is removed.
                     out.truncate(start);
                     let mut builder = worker.context.builder(&site);
                     builder.id = id;
@@ -491,9 +491,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Refuses what begins with `bytes`, which are no whole request, into `out`, as the last of the connection.
+    /// Refuses the bytes, which are not a complete request, into `out`, as the connection's last answer.
     fn refuse(&self, context: &mut WorkerContext, refusal: HttpError, bytes: &[u8], out: &mut Vec<u8>) {
-        // Of a head that is none nothing is believed.
+        // Nothing in an invalid head is believed.
         let entry =
             self.begin(context, || RequestSummary::of_bytes(bytes), ("1.1", self.who.address), || None);
         let id = entry.as_ref().map_or_else(RequestId::generate, |entry| entry.context().id().clone());
@@ -505,7 +505,7 @@ impl Connection {
         }
     }
 
-    /// Begins the line of a request, if it is to have one; `given` is its id, where it has one.
+    /// Begins the log line of a request, if it gets one; `given` is its id, if it has one.
     fn begin<'r>(
         &self,
         context: &WorkerContext,
@@ -514,12 +514,12 @@ impl Connection {
         given: impl FnOnce() -> Option<RequestId>,
     ) -> Option<LogEntry> {
         let lines = context.log.as_ref()?;
-        // The kernel takes keys of TLS 1.3 alone.
+        // The kernel accepts only keys of TLS 1.3.
         let connection = || ConnectionInfo { client, http, tls: self.ktls.as_ref().map(|_| "1.3") };
         lines.begin(&asked(), connection, || given().unwrap_or_else(RequestId::generate))
     }
 
-    /// What it is about, for the log: the request that is being answered, or the file that is being sent.
+    /// Its subject for the log: the request being answered, or the file being sent.
     pub fn about(&self, buffers: &TurnBuffers) -> String {
         let asked = RequestSummary::of_bytes(buffers.scratch.get(buffers.asked.clone()).unwrap_or_default());
         let about = match (asked.line(), self.queue.sent_file()) {
@@ -532,7 +532,7 @@ impl Connection {
         format!("{about}, from {from}")
     }
 
-    /// Sends `head` and what follows it. None to go on.
+    /// Sends `head` and what follows it. None to continue.
     fn send(&mut self, worker: &mut WorkerState, token: Token, head: &[u8]) -> Option<NextStep> {
         let mut count = 0;
         let tick = worker.context.tick;
@@ -542,7 +542,7 @@ impl Connection {
             self.queue.begin(head, &self.stream, &mut worker.engine, tick, &mut count)
         };
         worker.context.counts(self.ktls.is_some()).sent.add(count);
-        // What was found out about the next request is none of this.
+        // What was found out for the next request does not belong to this one.
         let logged = self.logged.as_mut().filter(|_| !matches!(self.state, State::AwaitingWork));
         if let Some(logged) = logged {
             let ahead = count.min(logged.ahead);
@@ -569,7 +569,7 @@ impl Connection {
             }
             Ok(progress) => {
                 self.idle = false;
-                // A client that takes something has as long again.
+                // A client that takes something gets the full time again.
                 if count > 0 || !head.is_empty() {
                     self.deadline = worker.context.write_deadline();
                 }
@@ -637,12 +637,12 @@ impl Connection {
         self.deadline = worker.context.after(worker.context.shared.settings.idle_timeout);
     }
 
-    /// Makes closing a reset, so that nobody takes what was sent for the whole.
+    /// Makes closing a reset, so that nobody takes a partial answer for a complete one.
     pub fn set_reset(&self) {
         let _ = set_socket_linger(&self.stream, Some(std::time::Duration::ZERO));
     }
 
-    /// The last answer is sent: the client is told so, and heard out.
+    /// The last answer is sent: tells the client, and receives what it still sends.
     fn finish(&mut self, worker: &WorkerState) {
         self.send_close_notify();
         self.state = State::Lingering;
@@ -651,20 +651,20 @@ impl Connection {
             let _ = shutdown(&self.stream, Shutdown::Write);
             worker.context.after(LINGER)
         } else {
-            // What the kernel has encrypted and found no room for in the socket is lost where that is shut down, or
-            // closed: a client that was told the end closes when it has all.
+            // Data that the kernel has encrypted but not sent is lost if the socket is shut down or closed. A client
+            // that was told the end closes once it has everything.
             worker.context.write_deadline()
         };
     }
 
-    /// Tells a client of TLS that nothing more will come; where an answer is under way, that is not so.
+    /// Tells a TLS client that nothing more will come, unless an answer is incomplete.
     pub fn send_close_notify(&mut self) {
         if let Some(ktls) = self.ktls.as_mut().filter(|_| self.queue.is_done()) {
             ktls.send_close_notify(&self.stream);
         }
     }
 
-    /// It is to be closed, whatever it does: what is half sent is cut.
+    /// Closes it, whatever it does; a partial answer is cut.
     pub fn close(&mut self) {
         if !self.queue.is_done() {
             self.set_reset();
@@ -684,12 +684,12 @@ impl Connection {
         NextStep::Turn
     }
 
-    /// Whether it has said all, and waits for the client's end.
+    /// Whether it has sent everything, and waits for the client to close.
     pub fn is_lingering(&self) -> bool {
         matches!(self.state, State::Lingering)
     }
 
-    /// Its time is up. Returns whether it has been told so and goes on a little.
+    /// Its time is up. Returns whether it continues briefly after telling the client.
     pub fn expire(&mut self, worker: &mut WorkerState) -> bool {
         if self.is_lingering() {
             return false;
@@ -702,7 +702,7 @@ impl Connection {
             self.send_close_notify();
             return false;
         }
-        // Half a head: its sender learns why the connection ends.
+        // An incomplete head: its sender is told why the connection ends.
         let mut out = Vec::new();
         self.refuse(&mut worker.context, HttpError::Protocol(Refusal::Slow), &self.buffered, &mut out);
         let _ = rustix::net::send(&self.stream, &out, rustix::net::SendFlags::NOSIGNAL);
@@ -711,7 +711,7 @@ impl Connection {
     }
 }
 
-/// Receives, by the kernel's TLS where there is a ktls.
+/// Receives, through the kernel's TLS if there is a `ktls`.
 fn receive(stream: &OwnedFd, ktls: Option<&KtlsConnection>, space: &mut [u8]) -> Result<usize, Errno> {
     match ktls {
         None => recv(stream, space, RecvFlags::empty()).map(|(_, count)| count),

@@ -1,10 +1,10 @@
-//! The plain listener: HTTP/1.1, one thread a core. Where the kernel encrypts, HTTP/1.1 over TLS comes here too.
+//! The plain listener: HTTP/1.1, one thread per core. If the kernel encrypts, HTTP/1.1 over TLS is served here too.
 //!
-//! Each worker has an epoll instance, sockets, a cache and counters of its own, and shares next to nothing.
-//! - [`worker`]: its loop; [`state`]: what a connection may use of it.
-//! - [`connection`]: what one connection goes through.
-//! - [`write_queue`]: what a connection has yet to send.
-//! - [`ktls`]: connections of TLS that the kernel encrypts.
+//! Each worker has its own epoll instance, sockets, cache and counters, and shares next to nothing.
+//! - [`worker`]: its loop; [`state`]: the parts that a connection may use.
+//! - [`connection`]: the life of a connection.
+//! - [`write_queue`]: what a connection still has to send.
+//! - [`ktls`]: TLS connections that the kernel encrypts.
 
 mod connection;
 pub mod ktls;
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 
 use crate::worker::shared::SharedState;
 
-/// What a thread has that the server cannot do without: where it ends of itself, so does the server, as one that failed.
+/// A guard of an essential thread: if it ends unexpectedly, the server fails.
 struct Needed {
     shared: Arc<SharedState>,
     drained: bool,
@@ -35,11 +35,11 @@ impl Drop for Needed {
     }
 }
 
-/// Starts one thread per set of sockets: `listeners[i]` are those of worker `i`. With `pinned`, worker `i`
-/// stays on the `i`-th CPU of this process. A thread ends when its connections have drained.
+/// Starts one thread per set of sockets: `listeners[i]` belong to worker `i`. With `pinned`, worker `i` stays on this
+/// process's `i`-th CPU. A thread ends once its connections have drained.
 ///
 /// # Errors
-/// When the system has no more threads.
+/// When no thread can be started.
 pub fn start(
     shared: &Arc<SharedState>,
     listeners: Vec<Vec<TcpListener>>,

@@ -1,4 +1,4 @@
-//! What the connections of a worker share.
+//! The state that a worker's connections share.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,30 +11,30 @@ use crate::transfer::engine::EngineState;
 use crate::worker::completions::CompletionQueue;
 use crate::worker::context::{WorkerContext, ticks};
 
-/// What the connections of a worker share.
+/// The state that a worker's connections share.
 pub struct WorkerState {
     pub context: WorkerContext,
     pub completions: Arc<CompletionQueue>,
     pub engine: EngineState,
-    /// What is to be waited for when those have had their answers whose files are open.
+    /// What to wait for after connections with open files have had their answers.
     pub waits: VecDeque<(Token, PendingWork, Arc<Site>)>,
 }
 
-/// What a turn takes, whichever connection has it.
+/// Buffers for a turn of any connection.
 pub struct TurnBuffers {
     /// Received bytes.
     pub scratch: Box<[u8]>,
     /// Answers.
     pub out: Vec<u8>,
-    /// Where among the received bytes the request begins that is being answered; empty where there is none.
+    /// The position of the request being answered among the received bytes; empty if there is none.
     pub asked: Range<usize>,
 }
 
 impl WorkerState {
-    /// Begins anew with what is kept between turns: it may be half changed.
+    /// Resets what is kept between turns, since it may be half changed.
     pub fn reset(&mut self) {
         let settings = &self.context.shared.settings;
-        // What the ring has under way is whole.
+        // The ring's running reads are consistent.
         let ring = self.engine.ring.take();
         self.engine =
             EngineState::new(settings.engine, ticks(settings.revalidate), ring, &self.context.shared.ghosts);

@@ -1,7 +1,7 @@
-//! One worker: a thread, an epoll instance, its sockets and everything it need not share.
+//! A worker: a thread, an epoll instance, its sockets and everything that it need not share.
 //!
-//! Sockets are registered once, edge-triggered for both directions, so that a request costs no call but its
-//! own: one to read it, and one or two to answer it. Time is looked at once a round, and deadlines once a tick.
+//! Sockets are registered once, edge-triggered for both directions. So a request costs no system calls but its own: one
+//! to read it, and one or two to answer it. The clock is read once per round, and deadlines are checked once per tick.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,32 +35,33 @@ use crate::worker::completions::Completed;
 use crate::worker::context::{TICK, WorkerContext, ticks};
 use crate::worker::shared::{SharedState, TooMany};
 
-/// Events taken at once.
+/// How many events are taken at once.
 const EVENTS: usize = 256;
 
-/// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
+/// How many connections are accepted at once, so that a flood of them does not keep a worker from existing ones.
 const ACCEPTS: usize = 64;
 
-/// The most that are accepted of those who wait when draining begins: what net.core.somaxconn is since Linux 5.4.
+/// The most waiting connections that are accepted when draining starts: the default of net.core.somaxconn since Linux
+/// 5.4.
 const DRAIN_ACCEPTS: usize = 4096;
 
-/// What is received at once: more than a head may have, and all that a record of TLS has, which comes with a connection
-/// that is taken over.
+/// How much is received at once: more than a head may have, and a full TLS record, which comes with a connection that
+/// is taken over.
 const SCRATCH_BYTES: usize = 16 * 1024;
 
-/// How long a worker is at what takes longer than an answer from memory before it looks for further requests.
+/// How long a worker does work that takes longer than an answer from memory before it looks for requests.
 const SLICE: Duration = Duration::from_micros(50);
 
-/// Connections that are looked at in a round for blocks they need not keep.
+/// How many connections are checked per round for blocks that they need not keep.
 const RECLAIMS: usize = 1024;
 
-/// Tokens of what is no connection; slots of connections are numbered from 0.
+/// Tokens that are not connections; connections' slots are numbered from 0.
 const WAKEUP: Token = u64::MAX;
 const WATCHER: Token = u64::MAX - 1;
 const RING: Token = u64::MAX - 2;
 const LISTENER: Token = u64::MAX - 1024;
 
-/// A place for a connection. Its generation tells the events of one connection from those of the next.
+/// A slot for a connection. Its generation distinguishes the events of successive connections.
 #[derive(Default)]
 struct Slot {
     generation: u32,
@@ -68,42 +69,42 @@ struct Slot {
 }
 
 struct EventLoop {
-    /// Which worker it is.
+    /// The worker's number.
     index: usize,
     worker: WorkerState,
     buffers: TurnBuffers,
     epoll: OwnedFd,
     listeners: Vec<TcpListener>,
-    /// Whether connections are accepted; not while there are too few file descriptors.
+    /// Whether connections are accepted; not while file descriptors are short.
     accepting: bool,
-    /// Whether that is to be found out before the next tick.
+    /// Whether to check that before the next tick.
     full: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     open: usize,
     /// Connections with an answer that is ready to be sent.
     ready: VecDeque<Token>,
-    /// Connections whose turn is to go on.
+    /// Connections with another turn.
     due: VecDeque<Token>,
     /// The time of the last tick, in nanoseconds of the coarse clock.
     ticked: u64,
     /// When draining began, in ticks.
     drained_from: Option<u32>,
-    /// Reads of the ring that have ended.
+    /// Completed reads of the ring.
     ended: VecDeque<Completion>,
-    /// The slot from which on transfers are looked for that keep blocks of the ring.
+    /// The slot from which the search for transfers with unsent blocks continues.
     hand: usize,
 }
 
-/// Runs a worker until shutdown and its connections have drained.
+/// Runs a worker until shutdown, and until its connections have drained.
 ///
 /// # Errors
-/// When the system has no epoll instance for it, or takes it away.
+/// When it gets no epoll instance, or loses it.
 pub fn run(shared: &Arc<SharedState>, index: usize, listeners: Vec<TcpListener>) -> io::Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let completions = Arc::clone(&shared.completions[index]);
     let settings = &shared.settings;
-    // There was one when it was tried: what is short now, of memory or file descriptors, threads do without.
+    // There was one when it was tried. If memory or file descriptors are short now, threads read instead.
     let ring = settings.ring.and_then(|memory| {
         let without = |error: &io::Error| tracing::warn!(worker = index, %error, "no io_uring: threads read");
         Ring::new(memory).inspect_err(without).ok()
@@ -157,7 +158,7 @@ impl EventLoop {
                 Err(error) => return Err(error.into()),
             }
             self.clock();
-            // Changes first, so that no request behind them is answered with what was before.
+            // Changes first, so that no later request is answered with the old state.
             if events.iter().any(|event| event.data.u64() == WATCHER) {
                 self.worker.context.watched();
             }
@@ -177,14 +178,14 @@ impl EventLoop {
                     }
                 }
             }
-            // Those that are ready now; who becomes so meanwhile waits for the next round.
+            // Those that are ready now. Others wait for the next round.
             for _ in 0..self.ready.len() {
                 if let Some(token) = self.ready.pop_front() {
                     self.turn(token, |_| ());
                 }
             }
             self.work()?;
-            // Whoever has just left has made room.
+            // A connection that just ended has made room.
             if self.full {
                 self.accept_again();
             }
@@ -194,7 +195,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether there is something to do that nobody will tell of.
+    /// Whether there is work that no event announces.
     fn has_work(&self) -> bool {
         !(self.ready.is_empty()
             && self.due.is_empty()
@@ -203,8 +204,8 @@ impl EventLoop {
             && !self.worker.engine.ring.as_ref().is_some_and(Ring::may_serve))
     }
 
-    /// What takes longer than an answer from memory, for a slice of time, so that nobody who asks for one waits for all of
-    /// it: lookups, what the ring has read, and transfers whose turn it is again.
+    /// Does work that takes longer than an answer from memory, for a slice of time, so that requests for those need not
+    /// wait for all of it: look-ups, completed reads of the ring, and transfers with another turn.
     fn work(&mut self) -> io::Result<()> {
         if let Some(ring) = &mut self.worker.engine.ring {
             ring.turn(&mut self.ended)?;
@@ -213,9 +214,9 @@ impl EventLoop {
             let end = Instant::now() + SLICE;
             while self.work_once() && Instant::now() < end {}
         }
-        // Whoever has just found his client to take nothing may have what others wait for.
+        // A transfer whose client turned out to take nothing may hold blocks that others wait for.
         self.reclaim();
-        // Where there is more to do at once, the next round tells the kernel of its reads and of these in one call.
+        // If there is more to do, the next round submits its reads and these in one call.
         if !self.has_work()
             && let Some(ring) = &mut self.worker.engine.ring
         {
@@ -224,7 +225,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// One of each. Returns whether there was any.
+    /// Does one of each. Returns whether there was any.
     fn work_once(&mut self) -> bool {
         let mut any = false;
         if let Some(Completion { token, number, read }) = self.ended.pop_front() {
@@ -249,7 +250,7 @@ impl EventLoop {
         any
     }
 
-    /// Does what a connection waits for where nothing but memory takes part in it; else has it done.
+    /// Does what a connection waits for if that needs only memory; otherwise passes it on.
     fn wait(&mut self, token: Token, wait: PendingWork, site: Arc<Site>) {
         let context = &self.worker.context;
         let (shared, completions) = (Arc::clone(&context.shared), Arc::clone(&self.worker.completions));
@@ -262,13 +263,13 @@ impl EventLoop {
                 shared.resolve(wait, site, move |outcome| completions.push(token, Completed::Work(outcome)));
             }
         });
-        // Open files are what there are too many of: those that are kept can be opened again, and who may wait gets one.
+        // Too many files are open. Kept ones can be opened again, and a request that may wait gets one.
         if short {
             self.worker.context.close_files();
         }
     }
 
-    /// Where transfers wait for blocks that others keep whose clients take nothing, some of these let go of theirs.
+    /// If transfers wait for blocks, takes them from transfers whose clients take nothing.
     fn reclaim(&mut self) {
         for _ in 0..self.slots.len().min(RECLAIMS) {
             if !self.worker.engine.ring.as_ref().is_some_and(Ring::is_short) {
@@ -281,10 +282,10 @@ impl EventLoop {
         }
     }
 
-    /// Lets a connection go on, once `first` has told it what is new.
+    /// Lets a connection continue, after `first` has told it the news.
     fn turn(&mut self, token: Token, first: impl FnOnce(&mut Connection)) {
         let Some(slot) = slot_of(&mut self.slots, token) else { return };
-        // Taken out for the turn, in which it uses the worker.
+        // Removed for its turn, in which it uses the worker.
         let Some(mut connection) = slot.connection.take() else { return };
         self.buffers.asked = 0..0;
         self.worker.engine.token = token;
@@ -308,7 +309,7 @@ impl EventLoop {
         }
     }
 
-    /// A turn of a connection panicked: it ends, and so does whatever the turn may have left half done.
+    /// A connection's turn panicked: ends it, and resets what the turn may have left half done.
     #[cold]
     fn panicked(&mut self, panic: &panics::Panic, connection: Box<Connection>, token: Token) {
         panic.log("connection", &connection.about(&self.buffers));
@@ -320,7 +321,7 @@ impl EventLoop {
         self.close(token);
     }
 
-    /// Frees the slot of a connection, which is closed with what it has been taken out as.
+    /// Frees a connection's slot; the connection itself is closed when dropped.
     fn close(&mut self, token: Token) {
         if let Some(slot) = slot_of(&mut self.slots, token) {
             slot.connection = None;
@@ -333,16 +334,16 @@ impl EventLoop {
         }
     }
 
-    /// Accepts some of those who wait. Returns whether there may be more.
+    /// Accepts waiting connections. Returns whether there may be more.
     fn accept(&mut self, listener: usize) -> io::Result<bool> {
         for _ in 0..ACCEPTS {
-            // None any more where draining began in this very round: what was waiting was accepted then.
+            // None if draining started in this round: waiting connections were accepted then.
             let Some(socket) = self.listeners.get(listener) else { return Ok(false) };
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match acceptfrom_with(socket, flags) {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    // The others are for what those are sent that are in.
+                    // The remaining descriptors are for answering accepted clients.
                     let last = self.worker.context.shared.settings.high_water.is_passed_by(&stream);
                     self.admit(stream, peer);
                     if last && !self.worker.context.draining {
@@ -372,7 +373,7 @@ impl EventLoop {
                 Ok(permit) => permit,
                 Err(TooMany) => return self.worker.context.metrics.shed_address.add(1),
             },
-            // Those of a proxy are counted by the addresses it tells.
+            // Connections of a proxy count for the addresses that it tells.
             Source::ProxyHeader | Source::Fields => None,
             Source::Nobody => return self.worker.context.metrics.proxy_refused.add(1),
         };
@@ -384,7 +385,7 @@ impl EventLoop {
     /// Takes over a connection that the kernel encrypts.
     fn adopt(&mut self, connection: Offloaded) {
         let Offloaded { socket, peer, address: permit, received, alt_svc } = connection;
-        // The TLS listener has read the PROXY header, where there was one.
+        // The TLS listener has read the PROXY header, if there was one.
         let source = if peer.proxies.is_some() { Source::Fields } else { Source::Connection };
         let who = ClientInfo { address: peer.remote.map(|peer| peer.ip()), permit, source };
         if self.begin(socket, who, Some(KtlsConnection::new(alt_svc)), received) {
@@ -392,7 +393,7 @@ impl EventLoop {
         }
     }
 
-    /// Begins to serve a connection. Returns whether there is room for it.
+    /// Starts to serve a connection. Returns whether there is room for it.
     fn begin(
         &mut self,
         stream: OwnedFd,
@@ -444,7 +445,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Accepts again where there are file descriptors for it.
+    /// Accepts again if there are file descriptors for it.
     fn accept_again(&mut self) {
         if self.accepting || self.worker.context.draining {
             self.full = false;
@@ -456,7 +457,7 @@ impl EventLoop {
         }
     }
 
-    /// Pauses: what is kept, and need not be, is let go of.
+    /// Pauses accepting, and drops what need not be kept.
     fn accept_no_more(&mut self) -> io::Result<()> {
         let context = &self.worker.context;
         context.metrics.accept_errors.add(1);
@@ -464,7 +465,7 @@ impl EventLoop {
         self.listen_no_more()
     }
 
-    /// What the disk has done, and what the other threads want.
+    /// Processes what the disk has done, and other threads' messages.
     fn completed(&mut self) -> io::Result<()> {
         let completed = self.worker.completions.take();
         let deadline = self.worker.context.write_deadline();
@@ -477,8 +478,8 @@ impl EventLoop {
         if context.shared.shutdown.is_triggered() && !context.draining {
             context.draining = true;
             self.drained_from = Some(context.tick);
-            // What has connected before is served, by the process that has taken over where there is one. Not for ever: while
-            // there is load, there is always one more.
+            // Connections from before are served, by the process that has taken over if there is one. Bounded, since
+            // under load there is always one more.
             let waited_for = if handover::is_handed_over() { 0 } else { self.listeners.len() };
             for listener in 0..waited_for {
                 for _ in 0..DRAIN_ACCEPTS / ACCEPTS {
@@ -493,18 +494,18 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether there is no connection, and none is to come: those of TLS come until their listener has drained, which
-    /// has as long as the connections here have.
+    /// Whether there is no connection and none is to come. TLS connections come until their listener has drained, which
+    /// has as long as the connections here.
     fn is_drained(&self) -> bool {
         let Some(from) = self.drained_from.filter(|_| self.open == 0) else { return false };
         let shared = &self.worker.context.shared;
         let end = from.saturating_add(ticks(shared.settings.drain_timeout + DRAIN_GRACE));
         let awaited = shared.handovers.load(Ordering::Acquire) > 0 && self.worker.context.tick < end;
-        // In this order: what was given last is there.
+        // In this order, so that the last one handed over is seen.
         !awaited && self.worker.completions.is_empty()
     }
 
-    /// Ticks, where it is time to.
+    /// Ticks, if it is time.
     fn clock(&mut self) {
         #[cfg(test)]
         crate::faults::strike_loop();
@@ -541,7 +542,7 @@ impl EventLoop {
             if !late && !drained {
                 continue;
             }
-            // What lingers was counted when it was told why, or has an answer.
+            // A lingering connection was counted when it was told the reason, or it has an answer.
             self.worker.context.metrics.timed_out.add(u64::from(late && !connection.is_lingering()));
             let token = u64::from(slot.generation) << 32 | place as u64;
             if drained {
@@ -562,7 +563,7 @@ impl EventLoop {
         }
     }
 
-    /// How long to wait for events: until the next tick, or until reads that the kernel had no room for are tried again.
+    /// How long to wait for events: until the next tick, or until refused reads are tried again.
     fn pause(&self) -> Timespec {
         let passed = coarse().saturating_sub(self.ticked);
         let left = (TICK.as_nanos() as u64).saturating_sub(passed);
@@ -572,7 +573,7 @@ impl EventLoop {
     }
 }
 
-/// Generations fit between the slot's number and the tokens of what is no connection.
+/// Generations fit between slot numbers and other tokens.
 const GENERATIONS: u32 = u32::MAX >> 1;
 
 fn slot_of(slots: &mut [Slot], token: Token) -> Option<&mut Slot> {
@@ -580,7 +581,7 @@ fn slot_of(slots: &mut [Slot], token: Token) -> Option<&mut Slot> {
     (u64::from(slot.generation) == token >> 32).then_some(slot)
 }
 
-/// The coarse monotonic clock, in nanoseconds: a few milliseconds exact, and cheap.
+/// The coarse monotonic clock, in nanoseconds: exact to a few milliseconds, and cheap.
 fn coarse() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! What a connection has yet to send.
+//! What a connection still has to send.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub struct WriteQueue {
     head: Vec<u8>,
     sent: usize,
     body: Option<Transfer>,
-    /// Where head and body are to be had together. Until they are sent, both are yet to come.
+    /// The prepared answer, if head and body are available together. Until it is sent, both are still to come.
     cached: Option<Rc<CachedResponse>>,
     more: More,
 }
@@ -33,31 +33,31 @@ enum More {
     /// Nothing.
     #[default]
     None,
-    /// Further parts of it.
+    /// Further ranges of it.
     Multipart(Box<MultipartRanges>),
-    /// Blocks of a stream, and the next, where it is there.
+    /// Blocks of a stream, and the next one if it is ready.
     Stream(Box<(BlockStream, Option<Block>)>),
 }
 
-/// How sending goes on.
+/// The state of sending.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All is sent.
+    /// Everything is sent.
     Done,
     /// The socket is full.
     Blocked,
-    /// Others are due.
+    /// It is the others' turn.
     Yield,
-    /// Others are read first: answers that are ready to be sent go out one after the other, which keeps the kernel's
-    /// instructions for it in the processor's cache.
+    /// Read others first: ready answers are then sent one after the other, which keeps the kernel's code for it in the
+    /// processor's cache.
     Ready,
-    /// This has to be read from the disk first.
+    /// This has to be read from disk first.
     Cold(Range<u64>),
-    /// What begins this has to be fetched from the origin first.
+    /// The start of this has to be fetched from the origin first.
     Missing(Range<u64>),
     /// The ring is reading it.
     AwaitingRing,
-    /// The next block of a stream has to be asked for.
+    /// The next block of a stream has to be requested.
     NeedsBlock,
 }
 
@@ -76,27 +76,27 @@ pub enum SendError {
 }
 
 impl WriteQueue {
-    /// Whether there is nothing.
+    /// Whether there is nothing left.
     pub fn is_done(&self) -> bool {
         self.sent == self.head.len() && self.body.is_none() && matches!(self.more, More::None)
     }
 
-    /// Bytes of a file are to follow.
+    /// Adds bytes of a file.
     pub fn file(&mut self, transfer: Transfer) {
         self.body = Some(transfer);
     }
 
-    /// Several ranges of a file are to follow.
+    /// Adds several ranges of a file.
     pub fn parts(&mut self, parts: Box<MultipartRanges>) {
         self.more = More::Multipart(parts);
     }
 
-    /// Blocks of a stream are to follow.
+    /// Adds blocks of a stream.
     pub fn stream(&mut self, stream: BlockStream) {
         self.more = More::Stream(Box::new((stream, None)));
     }
 
-    /// The stream whose next block is to be asked for.
+    /// The stream whose next block has to be requested.
     pub fn stream_in_need(&self) -> Option<&BlockStream> {
         match &self.more {
             More::Stream(paced) => Some(&paced.0),
@@ -104,7 +104,7 @@ impl WriteQueue {
         }
     }
 
-    /// The next block of the stream is there.
+    /// Adds the next block of the stream.
     pub fn block(&mut self, block: Block) {
         if let More::Stream(paced) = &mut self.more {
             paced.1 = Some(block);
@@ -116,12 +116,12 @@ impl WriteQueue {
         self.body.as_ref().map(Transfer::file)
     }
 
-    /// The transfer of a file that is under way.
+    /// The current transfer of a file.
     pub fn transfer(&mut self) -> Option<&mut Transfer> {
         self.body.as_mut()
     }
 
-    /// Sends `head`, and what is to follow it. What the socket does not take of `head` is kept.
+    /// Sends `head` and what follows it. Keeps what the socket does not take of `head`.
     ///
     /// # Errors
     /// [`SendError`].
@@ -149,7 +149,7 @@ impl WriteQueue {
         self.go_on(socket, engine, tick, count)
     }
 
-    /// Sends until the socket is full, others are due or all is sent; `count` counts the bytes.
+    /// Sends until the socket is full, it is the others' turn or everything is sent; `count` counts the bytes.
     ///
     /// # Errors
     /// [`SendError`].
@@ -183,7 +183,7 @@ impl WriteQueue {
                 if self.sent < self.head.len() {
                     return Ok(Progress::Blocked);
                 }
-                // A buffer is kept only while it is needed.
+                // A buffer is kept only while needed.
                 self.head = Vec::new();
                 self.sent = 0;
             }
@@ -225,7 +225,7 @@ impl WriteQueue {
         }
     }
 
-    /// Sends bytes, together with the body where that is in memory, and returns how many of the bytes were taken.
+    /// Sends bytes, together with the body if that is in memory. Returns how many of the bytes were taken.
     fn send_head(&mut self, head: &[u8], socket: impl AsFd, count: &mut u64) -> Result<usize, SendError> {
         let more = self.body.is_some();
         let body = self.body.as_mut().filter(|transfer| transfer.bytes().is_some());

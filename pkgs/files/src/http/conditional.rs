@@ -1,4 +1,4 @@
-//! Whether the client has what it asks for already (RFC 9110, section 13).
+//! Conditional requests (RFC 9110, section 13).
 
 use std::time::{Duration, SystemTime};
 
@@ -13,14 +13,14 @@ pub struct Validators<'f> {
     pub modified: SystemTime,
 }
 
-/// What becomes of a request.
+/// The result for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// It is answered.
     Proceed,
-    /// 304: the client has it.
+    /// 304: the client has the current version.
     NotModified,
-    /// 412: it is not what the client expects.
+    /// 412: the file is not what the client expects.
     Failed,
 }
 
@@ -47,9 +47,8 @@ pub fn evaluate(fields: &Fields<'_>, file: Validators<'_>) -> Precondition {
     Precondition::Proceed
 }
 
-/// Whether the `Range` field counts: where `If-Range` is absent, or names the file as it is (RFC 9110, section
-/// 13.1.5). A date names it only where it is the very same, and where the file cannot have changed twice within
-/// its second (section 8.8.2.2).
+/// Whether the `Range` field applies: if `If-Range` is absent, or names the current file (RFC 9110, section 13.1.5). A
+/// date only counts if it is identical and the file cannot have changed twice within that second (section 8.8.2.2).
 pub fn range_applies(if_range: Option<&[u8]>, file: Validators<'_>, now: SystemTime) -> bool {
     let Some(value) = if_range else { return true };
     if value.first() == Some(&b'"') {
@@ -65,12 +64,12 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a list of entity tags, or `*`, holds this one (RFC 9110, section 8.8.3.2).
+/// Whether a list of entity tags, or `*`, contains this one (RFC 9110, section 8.8.3.2).
 fn matches(list: &Values<'_>, etag: &str, comparison: Comparison) -> bool {
     list.lines().any(|line| line.trim_ascii() == b"*" || holds(line, etag.as_bytes(), comparison))
 }
 
-/// A tag may hold commas: the list is walked quote by quote.
+/// A tag may contain commas, so the list is parsed quote by quote.
 fn holds(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     loop {
         while let [b' ' | b'\t' | b',', rest @ ..] = list {
@@ -90,7 +89,7 @@ fn holds(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     }
 }
 
-/// Any of the three forms of a date (RFC 9110, section 5.6.7); what is none counts as absent.
+/// A date in any of the three formats (RFC 9110, section 5.6.7). An invalid one counts as absent.
 fn date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
 }

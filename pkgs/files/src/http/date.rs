@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 pub use listener::date::{at, text};
 
-/// `Last-Modified` of a file that changed `seconds` after 1970, in an answer of `now`. A time in the future becomes
-/// `now` (RFC 9110, section 8.8.2.1: it must not be later than `Date`).
+/// `Last-Modified` for a file that changed `seconds` after 1970, in an answer at `now`. A future time becomes `now`
+/// (RFC 9110, section 8.8.2.1: it must not be later than `Date`).
 pub fn last_modified(seconds: i64, now: SystemTime) -> SystemTime {
     at(seconds).min(now)
 }

@@ -1,8 +1,8 @@
-//! In which coding a file is sent (RFC 9110, section 12.5.3).
+//! The content coding of a file (RFC 9110, section 12.5.3).
 
 use super::head::Values;
 
-/// A content coding that a file may lie beside in.
+/// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// Brotli: RFC 7932.
@@ -14,7 +14,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them; of two that are equally welcome, the first is sent.
+    /// All codings. Of two with the same weight, the first is sent.
     pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
     /// Its name in `Accept-Encoding` and `Content-Encoding`.
@@ -26,7 +26,7 @@ impl Coding {
         }
     }
 
-    /// What the name of a file so coded ends with.
+    /// The suffix of a file in this coding.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -36,9 +36,9 @@ impl Coding {
     }
 }
 
-/// The most welcome of the codings `has` names, or none where the file as it is is at least as welcome.
+/// The preferred coding among those for which `has` is true; none if the plain file is preferred as much.
 ///
-/// Where nothing is acceptable the file is sent as it is, which RFC 9110 leaves open and everybody does.
+/// If nothing is acceptable, the plain file is sent, which RFC 9110 permits and all servers do.
 pub fn choose(accepted: &Values<'_>, has: impl Fn(Coding) -> bool) -> Option<Coding> {
     if accepted.is_absent() {
         return None;
@@ -51,7 +51,7 @@ pub fn choose(accepted: &Values<'_>, has: impl Fn(Coding) -> bool) -> Option<Cod
             continue;
         }
         let weight = weight(coding.name()).or(weight_of_rest(accepted)).unwrap_or(0);
-        // Where identity is not named it is acceptable, but codings that are named are asked for.
+        // If identity is not named, it is acceptable, but named codings are preferred.
         let floor = best.map_or(identity.unwrap_or(1).max(1), |(_, weight)| weight + 1);
         if weight >= floor {
             best = Some((coding, weight));
@@ -78,7 +78,7 @@ fn weight(accepted: &Values<'_>, name: &str) -> Option<u16> {
         .next()
 }
 
-/// `q=0.5` in thousandths; what is malformed is not wanted.
+/// `q=0.5` in thousandths. A malformed weight counts as 0.
 fn quality(parameter: &[u8]) -> u16 {
     let Some(value) = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q=")) else {
         return 0;
@@ -98,7 +98,7 @@ fn quality(parameter: &[u8]) -> u16 {
     }
 }
 
-/// Whether a name ends as those of codings do.
+/// Whether a name has the suffix of a coding.
 pub fn is_of_coding(name: &[u8]) -> bool {
     Coding::ALL.into_iter().any(|coding| name.ends_with(coding.suffix().as_bytes()))
 }

@@ -1,4 +1,5 @@
-//! The head of a request, as far as a file server cares; where it ends, and what is refused, says [`request_head`].
+//! The head of a request, as far as a file server needs it. [`request_head`] decides where it ends, and what is
+//! refused.
 
 use http::HeaderMap;
 use request_head::{Framing, Lines, Message, room};
@@ -11,52 +12,52 @@ pub const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// The most fields a head may have; browsers send some 20.
 const MAX_FIELDS: usize = 64;
 
-/// What is to be done with the file.
+/// What to do with the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Send it.
     #[default]
     Get,
-    /// Say what sending it would say.
+    /// Send only the head.
     Head,
-    /// Say what can be done with it.
+    /// Say which methods are allowed.
     Options,
-    /// Nothing that files can do.
+    /// Anything else.
     Other,
 }
 
-/// A request, as far as a file server cares.
+/// A request, as far as a file server needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request<'b> {
     /// What to do.
     pub method: Method,
-    /// The method as it came.
+    /// The method as received.
     pub name: &'b str,
-    /// The path as it came, percent signs and all, from its first slash; or `*`.
+    /// The path as received, with escapes, from its first slash; or `*`.
     pub path: &'b str,
     /// What follows the `?`.
     pub query: Option<&'b str>,
-    /// Whether it came by HTTP/1.0, which knows no chunks.
+    /// Whether it is HTTP/1.0, which has no chunks.
     pub old: bool,
     /// Whether another request may follow on the connection.
     pub keep: bool,
     /// Its fields.
     pub fields: Fields<'b>,
-    /// Where the others are, which few answers take.
+    /// All fields, for the few answers that need others.
     pub others: RawFields<'b>,
 }
 
-/// The fields of a request as they came.
+/// The fields of a request as received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RawFields<'b> {
     /// There are none.
     #[default]
     None,
-    /// Lines of a head that is well-formed.
+    /// The lines of a well-formed head.
     Head(&'b [u8]),
     /// Parsed.
     Map {
-        /// The host and port of the target, where that names them.
+        /// The target's host and port, if it has them.
         authority: Option<&'b str>,
         /// The fields.
         fields: &'b HeaderMap,
@@ -64,7 +65,7 @@ pub enum RawFields<'b> {
 }
 
 impl<'b> Request<'b> {
-    /// The host that is asked for, as it came: the target's own goes before `Host` (RFC 9112, section 3.2.2).
+    /// The requested host, as received. The target's own takes precedence over `Host` (RFC 9112, section 3.2.2).
     pub fn host(&self) -> Option<&'b str> {
         let authority = match self.others {
             RawFields::None => None,
@@ -80,8 +81,8 @@ impl<'b> Request<'b> {
         authority.or_else(|| std::str::from_utf8(self.field("host")?).ok())
     }
 
-    /// A field that may come once, by its lower-case name. Where it comes twice it says nothing: the empty value is none
-    /// of its grammar's.
+    /// A field that may occur once, by its lower-case name. If it occurs twice, it is the empty value, which is invalid
+    /// in its grammar.
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
         let mut found = None;
         match self.others {
@@ -102,7 +103,7 @@ impl<'b> Request<'b> {
     }
 }
 
-/// The fields that change an answer.
+/// The fields that affect an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields<'b> {
     /// `Range`.
@@ -131,7 +132,7 @@ pub struct Fields<'b> {
     pub referrer: Option<&'b [u8]>,
 }
 
-/// The values of a field that is a list, which may come on several lines (RFC 9110, section 5.3).
+/// The values of a list field, which may have several lines (RFC 9110, section 5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values<'b> {
     first: Option<&'b [u8]>,
@@ -165,11 +166,10 @@ impl<'b> FromIterator<&'b [u8]> for Values<'b> {
     }
 }
 
-/// Reads the head of the request that `bytes` start with, and says how many bytes it takes; nothing where more is to
-/// come.
+/// Reads the head at the start of `bytes`. Returns it with its length, or none if it is incomplete.
 ///
-/// A request with a body is one nobody sends for a file: it is answered, and the connection ends there, so
-/// that no byte of the body can be taken for a request.
+/// Nobody sends a body with a request for a file. Such a request is answered, and the connection then ends, so that no
+/// byte of the body can be taken for a request.
 ///
 /// # Errors
 /// Why the request is refused, and the connection ends.
@@ -193,7 +193,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
         if message.takes(field.name, value)? {
             continue;
         }
-        // By length first: most fields of most requests are none of these.
+        // Compares the length first, since most fields of most requests are none of these.
         match field.name.len() {
             5 if is("range") => once(&mut fields.range, value),
             6 if is("accept") => fields.accept = Some(value),
@@ -255,7 +255,7 @@ fn target_parts(target: &str, method: Method) -> Option<(&str, Option<&str>)> {
     })
 }
 
-/// A field that may come once. Where it comes twice it says nothing: the empty value is none of its grammar's.
+/// A field that may occur once. If it occurs twice, it becomes the empty value, which is invalid in its grammar.
 fn once<'b>(field: &mut Option<&'b [u8]>, value: &'b [u8]) {
     *field = Some(if field.is_some() { b"" } else { value });
 }

@@ -2,22 +2,22 @@
 
 use std::cmp::Ordering;
 
-/// `?sort=name|size|time&format=html|json`, each optional; `sort=-name` begins with the last, as `order=desc` does.
+/// `?sort=name|size|time&format=html|json`, each optional. `sort=-name` reverses the order, as `order=desc` does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListingQuery {
-    /// By what.
+    /// The sort key.
     pub key: SortKey,
-    /// The last first.
+    /// Last first.
     pub descending: bool,
-    /// The format, where it is asked for.
+    /// The format, if one is requested.
     pub json: Option<bool>,
 }
 
-/// What the query of a listing may have, for people.
+/// The parameters of a listing, for people.
 pub const QUERY: &str = "A listing takes sort=name, size or time (-name: the last first), order=asc or desc, and \
                          format=html or json.";
 
-/// By what entries are sorted; those alike, by name.
+/// The sort key of entries; equal ones are sorted by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
     /// The bytes of the name.
@@ -25,14 +25,14 @@ pub enum SortKey {
     Name,
     /// Directories are 0.
     Size,
-    /// Of the last change of the bytes.
+    /// The last change of the content.
     Time,
 }
 
 impl SortKey {
     const ALL: [Self; 3] = [Self::Name, Self::Size, Self::Time];
 
-    /// As a query names it.
+    /// Its name in a query.
     pub fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -43,7 +43,7 @@ impl SortKey {
 }
 
 impl ListingQuery {
-    /// Reads a query; none where it has a parameter or a value nobody knows ([`QUERY`] says which there are).
+    /// Reads a query; none if it has an unknown parameter or value ([`QUERY`] lists them).
     pub fn parse(query: &str) -> Option<Self> {
         let mut order = Self::default();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -63,7 +63,7 @@ impl ListingQuery {
         Some(order)
     }
 
-    /// Compares two entries, each by what it is sorted by, then by its name.
+    /// Compares two entries by their sort keys, then by name.
     pub fn compare(self, a: (i64, &[u8]), b: (i64, &[u8])) -> Ordering {
         if self.descending { b.cmp(&a) } else { a.cmp(&b) }
     }

@@ -1,6 +1,6 @@
 //! Media types by name.
 
-/// Whether files of a media type become smaller in a coding: texts, in a wide sense.
+/// Whether files of a media type become smaller by compression: texts, in a wide sense.
 pub fn is_text(media_type: &str) -> bool {
     const TEXTS: [&str; 8] = [
         "application/javascript",
@@ -16,7 +16,7 @@ pub fn is_text(media_type: &str) -> bool {
     name.starts_with("text/") || name.ends_with("+xml") || name.ends_with("+json") || TEXTS.contains(&name)
 }
 
-/// The media type of a name, with the charset of texts.
+/// The media type of a name; texts with the charset.
 pub fn media_type(path: &[u8], charset: &str) -> String {
     let name = String::from_utf8_lossy(path);
     let kind = mime_guess::from_path(&*name).first_raw().unwrap_or("application/octet-stream");

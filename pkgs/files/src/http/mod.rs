@@ -1,11 +1,11 @@
-//! HTTP as RFC 9110, 9111 and 9112 have it, without any input or output.
+//! HTTP according to RFC 9110, 9111 and 9112, without I/O.
 //!
 //! - [`head`]: the head of a request, and where it ends.
 //! - [`path`]: the path it names.
-//! - [`date`]: when, as HTTP writes it.
-//! - [`conditional`]: whether the client has what it asks for already.
-//! - [`range`]: which parts of it are wanted.
-//! - [`encoding`]: in which coding.
+//! - [`date`]: times in HTTP's format.
+//! - [`conditional`]: conditional requests.
+//! - [`range`]: the requested ranges.
+//! - [`encoding`]: the content coding.
 //! - [`status`]: the phrases of status codes.
 
 pub mod conditional;

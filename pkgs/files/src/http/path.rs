@@ -1,13 +1,13 @@
-//! The path of a request: decoded, and refused where it leads anywhere but down.
+//! The path of a request: decodes it, and refuses one that leads upwards.
 //!
-//! The kernel keeps lookups below the root (`openat2`, see [`crate::site::root`]); what is refused here is
-//! what no honest client sends, so that it is told so.
+//! The kernel keeps look-ups below the root (`openat2`, see [`crate::site::root`]). What is refused here is what no
+//! honest client sends, so that it gets an error.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS};
 
-/// What a path may not have in `Location` without being escaped (RFC 3986, section 3.3).
+/// Characters that have to be escaped in `Location` (RFC 3986, section 3.3).
 pub const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -28,26 +28,26 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
 /// The longest path, in bytes (`PATH_MAX`, which counts a final NUL).
 const MAX_BYTES: usize = 4095;
 
-/// Below this, dots in front hide nothing (RFC 8615).
+/// Below this, leading dots hide nothing (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// Why a path names nothing.
+/// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
-    /// It is malformed, or leads up.
+    /// It is malformed, or leads upwards.
     Bad,
-    /// It can be the name of no file here.
+    /// It cannot be the name of a file here.
     Missing,
 }
 
-/// A path below the root: no leading slash, a final one where it names a directory, empty for the root itself.
+/// Decodes a path to one below the root: without a leading slash, with a final one for a directory, empty for the root.
 ///
 /// # Errors
-/// [`PathError`], for escapes that are none, control characters, `..`, and with `hidden` false for names with a
-/// dot in front, but for `.well-known`.
+/// [`PathError`], for invalid escapes, control characters, `..`, and if `hidden` is false for names that start with a
+/// dot, except `.well-known`.
 pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, PathError> {
     let path = raw.strip_prefix('/').ok_or(PathError::Bad)?.as_bytes();
-    // Escapes, empty names and dots in front are rare: what has none of them is as it should be.
+    // Escapes, empty names and leading dots are rare. Without them, the path is already in its final form.
     let plain = !path.contains(&b'%') && !path.starts_with(b"/") && !path.starts_with(b".");
     if plain && !path.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.')) {
         return check(path).map(|()| Cow::Borrowed(path));
@@ -60,7 +60,7 @@ pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, PathError> {
         unescape(part, &mut names)?;
         match &names[start..] {
             b"" | b"." => names.truncate(start),
-            // RFC 3986, section 5.2.4: a client resolves these before it asks.
+            // RFC 3986, section 5.2.4: clients resolve these before they send a request.
             b".." => return Err(PathError::Bad),
             name if name[0] == b'.' && !hidden && !(start == 0 && name == WELL_KNOWN) => {
                 return Err(PathError::Missing);
@@ -73,10 +73,10 @@ pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, PathError> {
     Ok(Cow::Owned(names))
 }
 
-/// The same of a path that is decoded already, slash in front and all: one that a rule has made.
+/// The same for a decoded path with its leading slash, such as one from a rule.
 ///
 /// # Errors
-/// As of [`decode`], but for escapes, which are taken for what they look like.
+/// Those of [`decode`], but escapes are taken literally.
 pub fn normal(path: &[u8], hidden: bool) -> Result<Vec<u8>, PathError> {
     let path = path.strip_prefix(b"/").ok_or(PathError::Bad)?;
     let mut names = Vec::with_capacity(path.len());
@@ -105,7 +105,7 @@ fn check(path: &[u8]) -> Result<(), PathError> {
     if path.len() > MAX_BYTES { Err(PathError::Missing) } else { Ok(()) }
 }
 
-/// Appends a part with its escapes resolved (RFC 3986, section 2.1).
+/// Appends a part with its escapes decoded (RFC 3986, section 2.1).
 fn unescape(part: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
     let mut bytes = part.iter();
     while let Some(&byte) = bytes.next() {
@@ -116,7 +116,7 @@ fn unescape(part: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
         let mut digit = || bytes.next().and_then(|digit| char::from(*digit).to_digit(16));
         let (Some(high), Some(low)) = (digit(), digit()) else { return Err(PathError::Bad) };
         match (high << 4 | low) as u8 {
-            // Not a separator once escaped (RFC 3986, section 2.2), and no name has one.
+            // An escaped slash is not a separator (RFC 3986, section 2.2), and no name contains one.
             b'/' => return Err(PathError::Missing),
             byte => out.push(byte),
         }

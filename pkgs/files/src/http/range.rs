@@ -1,28 +1,28 @@
-//! Which parts of a file are wanted (RFC 9110, section 14).
+//! The requested ranges of a file (RFC 9110, section 14).
 
 use std::ops::Range;
 
-/// The most parts of one answer. Readers of documents ask for a few; more make an answer mostly of heads, and
-/// are answered with the whole file.
+/// The most ranges of one answer. Document readers request a few. With more, an answer would be mostly heads, so the
+/// whole file is sent.
 const MAX_PARTS: usize = 64;
 
-/// What a `Range` field asks for.
+/// The meaning of a `Range` field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedRange {
-    /// The whole file: no byte ranges, or as good as all.
+    /// The whole file: no byte ranges, or almost everything.
     Whole,
     /// These bytes.
     One(Range<u64>),
-    /// These bytes, ascending and apart.
+    /// These bytes, ascending and not adjacent.
     Many(Vec<Range<u64>>),
-    /// Nothing that the file has.
+    /// Nothing that the file contains.
     Unsatisfiable,
 }
 
 /// Reads a `Range` field about a file of `size` bytes.
 ///
-/// Ranges that touch or overlap become one. An unknown unit asks for the whole file, as RFC 9110, section 14.2
-/// has it; what is malformed is unsatisfiable, as nginx has it.
+/// Adjacent and overlapping ranges are merged. An unknown unit means the whole file, according to RFC 9110, section
+/// 14.2; malformed ranges are unsatisfiable, as in nginx.
 pub fn parse(value: &[u8], size: u64) -> RequestedRange {
     const UNIT: &[u8] = b"bytes=";
     let Some((unit, set)) = value.split_at_checked(UNIT.len()) else { return RequestedRange::Whole };
@@ -43,8 +43,8 @@ pub fn parse(value: &[u8], size: u64) -> RequestedRange {
         }
         match one(spec, size) {
             Err(Malformed) => return RequestedRange::Unsatisfiable,
-            // A suffix of an empty file is all of it (RFC 9110, section 14.1.2), and from its start on too, as
-            // nginx has it; but no range can say so.
+            // A suffix of an empty file is all of it (RFC 9110, section 14.1.2), and so is a range from its start, as
+            // in nginx; but no range can express that.
             Ok(range) if size == 0 && !starts_beyond(spec) && range.is_empty() => {
                 return RequestedRange::Whole;
             }
@@ -62,7 +62,7 @@ pub fn parse(value: &[u8], size: u64) -> RequestedRange {
 
 struct Malformed;
 
-/// One element of a set: `first-`, `first-last` or `-suffix`; empty where the file has none of it.
+/// An element of a set: `first-`, `first-last` or `-suffix`. Empty if the file has none of it.
 fn one(spec: &[u8], size: u64) -> Result<Range<u64>, Malformed> {
     let at = spec.iter().position(|byte| *byte == b'-').ok_or(Malformed)?;
     let (first, last) = (&spec[..at], &spec[at + 1..]);
@@ -76,13 +76,13 @@ fn one(spec: &[u8], size: u64) -> Result<Range<u64>, Malformed> {
     }
 }
 
-/// Whether a range starts behind the first byte.
+/// Whether a range starts after the first byte.
 fn starts_beyond(spec: &[u8]) -> bool {
     let first = spec.split(|byte| *byte == b'-').next().unwrap_or_default();
     first.iter().any(|digit| *digit != b'0')
 }
 
-/// A number of any length; what does not fit is more than any file has.
+/// A number of any length. One that does not fit exceeds every file.
 fn number(digits: &[u8]) -> Result<u64, Malformed> {
     if digits.is_empty() {
         return Err(Malformed);

@@ -1,7 +1,7 @@
-//! Directories as pages and as JSON, written as their clients take them.
+//! Directories as pages and JSON, written as clients take them.
 //!
-//! - [`request`]: what is listed.
-//! - [`writer`]: reads a directory, in order, in bounded memory; [`render`]: what it writes.
+//! - [`request`]: the listing requested.
+//! - [`writer`]: reads a directory in order, in bounded memory; [`render`]: formats it.
 
 mod render;
 pub mod request;

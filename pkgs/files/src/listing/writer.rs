@@ -1,8 +1,8 @@
-//! The entries of a directory, as a page or as JSON, in order, however many there are.
+//! Writes the entries of a directory, as a page or as JSON, in order, however many there are.
 //!
-//! A listing is written a block at a time, when its client has taken the block before; between two blocks it holds no
-//! thread (see [`crate::stream::pool`]). It keeps no more than [`MAX_NAME_BYTES`] of names: a larger directory is read again
-//! and again, each pass for those that come next in order. What else is told of an entry is looked up when it is written.
+//! A listing is written block by block, each when the client has taken the one before. In between it occupies no thread
+//! (see [`crate::stream::pool`]). It holds at most [`MAX_NAME_BYTES`] of names: a larger directory is read repeatedly,
+//! each pass for the names that come next in order. Other data of an entry is looked up when it is written.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};

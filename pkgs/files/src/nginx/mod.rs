@@ -1,8 +1,8 @@
-//! What of nginx's configuration can be said by rules.
+//! Converts the parts of nginx's configuration that rules can express.
 //!
-//! nginx answers a request by one location: the exact one, else the first regular expression, else the longest prefix. Here
-//! all rules apply that match, later ones over earlier ones: so prefixes come in order of their length, then expressions from
-//! the last to the first, then what is exact.
+//! nginx answers a request by one location: the exact one, else the first matching regular expression, else the longest
+//! prefix. Here all matching rules apply, and later ones override earlier ones. So prefixes come first, in order of
+//! length, then expressions from last to first, then exact locations.
 
 mod syntax;
 

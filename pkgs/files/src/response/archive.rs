@@ -1,4 +1,4 @@
-//! Answers with all that is in a directory, as one file.
+//! Answers with a directory's content as one file.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! From a request to an answer: the head as bytes, and what is to follow it.
+//! Turns a request into an answer: the head as bytes, and what follows it.
 //!
-//! No input and no output happen here, but for lookups in the cache and, where a file is not in it, one that
-//! does not wait for the disk.
+//! No I/O happens here, except look-ups in the cache and, for a file that is not in it, one look-up that does not wait
+//! for the disk.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ use crate::variants::VariantCache;
 /// How long a preflight may be kept, in seconds: what browsers cap it at.
 const PREFLIGHT_MAX_AGE: u32 = 7200;
 
-/// What an answer is made from.
+/// The inputs of an answer.
 pub struct ResponseBuilder<'w> {
     /// What is served.
     pub site: &'w Arc<Site>,

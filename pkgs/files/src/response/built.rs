@@ -1,4 +1,4 @@
-//! An answer whose head is written, and what is to follow it.
+//! An answer with a finished head, and what follows it.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What all heads of a second end with.
+//! The common ends of heads within a second.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Answers about what is there: a file, some of its ranges, a directory.
+//! Answers for existing things: a file, ranges of it, a directory.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
-//! From a request to an answer, without input or output.
+//! Turns a request into an answer, without I/O.
 //!
-//! - [`builder`]: who may have it, where the rules lead it, what it names.
-//! - `file`: the answer about what is there; `archive`: a directory as one file.
-//! - [`built`]: the head as bytes, and what is to follow it; [`multipart`]: several ranges of a file.
-//! - [`common_headers`]: what heads end with.
-//! - [`pending`]: what an answer has to wait for.
+//! - [`builder`]: access, rules and look-up.
+//! - `file`: the answer for what was found; `archive`: a directory as one file.
+//! - [`built`]: the head as bytes, and what follows it; [`multipart`]: several ranges of a file.
+//! - [`common_headers`]: the ends of heads.
+//! - [`pending`]: the work that an answer waits for.
 
 mod archive;
 pub mod builder;

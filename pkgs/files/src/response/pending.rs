@@ -1,4 +1,4 @@
-//! What an answer has to wait for: done by threads of their own, while the worker goes on with others.
+//! The work that an answer waits for. Other threads do it while the worker continues.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::site::Site;
 use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
 use crate::site::secrets::Realm;
 
-/// The most that one request waits for, one after the other: what is found may be forgotten again before it is used.
+/// How often one request may wait, since a result may be forgotten before it is used.
 pub const MAX_PENDING: u8 = 16;
 
 /// What has to be done before there is an answer.

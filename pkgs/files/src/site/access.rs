@@ -1,11 +1,12 @@
-//! Who may have a file.
+//! Access control.
 //!
-//! What rules say here goes by the path that is asked for, by that of the file that is sent, and by that without what a
-//! coding beside it ends with: who has to pass for a file has to, by whatever name it goes.
+//! Access rules match the requested path, the path of the file that is sent, and that path without the suffix of a
+//! coding. So a file is protected under every name it has.
 //!
-//! - `auth = "staff"`: who has a password of `[realm.staff]`, by basic authentication.
-//! - `signed = "links"`: who has a URL that was signed with `[key.links]`, by its path, until it expires.
-//! - `referrers = ["https://example.org", "https://*.example.org", "none"]`: pages of other origins may not refer to it.
+//! - `auth = "staff"`: requires a password of `[realm.staff]`, by basic authentication.
+//! - `signed = "links"`: requires a URL that was signed with `[key.links]` for its path, and has not expired.
+//! - `referrers = ["https://example.org", "https://*.example.org", "none"]`: refuses requests from pages of other
+//!   origins.
 
 use std::sync::Arc;
 use std::time::SystemTime;

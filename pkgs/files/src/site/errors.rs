@@ -1,4 +1,4 @@
-//! The answers that have no file: why, as a page for people and as problem details for programs.
+//! Answers without a file: the reason, as a page for people and as problem details for programs.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Several sites, by the host that is asked for.
+//! Several sites, chosen by the requested host.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! What is served: the root, the rules, and the pages of errors. Read at start and again at SIGHUP.
+//! The site: the root, the rules and error pages. Read at the start and again at SIGHUP.
 //!
-//! - [`root`]: files, looked up below the root by the kernel; [`origin`]: those of object storage,
-//!   [`origin_file`]: one of them.
-//! - [`rules`]: what holds for some paths and not for others; [`pattern`]: for which.
-//! - [`hosts`]: which site is asked for, where there are several.
-//! - [`route`]: what is answered for a path that is not that of a file.
-//! - [`access`]: who may have it; [`secrets`]: the passwords and keys for that; [`signature`]: URLs that expire.
-//! - [`errors`]: the answers that have no file.
+//! - [`root`]: files, looked up below the root by the kernel; [`origin`]: files of object storage, [`origin_file`]: one
+//!   of them.
+//! - [`rules`]: settings for some paths; [`pattern`]: which paths.
+//! - [`hosts`]: chooses the site, if there are several.
+//! - [`route`]: redirects, rewrites and fallbacks.
+//! - [`access`]: access control; [`secrets`]: its passwords and keys; [`signature`]: URLs that expire.
+//! - [`errors`]: answers without a file.
 
 pub mod access;
 pub mod errors;

@@ -1,7 +1,7 @@
-//! Files of object storage in place of a directory, through the cache of the crate `origin`.
+//! Files of object storage instead of a directory, through the cache of the crate `origin`.
 //!
-//! What is whole there is a file like any other. Nobody here waits for the network: what takes it is done by the origin's
-//! own threads, which call back.
+//! A complete cached object is a file like any other. Nothing here waits for the network: the origin's own threads do,
+//! and call back.
 
 use std::sync::Arc;
 

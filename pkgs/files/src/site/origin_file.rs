@@ -1,4 +1,4 @@
-//! A file of an origin, whole or not: by it whoever sends what is not whole asks for what is missing.
+//! A file of an origin, complete or not. Through it, the code that sends an incomplete file requests what is missing.
 
 use std::ops::Range;
 use std::sync::Arc;

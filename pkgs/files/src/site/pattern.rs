@@ -1,8 +1,7 @@
-//! Which paths a rule is for, and what is made of those: patterns and templates.
+//! Patterns match paths, and templates make new paths or URLs from them.
 //!
-//! A pattern is a glob, in which `*` stands for anything, or a regular expression. Both take time linear in the path,
-//! whatever either is. A template puts what a pattern's `*` or groups stand for in the place of `$1` to `$9`, and the
-//! whole path in that of `$path`.
+//! A pattern is a glob, in which `*` stands for anything, or a regular expression. Both take time linear in the path. A
+//! template replaces `$1` to `$9` by what the pattern's `*` or groups stand for, and `$path` by the whole path.
 
 use percent_encoding::percent_encode;
 use regex::bytes::{Regex, RegexBuilder};

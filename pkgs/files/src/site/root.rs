@@ -1,7 +1,7 @@
-//! The directory that is served, and what lies below it.
+//! The directory that is served, and look-ups below it.
 //!
-//! Names are looked up by the kernel alone, in one call that cannot leave the root (openat2(2),
-//! `RESOLVE_BENEATH`): there is no check before an open that a rename could slip past.
+//! Only the kernel looks up names, in one call that cannot leave the root (openat2(2), `RESOLVE_BENEATH`). So there is
+//! no check before an open that a rename could bypass.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ pub enum Symlinks {
     Never,
     /// Those that stay below the root.
     Beneath,
-    /// All but those of /proc: whoever writes below the root can publish any file the server can read.
+    /// All except those of /proc. Whoever can write below the root can then publish any file that the server can read.
     Anywhere,
 }
 

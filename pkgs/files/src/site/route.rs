@@ -1,12 +1,12 @@
-//! What is answered for a path that is not, or not always, that of a file.
+//! Rules that answer a path with something other than its own file.
 //!
-//! - `redirect = "/new/$1"`: the client is to ask elsewhere, with the query it came with.
-//! - `rewrite = "/app/$1"`: what is at another path is answered, once: what that is led to is not looked at.
-//! - `try = ["$path", "$path.html", "/index.html"]`: the first that there is, with status 200. `fallback` is one after
-//!   all these, and where there is no `try` after the path itself.
+//! - `redirect = "/new/$1"`: tells the client to go elsewhere, with its query.
+//! - `rewrite = "/app/$1"`: answers with another path, once: rules of that path are not followed.
+//! - `try = ["$path", "$path.html", "/index.html"]`: answers with the first that exists, with status 200. `fallback`
+//!   adds one after all of these; without `try`, after the path itself.
 //!
-//! Each is of the last rule that matches and says so. What is made of a path is looked at as one that comes from a
-//! client: it leads down, and to no name with a dot in front.
+//! For each, the last matching rule counts. A path made by a rule is checked like a client's: it leads downwards, and
+//! to no name that starts with a dot.
 
 use percent_encoding::percent_encode;
 

@@ -1,4 +1,4 @@
-//! Passwords and keys that rules name, read at start and at SIGHUP.
+//! Passwords and keys that rules name, read at the start and at SIGHUP.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! URLs that are valid for a while: `?expires=SECONDS&signature=TEXT`, where the text is the HMAC-SHA-256 of both the
-//! path and the time, in base64url. Other parameters are not signed.
+//! URLs that are valid for a limited time: `?expires=SECONDS&signature=TEXT`. The text is the HMAC-SHA-256 of path and
+//! time, in base64url. Other parameters are not signed.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

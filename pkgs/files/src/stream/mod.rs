@@ -1,7 +1,7 @@
-//! Bodies that are written as their clients take them.
+//! Bodies that are written as clients take them.
 //!
-//! - [`source`]: what writes one, a block at a time.
-//! - [`pool`]: the threads on which it does.
+//! - [`source`]: writes a body block by block.
+//! - [`pool`]: the threads for that.
 
 pub mod pool;
 pub mod source;

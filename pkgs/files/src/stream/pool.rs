@@ -1,11 +1,11 @@
-//! The threads that write streams: listings and archives. A job is one block: between two of them a stream waits for its
-//! client, and holds no thread.
+//! The threads that write streams: listings and archives. A job is one block. Between two blocks, a stream waits for
+//! its client and occupies no thread.
 //!
-//! The names of large directories take [`NAME_MEMORY_BYTES`] together. A listing that finds none left waits for it, and one
-//! whose client has taken nothing for [`RESTED`] has its names taken away: it reads them again when its client goes on.
+//! The names of large directories share [`NAME_MEMORY_BYTES`]. A listing without a share waits for one. A listing whose
+//! client has taken nothing for [`RESTED`] loses its names, and reads them again when its client continues.
 //!
-//! A listing keeps to the thread that it began on while that one has nothing else to do: each thread's allocator keeps
-//! what it once had, so that names that wander take the memory of several.
+//! A listing stays on the thread where it started, while that one is otherwise idle: each thread's allocator keeps
+//! memory that it once had, so names that move take the memory of several.
 
 use std::collections::VecDeque;
 use std::fmt;

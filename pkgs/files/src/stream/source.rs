@@ -1,4 +1,4 @@
-//! What writes a stream, a block at a time.
+//! The interface of a stream's writer.
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether threads go on, for the watchdog: since when each has been at its job.
+//! Since when each thread has been running its job, for the watchdog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

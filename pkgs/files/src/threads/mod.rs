@@ -1,4 +1,4 @@
-//! Threads for what a worker may not wait for.
+//! Threads for work that a worker must not wait for.
 //!
 //! - [`pool`]: a bounded queue of jobs, and threads that are started when it is first used.
 //! - [`health`]: whether they go on.

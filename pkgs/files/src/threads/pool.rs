@@ -1,5 +1,5 @@
-//! Threads for what takes the processor for long: passwords and compression. They are started when they are first
-//! needed, and take no more jobs than their queue has room for.
+//! Threads for long computations: passwords and compression. They start when first needed, and accept only as many jobs
+//! as their queue has room for.
 
 use std::fmt;
 use std::sync::OnceLock;

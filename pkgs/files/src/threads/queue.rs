@@ -1,6 +1,6 @@
-//! Jobs for several threads. Whoever adds one wakes a thread only where one sleeps, so that threads that are busy cost their
-//! clients no call; a channel behind a lock wakes one for the job, and another for the lock. Of those that sleep, the one
-//! that was awake last is woken: its caches are warm, and what it has allocated is used again before others allocate.
+//! A job queue for several threads. Adding a job wakes a thread only if one sleeps, so busy threads cost clients no
+//! system call. A channel behind a lock would wake one thread for the job and another for the lock. Of the sleeping
+//! threads, the last active one is woken: its caches are warm, and its allocations are reused before others allocate.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Bodies that pass through user space, for encryption: read a block at a time into buffers that are used again, or taken
-//! from a copy of a file that is asked for often.
+//! Bodies that pass through user space for encryption: read block by block into reused buffers, or taken from a copy of
+//! a frequently requested file.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
-//! Cold files that this process encrypts: each thread of the TLS listener reads them by a ring of its own.
+//! Cold files that this process encrypts: each thread of the TLS listener reads them with its own ring.
 //!
-//! Blocks stay with the ring, and what is asked for is copied out of them, piece by piece: a client that takes nothing
-//! keeps no block that others wait for, for what it has is read again. A thread makes its ring when it first needs it; where
-//! it gets none, threads read, as they do where there are no rings at all.
+//! Blocks stay with the ring, and requested data is copied out of them piece by piece. So a client that takes nothing
+//! keeps no block that others wait for; its data is read again. A thread makes its ring when first needed. If it gets
+//! none, threads read, as without rings.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

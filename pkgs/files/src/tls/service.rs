@@ -1,8 +1,8 @@
-//! The same files over TLS: HTTP/1.1, HTTP/2 and HTTP/3 come through `listener`, whose workers call this service.
-//! Connections of HTTP/1.1 that the kernel can encrypt go on to [`shared`](crate::worker::shared) instead.
+//! The same files over TLS: HTTP/1.1, HTTP/2 and HTTP/3 arrive through `listener`, whose workers call this service.
+//! HTTP/1.1 connections that the kernel can encrypt continue in [`shared`](crate::worker::shared) instead.
 //!
-//! Each thread has a [`WorkerContext`] as a plain worker has, and answers are made from it in the same way; only the bodies
-//! differ, for encryption has to see their bytes.
+//! Each thread has a [`WorkerContext`] like a plain worker, and makes answers in the same way. Only bodies differ,
+//! since encryption has to see their bytes.
 
 use std::cell::RefCell;
 use std::convert::Infallible;

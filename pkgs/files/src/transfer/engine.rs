@@ -1,8 +1,8 @@
-//! The ways in which bytes of a file get into a socket.
+//! The ways to send a file's bytes to a socket.
 //!
-//! `sendfile` and `splice` hand the kernel's own pages on; `copy` goes through a buffer of the worker; `auto` takes
-//! files that are asked for often from [copies](crate::cache::pipe_copy). A turn of a transfer is bounded, so that one
-//! client with a fast line does not keep a worker from the others.
+//! `sendfile` and `splice` pass on the kernel's own pages; `copy` uses a buffer of the worker; `auto` takes frequently
+//! requested files from [copies](crate::cache::pipe_copy). A turn of a transfer is bounded, so that one client with a
+//! fast line does not keep a worker from the others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::cache::responses::ResponseCache;
 use crate::disk::admission::GhostQueue;
 use crate::disk::ring::{Ring, Token};
 
-/// How bytes get from files into sockets.
+/// How files' bytes are sent to sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// Small files from memory, together with their heads; those that are asked for often out of pipes; others
-    /// by sendfile. The fastest in the bench.
+    /// Small files from memory together with their heads, frequently requested files from pipes, others by sendfile.
+    /// The fastest in the bench.
     Auto,
     /// sendfile(2), for files of all sizes.
     Sendfile,

@@ -1,5 +1,5 @@
-//! A part of a file on its way into a socket. A turn of it is bounded, so that one client with a fast line does not keep a
-//! worker from the others.
+//! The transfer of a part of a file to a socket. A turn of it is bounded, so that one client with a fast line does not
+//! keep a worker from the others.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ use crate::cache::responses::CachedResponse;
 use crate::disk::resident::is_resident;
 use crate::disk::ring::Read;
 
-/// The most bytes of a turn: the kernel takes a mebibyte in some 70 µs, a fraction of the latency aimed at.
+/// The most bytes per turn: the kernel takes one MiB in some 70 µs, a fraction of the target latency.
 const TURN_BYTES: u64 = 1 << 20;
 
 /// The same of what the ring reads, which is copied into the socket.
@@ -443,9 +443,8 @@ impl Transfer {
     }
 }
 
-/// What is to be done where less was sent than was asked for. A file of which parts are not in memory, and that others read
-/// from the disk meanwhile, ends a call too (seen with Linux 6.18): then the socket has room, and never says that it has
-/// some again.
+/// The next step if less was sent than requested. A call also ends early if parts of a file are not in memory and
+/// others are reading them from disk (seen with Linux 6.18). The socket then has room, and never announces that again.
 fn fell_short(socket: impl AsFd) -> SendStatus {
     let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
     match poll(&mut sockets, Some(&Timespec::default())) {

@@ -1,4 +1,4 @@
-//! How bytes of a file get into a socket.
+//! Sends a file's bytes to a socket.
 //!
 //! - [`engine`]: the ways there are, and what the transfers of a worker share.
 //! - [`file_transfer`]: a part of a file on its way.

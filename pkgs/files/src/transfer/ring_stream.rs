@@ -1,4 +1,4 @@
-//! A part of a file on its way by a thread's [ring](crate::disk::ring): some blocks ahead of what is being sent.
+//! The transfer of a part of a file by a thread's [ring](crate::disk::ring), which reads some blocks ahead.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,9 +1,9 @@
-//! Codings of files that have none beside them: made once, by threads of their own, and kept in memory.
+//! Compressed versions of files, made once by separate threads and kept in memory.
 //!
-//! A variant is a file of its own to all that sends it: an anonymous one (memfd_create(2)) that nothing writes to any more,
-//! so that conditions, ranges, copies and the kernel's encryption are the same for it. It is of a file in one state
-//! ([`FileIdentity`]): one that changed has none. The threads read a file whole and compress it whole, which bounds the time it
-//! takes by the size a rule allows; who asks for what is being made already waits with the others.
+//! For all code that sends it, a variant is a file: an anonymous one (memfd_create(2)) that nothing writes to any more.
+//! So conditions, ranges, copies and kernel encryption work as for others. It belongs to a file in one state
+//! ([`FileIdentity`]); a changed file has none. The threads read and compress a file whole, so the size limit of rules
+//! bounds the time. Requests for a variant that is being made wait for it together.
 
 mod compress;
 

@@ -1,4 +1,4 @@
-//! What is done for a worker by other threads. The eventfd of its queue wakes the worker's loop.
+//! The results that other threads have for a worker. The queue's eventfd wakes the worker's loop.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};

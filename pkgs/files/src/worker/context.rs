@@ -1,4 +1,4 @@
-//! What a thread answers from, whichever listener it serves: the site, open files, the time, its counters and its
+//! The state from which a thread answers, for either listener: the site, open files, the time, its counters and its
 //! lines of the access log.
 
 use std::sync::Arc;

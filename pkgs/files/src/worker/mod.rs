@@ -1,4 +1,4 @@
-//! What every worker has, whichever listener it serves.
+//! The state of every worker, for either listener.
 //!
 //! - [`context`]: what a thread answers from.
 //! - [`shared`]: what all of them share; [`settings`]: how they behave.

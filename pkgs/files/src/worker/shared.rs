@@ -1,4 +1,4 @@
-//! What all workers share, of every listener.
+//! The state that all workers of every listener share.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

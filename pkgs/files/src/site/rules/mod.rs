@@ -1,4 +1,4 @@
-//! What holds for some files and not for others, by the path of the file that is sent, from a file of its own:
+//! Settings for some files and not others, by the path of the file that is sent. They are in a separate file:
 //!
 //! ```toml
 //! [error-pages]                       # from below the root, read at start and at SIGHUP
@@ -34,9 +34,8 @@
 //! redirect = "/users/$1"              # 301, or as `status` says; the query is kept
 //! ```
 //!
-//! Where a request is led (`redirect`, `rewrite`, `try`, `fallback`) goes by the path that is asked for: see
-//! [`route`](super::route). All else goes by that of the file that is sent; who may have it
-//! ([`access`](super::access)) by both.
+//! Routing rules (`redirect`, `rewrite`, `try`, `fallback`) match the requested path: see [`route`](super::route). All
+//! others match the path of the file that is sent; access rules ([`access`](super::access)) match both.
 
 pub mod archive;
 pub mod error;
@@ -57,10 +56,10 @@ use super::pattern::Pattern;
 use super::route::{RouteRule, RouteTargets};
 use super::secrets::{KeyRule, RealmRule};
 
-/// No file of rules is longer, in bytes; what is was named by mistake.
+/// The largest file of rules, in bytes. A larger one was named by mistake.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// What `security = true` adds: the OWASP Secure Headers Project's advice for files of any kind.
+/// The fields that `security = true` adds: the OWASP Secure Headers Project's advice for files of any kind.
 const SECURITY: [(&str, &str); 4] = [
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
@@ -68,7 +67,7 @@ const SECURITY: [(&str, &str); 4] = [
     ("content-security-policy", "frame-ancestors 'self'"),
 ];
 
-/// Fields that say what the server itself has to say; a rule that set one would make two of it.
+/// Fields that the server itself sends. A rule that set one would duplicate it.
 const OWN: [&str; 16] = [
     "accept-ranges",
     "access-control-allow-origin",
@@ -88,14 +87,14 @@ const OWN: [&str; 16] = [
     "vary",
 ];
 
-/// Of texts of which size codings are made where nothing else is said, in bytes: smaller ones fill one packet all the
-/// same, and larger ones take a second.
+/// The default sizes of texts to compress, in bytes: smaller ones fit a packet anyway, and larger ones take about a
+/// second.
 const COMPRESSED: (u64, u64) = (1024, 4 << 20);
 
-/// The largest that may be said, in bytes: a thread has one in memory, and its coding.
+/// The largest configurable size, in bytes, since a thread holds the file and its result in memory.
 const COMPRESSED_MOST: u64 = 16 << 20;
 
-/// The most links of an interim response: browsers take no more than a few.
+/// The most links of an interim response; browsers use only a few.
 const MAX_LINKS: usize = 16;
 
 /// A file of rules.
