@@ -1,5 +1,5 @@
-//! What was found out for somebody a moment ago, so that it is not asked for again with every page and every piece of an
-//! upload.
+//! Remembers for a moment what was found out for somebody, so that not every page and every piece of an upload asks
+//! again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-/// Answers that are kept: as many as there may be sessions.
+/// How many answers are kept: as many as there may be sessions.
 const MOST: usize = 64;
 
-/// Answers, by the digest of the key that each was found out for.
+/// Answers, by the digest of the key they were found out for.
 #[derive(Debug)]
 pub(crate) struct AnswerCache<T> {
     fresh: Duration,
@@ -18,15 +18,15 @@ pub(crate) struct AnswerCache<T> {
 }
 
 impl<T: Clone> AnswerCache<T> {
-    /// Answers that count for so long.
+    /// Keeps answers for this long.
     pub(crate) fn new(fresh: Duration) -> Self {
         Self { fresh, known: Mutex::default() }
     }
 
-    /// What was found for this key, or is found now; what fails is asked for again the next time.
+    /// The remembered answer for this key, or a new one; failures aren't remembered.
     ///
     /// # Errors
-    /// Those of asking.
+    /// Those of `ask`.
     pub(crate) async fn of<E>(&self, key: &str, ask: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         if let Some(known) = self.get(key, Instant::now()) {
             return Ok(known);

@@ -1,4 +1,4 @@
-//! What the console's pages share.
+//! State that all of the console's pages share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,82 +22,83 @@ use crate::sign_in_limits::SignInLimits;
 use crate::single_sign_on::SingleSignOn;
 use crate::upstream::Upstream;
 
-/// How long it counts what a key may: each page and each piece of an upload asks. A key that is revoked may do what the
-/// console itself decides for so long, and nothing of what services do.
+/// How long the console goes by what it found out about a key's permissions, since every page and every piece of an
+/// upload needs to know. For that long, a revoked key still passes the console's own checks, but not those of the
+/// services.
 const MAY: Duration = Duration::from_secs(5);
 
-/// How long clicks that were counted are shown.
+/// How long click counts are shown before they are fetched again.
 const CLICKS: Duration = Duration::from_secs(10);
 
-/// What pages share.
+/// State that pages share.
 pub(crate) struct App {
     /// The services that are shown.
     pub(crate) sampler: Sampler,
-    /// Links, whose keys let people in.
+    /// linerate-links, whose keys let people sign in.
     pub(crate) links: Option<Upstream>,
-    /// Files, and who writes them.
+    /// linerate-files, for those who may write to it.
     pub(crate) files: Option<Upstream>,
     pub(crate) writer: Option<Upstream>,
-    /// The users of the API, whose keys do too.
+    /// linerate-api's users, whose keys let people sign in too.
     pub(crate) users: Option<Upstream>,
-    /// Whether users are for everybody who is signed in, where the API asks for no keys.
+    /// Whether everybody who is signed in sees users, since linerate-api asks for no keys.
     pub(crate) users_without_key: bool,
-    /// What services write down of writes, where the console is told.
+    /// The services' own audit logs, where the console is told of them.
     pub(crate) audits: Vec<AuditFile>,
-    /// What everybody works by where nobody signs in.
+    /// The grant that everybody uses where nobody has to sign in.
     pub(crate) open: Option<Grant>,
-    /// By which names requests are taken; by any where absent.
+    /// The host names that requests may use; any where absent.
     pub(crate) hosts: Option<AllowedHosts>,
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) sessions: Sessions,
-    /// Where people sign in who have no key.
+    /// Where people without a key sign in.
     pub(crate) single_sign_on: Option<SingleSignOn>,
     pub(crate) session_seconds: u64,
     pub(crate) secret: Secret,
     pub(crate) sign_in_limits: SignInLimits,
     pub(crate) live: Live,
-    /// Whether a key of links may write at all domains.
+    /// Whether a links key may write to all domains.
     pub(crate) may_all: AnswerCache<bool>,
     /// The clicks of all links that a key may see.
     pub(crate) clicks: AnswerCache<Arc<Stats>>,
     pub(crate) shutdown: Shutdown,
     pub(crate) known: Known,
-    /// Who had what done.
+    /// The console's own audit log, of who did what.
     pub(crate) audit_log: Option<AuditLog>,
-    /// What was seen of processes.
+    /// Recorded profiles of processes.
     pub(crate) profiles: Profiles,
-    /// Links that come from files.
+    /// Imports of links from files.
     pub(crate) imports: Imports,
 }
 
-/// What was found out of the machine lately.
+/// What was recently found out about the machine.
 #[derive(Default)]
 pub(crate) struct Known {
     doctor: SharedLookup<Result<Examined, String>>,
     host: SharedLookup<Host>,
     queues: SharedLookup<Result<Queues, String>>,
-    /// The queues as they were the time before, to tell what came since.
+    /// The last two readings of the queues, to tell what has changed between them.
     queues_before: Mutex<Option<(Queues, Queues)>>,
 }
 
-/// Nothing yet of what keys may, and of their clicks.
+/// Empty caches for what keys may do, and for their clicks.
 pub(crate) fn answer_caches() -> (AnswerCache<bool>, AnswerCache<Arc<Stats>>) {
     (AnswerCache::new(MAY), AnswerCache::new(CLICKS))
 }
 
 impl App {
-    /// The audit log of a service.
+    /// A service's audit log.
     pub(crate) fn audit_of(&self, service: &str) -> Option<&AuditFile> {
         self.audits.iter().find(|file| file.service == service)
     }
 
-    /// What doctor found, no longer ago than this, and when.
+    /// The doctor's findings, at most this old, and when they were made.
     pub(crate) async fn doctor(&self, fresh: Duration) -> Arc<(Instant, Result<Examined, String>)> {
         let machine = Arc::clone(&self.machine);
         self.known.doctor.at(fresh, move || machine.doctor()).await
     }
 
-    /// What doctor found the last time it looked, if it has; it looks again meanwhile where that is longer ago than this.
+    /// The doctor's last findings, if there are any; when they are older than this, it looks again in the background.
     pub(crate) fn doctor_lately(
         self: &Arc<Self>,
         fresh: Duration,
@@ -110,19 +111,19 @@ impl App {
         last
     }
 
-    /// The machine in a few figures.
+    /// A summary of the machine.
     pub(crate) async fn host(&self) -> Host {
         let machine = Arc::clone(&self.machine);
         self.known.host.at(Duration::from_secs(1), move || machine.host()).await.1.clone()
     }
 
-    /// The queues as they are right now.
+    /// The queues right now.
     pub(crate) async fn queues_anew(&self) -> Result<Queues, String> {
         let machine = Arc::clone(&self.machine);
         self.known.queues.at(Duration::ZERO, move || machine.queues()).await.1.clone()
     }
 
-    /// The queues, and as they were some time before.
+    /// The queues, and how they were some time before.
     pub(crate) async fn queues(&self) -> Result<(Option<Queues>, Queues), String> {
         let machine = Arc::clone(&self.machine);
         let now =
@@ -139,7 +140,7 @@ impl App {
     }
 }
 
-/// Something that takes a while to find out, on a thread that may block, and is found out once however many ask.
+/// Something that takes a while to find out: it runs on a thread that may block, and only once however many ask for it.
 struct SharedLookup<T> {
     last: watch::Sender<Option<Arc<(Instant, T)>>>,
     looking: tokio::sync::Mutex<()>,
@@ -156,13 +157,13 @@ impl<T: Send + Sync + 'static> SharedLookup<T> {
         self.last.borrow().clone()
     }
 
-    /// What was found no longer ago than `fresh`, or is found now.
+    /// The last result if it is no older than `fresh`, or else a new one.
     async fn at(&self, fresh: Duration, look: impl FnOnce() -> T + Send + 'static) -> Arc<(Instant, T)> {
         let _looking = self.looking.lock().await;
         if let Some(last) = self.last().filter(|last| last.0.elapsed() <= fresh) {
             return last;
         }
-        // A panic in there is logged by its hook, and ends this request and nothing else.
+        // A panic in there is logged by its hook, and ends only this request.
         let found = tokio::task::spawn_blocking(look).await.expect("the look has ended");
         let found = Arc::new((Instant::now(), found));
         self.last.send_replace(Some(Arc::clone(&found)));

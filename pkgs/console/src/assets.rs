@@ -1,5 +1,5 @@
-//! What pages are made of that is the same for all: compiled in, compressed when the console starts, and kept by browsers
-//! for as long as they like, since the address of each has a digest of its content.
+//! Files that all pages share, such as styles and scripts: compiled in, compressed when the console starts, and cached
+//! by browsers indefinitely, since each one's address contains a digest of its content.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -45,23 +45,23 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let made = all.into_iter().map(|(name, media_type, plain)| {
         let digest: [u8; 32] = Sha256::digest(plain).into();
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-        // Memory takes all that is written.
+        // Writing to memory can't fail.
         let gzip = gzip.write_all(plain).and_then(|()| gzip.finish()).unwrap_or_default().into();
         Asset { name, media_type, plain, gzip, path: format!("/assets/{}/{name}", hex(&digest[..8])) }
     });
     made.collect()
 });
 
-/// Where one of them is.
+/// The path of an asset.
 ///
 /// # Panics
-/// When there is none of this name: that is found by whichever test shows the page.
+/// When there is no asset with this name, which any test that shows the page finds.
 pub(crate) fn path(name: &str) -> &'static str {
     let asset = ASSETS.iter().find(|asset| asset.name == name);
     asset.map(|asset| asset.path.as_str()).expect("an asset that there is")
 }
 
-/// The answer to a request for one of them.
+/// The answer to a request for an asset.
 pub(crate) fn answer(path: &str, fields: &HeaderMap) -> Response<axum::body::Body> {
     let mut response = Response::new(axum::body::Body::empty());
     let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
@@ -82,7 +82,7 @@ pub(crate) fn answer(path: &str, fields: &HeaderMap) -> Response<axum::body::Bod
     response
 }
 
-/// Whether `Accept-Encoding` names gzip, and not as what is refused (RFC 9110, section 12.5.3).
+/// Whether `Accept-Encoding` names gzip without refusing it (RFC 9110, section 12.5.3).
 fn takes_gzip(fields: &HeaderMap) -> bool {
     fields.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|coding| {

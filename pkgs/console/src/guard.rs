@@ -1,5 +1,5 @@
-//! What stands before every page: the name it is asked by, who asks, whose form it is, and what browsers are told to keep
-//! from doing with it.
+//! Checks every request before a page gets it: the host name, the session and the form's origin. Also sets the headers
+//! that restrict what browsers do with the answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,28 +25,28 @@ use crate::single_sign_on::{BACK, BEGIN};
 use crate::visitor::{Visitor, cookie, set_cookie};
 use crate::{assets, pages};
 
-/// The longest form, in bytes: that of a link at its limits takes a tenth of it.
+/// The longest form, in bytes; a link that uses all its limits takes a tenth of it.
 const FORM_BYTES: usize = 256 * 1024;
 
-/// The longest form with rows to import, all of which are in memory.
+/// The longest form with rows to import, which are all held in memory.
 const IMPORT_BYTES: usize = 8 << 20;
 
-/// The most fields of a form with a file.
+/// The most fields in a form with a file.
 const MOST_FIELDS: usize = 16;
 
-/// Uploads in pieces, whose token is a field of their heads: their bodies are bytes of files.
+/// Uploads in pieces, whose token is in a header, since their bodies are bytes of files.
 const UPLOADS: &str = "/files/uploads";
 const TOKEN: &str = "x-csrf";
 
-/// Why a form is not taken that has another token.
+/// What is answered when a form has the wrong token.
 const OLD: &str =
     "this form is older than the session, or of none: go back, load the page again, and send it once more";
 
-/// Nothing but what we serve, and nothing written into a page is ever run.
+/// Only what the console itself serves may be loaded, and nothing written inside a page is ever run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The fields of the form that was sent, and otherwise of the query.
+/// The fields of the submitted form, or else of the query.
 impl<S: Sync> FromRequestParts<S> for Fields {
     type Rejection = std::convert::Infallible;
 
@@ -56,7 +56,7 @@ impl<S: Sync> FromRequestParts<S> for Fields {
     }
 }
 
-/// Lets requests through that may come, and tells browsers what they may do with the answer.
+/// Lets permitted requests through, and adds the headers that tell browsers what they may do with the answer.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let mut response = if let Some(hosts) = &app.hosts
@@ -74,14 +74,14 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
-/// How a request came: on a Unix socket an empty name is none of a page's doing.
+/// How a request arrived; over a Unix socket, an empty host name can't come from a web page.
 fn socket_family(request: &Request) -> SocketFamily {
     let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
     let unix = request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
     if unnamed && unix { SocketFamily::Unix } else { SocketFamily::Network }
 }
 
-/// Lets a visitor in who may be, with whatever form.
+/// Lets a permitted visitor in, with any form they send.
 async fn admit(
     visitor: Result<(Visitor, Option<HeaderValue>), getrandom::Error>,
     request: Request,
@@ -93,8 +93,9 @@ async fn admit(
     };
     let returns = request.uri().path() == BACK;
     let signing_in = returns || ["/sign-in", BEGIN].contains(&request.uri().path());
-    // A link of another site: the browser keeps the session's cookie back, and one of nobody would take its place. Our own page
-    // asks once more, and is sent it; a page is all that comes of that, since forms take more than a cookie.
+    // Somebody followed a link from another site, so the browser held the session's cookie back, and a new visitor's
+    // cookie would replace it. The console answers with a page of its own that asks again, now with the cookie. That
+    // can only show a page, since forms need more than a cookie.
     if set_cookie.is_some()
         && !returns
         && *request.method() == Method::GET
@@ -117,7 +118,7 @@ async fn admit(
             Err((status, why)) => pages::refused(status, why),
         }
     };
-    // A session that has just begun has a cookie of its own. Whoever comes from another site may have one that was not sent.
+    // A session that has just begun sets its own cookie. A visitor from another site may have one that wasn't sent.
     if let Some(cookie) = set_cookie.filter(|_| !returns)
         && !response.headers().contains_key(header::SET_COOKIE)
     {
@@ -126,19 +127,19 @@ async fn admit(
     response
 }
 
-/// Whether somebody follows a link of a page that is not ours. What asks again after that is.
+/// Whether somebody follows a link on another site's page. The request that asks again isn't one.
 fn of_another_site(fields: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| fields.get(name).is_some_and(|given| given == value);
     says("sec-fetch-site", "cross-site") && says("sec-fetch-mode", "navigate")
 }
 
-/// Who asks, and the cookie that they get where they have none.
+/// The visitor, and the cookie to give them if they have none.
 fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>), getrandom::Error> {
     let peer = request.extensions().get::<Peer>();
     let secure = peer.is_some_and(|peer| peer.tls.is_some());
     let address = peer.and_then(|peer| peer.client(request.headers()));
     let sent = cookie(request.headers(), secure);
-    // What goes on by itself keeps no session alive.
+    // Live updates don't keep a session alive.
     let used = !request.uri().path().starts_with("/live/");
     let (grant, session) = match &app.open {
         Some(grant) => (Some(grant.clone()), false),
@@ -161,7 +162,7 @@ fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>
     Ok((Visitor { grant, cookie, form, session, secure, address, request }, set))
 }
 
-/// The id that the access log has of a request, or that a trusted proxy tells; else one of its own.
+/// The request's id in the access log, or the one a trusted proxy gave; otherwise a new one.
 fn request_id(peer: Option<&Peer>, request: &Request) -> RequestId {
     if let Some(logged) = request.extensions().get::<RequestContext>() {
         return logged.id().clone();
@@ -171,7 +172,7 @@ fn request_id(peer: Option<&Peer>, request: &Request) -> RequestId {
     given.unwrap_or_else(RequestId::generate)
 }
 
-/// Reads a form that is of one of our pages.
+/// Reads a form sent from one of the console's pages.
 async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCode, &'static str)> {
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
@@ -212,7 +213,7 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     Ok(Request::from_parts(parts, Body::empty()))
 }
 
-/// Reads a form of one of our pages that has a file in it (RFC 7578).
+/// Reads a form with a file in it (RFC 7578), sent from one of the console's pages.
 async fn form_with_file(
     visitor: &Visitor,
     request: Request,
@@ -256,8 +257,8 @@ async fn form_with_file(
     Ok(Request::from_parts(parts, Body::empty()))
 }
 
-/// Sends whoever is not signed in to where that is done, and back afterwards. A part of a page cannot be sent
-/// elsewhere: htmx is told to send the whole of it.
+/// Sends whoever isn't signed in to the sign-in page, and back afterwards. A part of a page can't be redirected, so
+/// htmx is told to reload the whole page.
 fn to_sign_in(request: &Request) -> Response {
     let back = match *request.method() {
         Method::GET => request.uri().path_and_query().map_or("/", |path| path.as_str()),
@@ -276,7 +277,7 @@ fn harden(fields: &mut HeaderMap) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not none at all, by which forms would lose their Origin.
+        // Not `no-referrer`, with which forms would lose their Origin.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -285,6 +286,6 @@ fn harden(fields: &mut HeaderMap) {
     ] {
         fields.insert(name, HeaderValue::from_static(value));
     }
-    // What a page shows is of the moment, and for whoever is signed in.
+    // Pages show the current state, and only to whoever is signed in.
     fields.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }

@@ -1,4 +1,4 @@
-//! Which keys let people in: those that a service takes.
+//! Which keys let people sign in: those that a service accepts.
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use crate::upstream;
 use crate::users::Users;
 use crate::visitor::Visitor;
 
-/// The longest key that is looked at, in bytes; those of services are far shorter.
+/// The longest key that is tried, in bytes; real ones are far shorter.
 pub(crate) const KEY_BYTES: usize = 256;
 
-/// Whose keys they are.
+/// Which service a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyOf {
-    /// Of linerate-links: they let people in.
+    /// For linerate-links; these keys let people sign in.
     Links,
-    /// Of linerate-api: whoever is in adds one for the users.
+    /// For linerate-api; added by somebody who is already signed in, to work with users.
     Api,
 }
 
@@ -32,7 +32,7 @@ impl KeyOf {
     }
 }
 
-/// Whether a key is one, as its service says.
+/// Whether a key is valid, according to its service.
 ///
 /// # Errors
 /// With a status and a sentence for whoever tried it.
@@ -70,11 +70,11 @@ pub(crate) async fn check(
     }
 }
 
-/// Whether a service lets in by a key or a token, as it says itself.
+/// Whether a service accepts a key or token, according to the service itself.
 pub(crate) async fn ask(app: &App, of: KeyOf, key: &str) -> Result<bool, upstream::Error> {
     match (of, &app.links, &app.users) {
         (KeyOf::Links, Some(upstream), _) => Links { upstream, token: key }.knows_key().await,
-        // An API that asks for no keys would take any.
+        // A linerate-api that asks for no keys would accept any.
         (KeyOf::Api, _, Some(upstream)) if (Users { upstream, token: None }).admitted().await? => Ok(false),
         (KeyOf::Api, _, Some(upstream)) => Users { upstream, token: Some(key) }.admitted().await,
         _ => Ok(false),

@@ -7,20 +7,26 @@
 //!                                                   └▶ machine ─▶ the operator's command line
 //! ```
 //!
-//! It keeps nothing: what it shows it asks of the services, by the APIs of their admin listeners, and of the machine, by
-//! [`Machine`], which the operator's command line implements with the code that it prints from.
+//! It stores nothing itself. What it shows comes from the services, through the APIs on their admin listeners, and from
+//! the machine, through [`Machine`], which the operator's command line implements with the same code that its own
+//! commands use.
 //!
 //! - [`serve`]: the listeners, from start to drain.
-//! - [`machine`]: what the machine tells.
-//! - `routes`: where pages are; `app`: what they share; `guard`: what stands before all of them; `visitor`: who asks.
-//! - `session`, `keys`, `csrf`, `sign_in_limits`: who is signed in and by what, whose form it is, and how often one may try.
-//! - `single_sign_on`: who signs in at an issuer instead, and by what cookie they are known when they come back.
-//! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: the services, as a client sees them. `audit`: what they write down.
-//! - `overview`: what they do, second by second. `live`: how many look at that. `answer_cache`: what was asked a moment ago.
+//! - [`machine`]: what the console learns from the machine.
+//! - `routes`: the paths of pages; `app`: the state they share; `guard`: the checks before all of them; `visitor`: who
+//!   sends a request.
+//! - `session`, `keys`, `csrf`, `sign_in_limits`: who is signed in and with what, whether a form is theirs, and how
+//!   often one may try.
+//! - `single_sign_on`: signing in at an issuer instead, and the cookie that recognises people when they come back from
+//!   there.
+//! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: clients for the services. `audit`: the services'
+//!   audit logs.
+//! - `overview`: what the services do, second by second. `live`: how many pages watch that. `answer_cache`: recent
+//!   answers.
 //! - [`flame`]: flame graphs of what processes do.
-//! - `profiles`: what was seen of processes, kept for a while.
-//! - `imports`: links that come from files, piece by piece.
-//! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
+//! - `profiles`: recorded profiles, kept for a while.
+//! - `imports`: importing links from files, piece by piece.
+//! - `pages`: the pages. `assets`: files that all pages share.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

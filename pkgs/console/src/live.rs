@@ -1,28 +1,28 @@
-//! How many pages are live at once: each is asked for its figures every second, and holds a connection.
+//! Limits how many pages are live at once: each asks for new figures every second and holds a connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of everybody.
+/// The limit for everybody together.
 const ALL: usize = 32;
 
-/// Of one session: a browser has six connections to a host by HTTP/1.1, and loads pages over what is left.
+/// The limit for one session: browsers open six HTTP/1.1 connections per host, and need some of them to load pages.
 const EACH: usize = 4;
 
-/// Why a page does not go on by itself.
+/// Why a page doesn't update by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Everybody's are taken.
+    /// All places are taken.
     All,
-    /// This session's are.
+    /// All of this session's places are taken.
     Own,
 }
 
-/// The pages that are live, by what the cookies of those who look say.
+/// How many live pages each cookie has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live(Arc<Mutex<HashMap<String, usize>>>);
 
-/// One of them, as long as this lives.
+/// A place for a live page, held as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Place {
     live: Live,
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 }
 
 impl Live {
-    /// A place for one more of this session.
+    /// Takes a place for one more page of this session.
     ///
     /// # Errors
     /// [`Full`].

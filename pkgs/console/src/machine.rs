@@ -1,71 +1,71 @@
-//! What the machine tells, as plain data: whoever runs the console knows how to find it out.
+//! What the console learns from the machine, as plain data; the program that runs the console knows how to find it out.
 
 use std::fmt;
 
-/// The machine that the console is of. Calls may take their time, and are made on a thread that may block.
+/// The machine that the console runs on. Calls may take a while and are made on a thread that may block.
 pub trait Machine: Send + Sync + 'static {
-    /// What keeps it from its line rate.
+    /// What keeps the machine from reaching its line rate.
     ///
     /// # Errors
-    /// Why that cannot be said.
+    /// Why that can't be told.
     fn doctor(&self) -> Result<Examined, String>;
 
-    /// Who serves the queues of its network interfaces, and what was counted there until now.
+    /// The CPUs that serve the queues of its network interfaces, and the counters so far.
     ///
     /// # Errors
-    /// Why that cannot be said.
+    /// Why that can't be told.
     fn queues(&self) -> Result<Queues, String>;
 
-    /// The machine in a few figures.
+    /// A summary of the machine.
     fn host(&self) -> Host;
 
-    /// Whether there is somebody who does what takes rights of its own.
+    /// Whether there is a helper for actions that need privileges.
     fn helped(&self) -> bool {
         false
     }
 
-    /// Changes something of the machine for somebody, as a log names them; what was done, in a sentence.
+    /// Changes something on the machine for somebody, named as in logs, and says in a sentence what was done.
     ///
     /// # Errors
-    /// Why nothing was.
+    /// Why nothing was changed.
     fn change(&self, _change: &QueueChange, _by: &str) -> Result<String, String> {
         Err(UNHELPED.into())
     }
 
-    /// Looks at what processes do, for somebody.
+    /// Records what processes do, for somebody.
     ///
     /// # Errors
-    /// Why nothing was seen.
+    /// Why nothing was recorded.
     fn watch(&self, _watch: &Watch, _by: &str) -> Result<Watched, String> {
         Err(UNHELPED.into())
     }
 }
 
-/// Why nothing is done where nobody helps.
+/// The answer where there is no helper.
 const UNHELPED: &str = "this console was started without --helper";
 
-/// The machine in a few figures; what it does not tell is absent.
+/// A summary of the machine; what can't be found out is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
     /// Its name.
     pub name: Option<String>,
     /// The kernel's release.
     pub kernel: Option<String>,
-    /// Since its boot, in seconds.
+    /// Seconds since boot.
     pub uptime: Option<u64>,
-    /// The NixOS generation that runs, where it is NixOS.
+    /// The running NixOS generation, on NixOS.
     pub generation: Option<String>,
-    /// Memory, and what of it is available, in bytes.
+    /// Memory, and how much of it is available, in bytes.
     pub memory: Option<(u64, u64)>,
-    /// The version of the image that runs, where it is one.
+    /// The version of the running image, where there is one.
     pub version: Option<String>,
-    /// Whether what runs is on trial yet, in a few words, and what else may boot.
+    /// Whether the running version is still on trial, in a few words, and what else may boot.
     pub trial: Option<String>,
-    /// When what runs was put there, in seconds since 1970.
+    /// When the running version was installed, in seconds since 1970.
     pub updated: Option<u64>,
     /// The file systems that services keep their data on.
     pub disks: Vec<Disk>,
-    /// Processes that ran or waited for a CPU, over a minute.
+    /// Processes that ran or waited for a CPU, averaged over a minute.
     pub load: Option<f64>,
     /// CPUs online.
     pub cpus: Option<usize>,
@@ -76,7 +76,7 @@ pub struct Host {
 pub struct Disk {
     /// The services that keep their data on it.
     pub services: Vec<&'static str>,
-    /// What is free of it, in percent of its bytes.
+    /// How much of it is free, in percent of its bytes.
     pub free_percent: u8,
 }
 
@@ -85,14 +85,14 @@ pub struct Disk {
 pub enum Severity {
     /// Worth knowing.
     Notice,
-    /// Work is slowed or lost, or will be under load.
+    /// Work is slowed down or lost, or will be under load.
     Warning,
-    /// The machine does not do what it is there for.
+    /// The machine doesn't do its job.
     Critical,
 }
 
 impl Severity {
-    /// As command line and page have it.
+    /// As the command line and pages show it.
     pub fn label(self) -> &'static str {
         match self {
             Self::Notice => "notice",
@@ -111,19 +111,19 @@ impl fmt::Display for Severity {
 /// What `linerate doctor` found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Examined {
-    /// The profile's host, where there is a profile.
+    /// The profile's host, if there is a profile.
     pub profile: Option<String>,
     /// When, in seconds since 1970.
     pub at: u64,
     /// Worst first.
     pub findings: Vec<Finding>,
-    /// What was found before and is well again, that which was found last first.
+    /// Findings that have been resolved, most recent first.
     pub past: Vec<ResolvedFinding>,
-    /// All rules there are.
+    /// All rules.
     pub rules: Vec<Rule>,
 }
 
-/// Something that is not as it should be.
+/// Something that isn't as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// By which rule.

@@ -1,18 +1,19 @@
-//! Whose form it is: each has a token that only a page of ours can have read, and comes from one of our pages.
+//! Checks where a form comes from: each form has a token that only a page of the console can have read, and has to be
+//! sent from one of the console's pages.
 
 use http::HeaderMap;
 use http::header;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The field of a form that has its token.
+/// The form field that holds the token.
 pub(crate) const FIELD: &str = "csrf";
 
-/// What tokens are made of; new with each process.
+/// The secret that tokens are derived from; each process makes a new one.
 pub(crate) struct Secret([u8; 32]);
 
 impl Secret {
-    /// A new one.
+    /// Makes a new secret.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -22,20 +23,20 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// The token of the forms of a session, or of whoever has this cookie.
+    /// The token for the forms of this session, or of whoever has this cookie.
     pub(crate) fn token(&self, of: &str) -> String {
         let digest: [u8; 32] = Sha256::new().chain_update(self.0).chain_update(of).finalize().into();
         hex(&digest[..16])
     }
 }
 
-/// Whether a form has the token that it should, found out in a time that does not tell how much of it is right.
+/// Whether a form's token is the expected one, compared in constant time.
 pub(crate) fn matches(token: &str, expected: &str) -> bool {
     token.as_bytes().ct_eq(expected.as_bytes()).into()
 }
 
-/// Whether a form comes from a page of ours, as browsers tell by `Origin`, and where that is left out by
-/// `Sec-Fetch-Site`. What tells neither is no browser of these years, and is refused.
+/// Whether a form was sent from one of the console's pages. Browsers say so in `Origin` or, where they leave that out,
+/// in `Sec-Fetch-Site`. A request with neither isn't from a current browser and is refused.
 pub(crate) fn same_origin(fields: &HeaderMap, authority: Option<&str>) -> bool {
     let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
     match text(header::ORIGIN) {
@@ -47,10 +48,10 @@ pub(crate) fn same_origin(fields: &HeaderMap, authority: Option<&str>) -> bool {
     }
 }
 
-/// Randomness in hexadecimal, twice as many digits as bytes.
+/// Random bytes in hexadecimal, with twice as many digits as bytes.
 ///
 /// # Errors
-/// When the system has none.
+/// When the system has no randomness.
 pub(crate) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! Who asks, by what they are known, and whose form it is.
+//! Who sends a request, how they are recognised, and whether a form is theirs.
 
 pub mod csrf;
 pub mod session;

@@ -1,4 +1,4 @@
-//! Who is signed in. Sessions are in memory alone: they end with the process.
+//! Who is signed in. Sessions are only in memory, so they end with the process.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,40 +9,40 @@ use sha2::{Digest, Sha256};
 
 use crate::csrf;
 
-/// Sessions at once; one more ends that which was used the longest ago.
+/// The most sessions at once; one more ends the least recently used.
 const SESSIONS: usize = 64;
 
 /// How long sessions live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionLifetime {
-    /// From the signing in on.
+    /// Counted from signing in.
     pub(crate) whole: Duration,
     /// Without being used.
     pub(crate) idle: Duration,
 }
 
-/// What somebody asks the services with.
+/// What the console asks the services with on somebody's behalf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// A key of linerate-links.
+    /// A key for linerate-links.
     pub(crate) links: Option<String>,
-    /// A key of linerate-api.
+    /// A key for linerate-api.
     pub(crate) api: Option<String>,
-    /// Whom an issuer vouches for, by whose token the services are asked then.
+    /// Somebody an issuer vouches for; the services are then asked with the issuer's token.
     pub(crate) user: Option<User>,
 }
 
-/// Somebody whom an issuer vouches for.
+/// Somebody an issuer vouches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
-    /// Who they are to the issuer, whatever their name is.
+    /// Their identifier at the issuer, which stays the same when their name changes.
     pub(crate) id: String,
-    /// What they are called.
+    /// Their name.
     pub(crate) name: String,
 }
 
 impl Grant {
-    /// Whether both are of the same key, or of the same person.
+    /// Whether both have a key in common or belong to the same person.
     fn shares_with(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             one.is_some() && one == other
@@ -52,14 +52,15 @@ impl Grant {
             || same(self.user.as_ref().map(|user| &user.id), other.user.as_ref().map(|user| &user.id))
     }
 
-    /// What logs call whoever has this: their name, or as much of their key of links as is no secret.
+    /// How logs name whoever has this grant: by their name, or by the part of their links key that isn't secret.
     pub(crate) fn name(&self) -> Option<String> {
         let name = self.user.as_ref().map(|user| user.name.clone());
         name.or_else(|| self.links.as_deref().map(shown))
     }
 }
 
-/// The sessions there are, by the digest of what their cookie says: whoever reads our memory's leftovers signs in with none.
+/// The sessions, by the digest of their cookie's value, so that nobody can sign in with what they read from leftover
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     life: SessionLifetime,
@@ -72,51 +73,51 @@ struct Session {
     from: Option<IpAddr>,
     begun: Instant,
     used: Instant,
-    /// For how long at most, where that is less than sessions live.
+    /// The longest a session may live, where that is less than the usual lifetime.
     most: Duration,
 }
 
 /// Which sessions are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Those that have a key in common with whoever asks, or are of the same person.
+    /// Those that have a key in common with the asking session, or belong to the same person.
     Own,
     /// All.
     Everybodys,
 }
 
-/// A session, as it is shown.
+/// A session as the page shows it.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// What it is called, by which nobody gets in.
+    /// Its name, which can't be used to sign in.
     pub(crate) name: String,
-    /// Whether it is that of whoever asks.
+    /// Whether it is the asking session.
     pub(crate) own: bool,
-    /// Whether it has a key in common with that, or is of the same person.
+    /// Whether it has a key in common with the asking session, or belongs to the same person.
     pub(crate) shares: bool,
-    /// What logs call whoever it is of.
+    /// How logs name the person it belongs to.
     pub(crate) who: String,
-    /// Where it was begun from; none by a Unix socket.
+    /// The address it was begun from; none over a Unix socket.
     pub(crate) from: Option<IpAddr>,
     /// How long ago it was begun.
     pub(crate) begun: Duration,
-    /// How long ago it was used.
+    /// How long ago it was last used.
     pub(crate) used: Duration,
 }
 
-/// As much of a key as one knows it by, and nobody gets in with.
+/// The part of a key that identifies it but can't be used to sign in.
 pub(crate) fn shown(key: &str) -> String {
     let known = key.char_indices().nth(12).map_or("", |(end, _)| &key[..end]);
     format!("{known}…")
 }
 
 impl Sessions {
-    /// None yet.
+    /// Starts without any sessions.
     pub(crate) fn new(life: SessionLifetime) -> Self {
         Self { life, all: Mutex::default() }
     }
 
-    /// Begins one with keys that were found to be good; what its cookie says.
+    /// Begins a session with keys that were found to be valid, and returns its cookie's value.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -129,7 +130,7 @@ impl Sessions {
         self.begin_until(grant, from, now, self.life.whole)
     }
 
-    /// Begins one that lives no longer than what it is for: so long.
+    /// Begins a session that lives at most this long, since what it is based on expires then.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -152,7 +153,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// What a session is for; with `use_it` it counts as used.
+    /// A session's grant; with `use_it`, the session counts as used.
     pub(crate) fn grant(&self, id: &str, use_it: bool, now: Instant) -> Option<Grant> {
         let mut all = self.lock();
         let session = all.get_mut(&digest(id)).filter(|session| session.lives(&self.life, now))?;
@@ -162,21 +163,22 @@ impl Sessions {
         Some(session.grant.clone())
     }
 
-    /// Changes what a session is for, if it is still there.
+    /// Changes a session's grant, if the session still exists.
     pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut Grant)) {
         if let Some(session) = self.lock().get_mut(&digest(id)) {
             change(&mut session.grant);
         }
     }
 
-    /// Takes a key of linerate-api out of all sessions that have it, and leaves them what else they are for.
+    /// Removes a linerate-api key from all sessions that have it; the rest of their grants stays.
     pub(crate) fn forget(&self, key: &str) {
         for session in self.lock().values_mut() {
             session.grant.api.take_if(|one| one == key);
         }
     }
 
-    /// Those of whoever has this grant, or all, that which was used last first; `own` is what a cookie says.
+    /// The sessions of whoever has this grant, or all sessions, most recently used first; `own` is the asking session's
+    /// cookie value.
     pub(crate) fn of(&self, whose: Whose, grant: &Grant, own: &str, now: Instant) -> Vec<Listed> {
         let own = digest(own);
         let all = self.lock();
@@ -196,7 +198,8 @@ impl Sessions {
         listed
     }
 
-    /// Ends that of this name, if it is one of those that are meant; who it was of, as logs call them.
+    /// Ends the session with this name if it is one of those meant, and returns how logs name the person it belonged
+    /// to.
     pub(crate) fn end_named(&self, whose: Whose, grant: &Grant, wanted: &str) -> Option<String> {
         let mut all = self.lock();
         let (id, session) = all.iter().find(|(id, _)| name(id) == wanted)?;
@@ -208,12 +211,12 @@ impl Sessions {
         Some(who)
     }
 
-    /// Ends one.
+    /// Ends a session.
     pub(crate) fn end(&self, id: &str) {
         self.lock().remove(&digest(id));
     }
 
-    /// Ends all that have a key in common with this.
+    /// Ends all sessions that have a key in common with this grant.
     pub(crate) fn end_all(&self, grant: &Grant) {
         self.lock().retain(|_, session| !session.grant.shares_with(grant));
     }
@@ -230,7 +233,7 @@ impl Session {
     }
 }
 
-/// What a session is called: a part of its digest, of which there is no way back to it.
+/// A session's name: part of its digest, from which the cookie's value can't be worked out.
 fn name(digest: &[u8; 32]) -> String {
     csrf::hex(&digest[..8])
 }
@@ -355,7 +358,7 @@ mod tests {
             [&own, &same, &other].map(|id| sessions.grant(id, true, now).is_some()),
             [true, false, true]
         );
-        // Whoever may write everything sees who else is signed in, and ends that too.
+        // Whoever may write everything sees who else is signed in, and can end those sessions too.
         let listed = sessions.of(Whose::Everybodys, &links("lr_1"), &own, now);
         let mut shares: Vec<_> = listed.iter().map(|one| (one.shares, one.own)).collect();
         shares.sort_unstable();

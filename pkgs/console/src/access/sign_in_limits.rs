@@ -1,4 +1,4 @@
-//! How often one may try to sign in.
+//! Limits how often one may try to sign in.
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -7,25 +7,26 @@ use std::time::{Duration, Instant};
 use service::rate_limit::{Exceeded, Rate, RateLimiter};
 use service::socket::network;
 
-/// Failures a minute of one address.
+/// Failures per minute from one address.
 const PER_ADDRESS: NonZero<u32> = NonZero::new(10).unwrap();
 
-/// Failures a minute of everybody: whoever has many addresses has no more tries for that.
+/// Failures per minute overall, so that having many addresses doesn't give anybody more tries.
 const OVERALL: NonZero<u32> = NonZero::new(100).unwrap();
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Addresses that are remembered: those that fail are no more than tries overall, in the minutes until theirs are forgiven.
+/// How many addresses are remembered: no more can fail than there are tries overall, in the minutes until an address's
+/// failures are forgotten.
 const REMEMBERED: usize = 4_096;
 
-/// Failures of late.
+/// Recent failures.
 #[derive(Debug)]
 pub(crate) struct SignInLimits(RateLimiter);
 
-/// Whose they are.
+/// Whose failures are counted.
 #[derive(Hash)]
 enum Of {
-    /// Those on a Unix socket have none, and share a place.
+    /// Connections over a Unix socket have no address, and share one entry.
     Address(Option<IpAddr>),
     Everybody,
 }
@@ -37,8 +38,8 @@ impl Default for SignInLimits {
 }
 
 impl SignInLimits {
-    /// Takes a try, to be given back where it succeeds: whoever tries many at once has as few. Tells whether there was one,
-    /// and where there was none, when there is.
+    /// Takes a try, which is given back on success, so that trying many times at once gives no more tries. When none is
+    /// left, says when there will be one.
     pub(crate) fn take(&self, address: Option<IpAddr>, now: Instant) -> Result<(), Exceeded> {
         let address = address.map(network);
         self.0.take(Of::Address(address), Rate::per(MINUTE, PER_ADDRESS), now)?;
@@ -47,7 +48,7 @@ impl SignInLimits {
         })
     }
 
-    /// Gives a try back that was none at guessing.
+    /// Gives back a try that turned out not to be a guess.
     pub(crate) fn give_back(&self, address: Option<IpAddr>) {
         self.0.give_back(Of::Address(address.map(network)), Rate::per(MINUTE, PER_ADDRESS));
         self.0.give_back(Of::Everybody, Rate::per(MINUTE, OVERALL));

@@ -1,34 +1,34 @@
-//! Where each function of a tree is drawn.
+//! Works out where each function of a tree is drawn.
 
 use super::tree::{Node, Tree};
 
-/// How wide a drawing is, in its own units.
+/// The width of a drawing, in its own units.
 pub const WIDTH: f64 = 1200.0;
 
-/// How high a row is.
+/// The height of a row.
 pub const HEIGHT: usize = 18;
 
-/// What is narrower is not drawn.
+/// Anything narrower isn't drawn.
 const LEAST: f64 = 0.4;
 
-/// How wide a character is, in the font that is drawn with.
+/// The width of a character in the font that is used.
 const CHARACTER: f64 = 7.0;
 
-/// A function where it is drawn.
+/// A function and where it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
-    /// Which node of the tree.
+    /// Its node in the tree.
     pub node: usize,
-    /// In which row, the first being 0.
+    /// Its row, counted from 0.
     pub row: usize,
-    /// From where, from the left.
+    /// Its distance from the left.
     pub x: f64,
-    /// How wide.
+    /// Its width.
     pub width: f64,
 }
 
-/// What is drawn of a tree from a node on, the outer before the inner. Where that would be more blocks than so many, the narrow
-/// ones are left out, and not the inner ones.
+/// What is drawn of a tree from a node on, outer functions before inner ones. Where that would be more than `most`
+/// blocks, narrow ones are left out rather than inner ones.
 pub fn blocks(tree: &Tree, root: usize, most: usize) -> Vec<Block> {
     let mut least = LEAST;
     loop {
@@ -40,7 +40,7 @@ pub fn blocks(tree: &Tree, root: usize, most: usize) -> Vec<Block> {
     }
 }
 
-/// Those that are at least so wide; once there are more than so many, not all of them.
+/// The blocks that are at least this wide; once there are more than `most`, not all of them.
 fn wider(tree: &Tree, root: usize, least: f64, most: usize) -> Vec<Block> {
     let Some(node) = tree.node(root).filter(|node| node.total > 0) else { return Vec::new() };
     let scale = WIDTH / node.total as f64;
@@ -61,12 +61,12 @@ fn wider(tree: &Tree, root: usize, least: f64, most: usize) -> Vec<Block> {
     drawn
 }
 
-/// How high all of them are together.
+/// The height of all of them together.
 pub fn height(blocks: &[Block]) -> usize {
     blocks.iter().map(|block| block.row + 1).max().unwrap_or(0) * HEIGHT
 }
 
-/// As much of a name as fits; nothing where that would say nothing.
+/// As much of a name as fits, or nothing where that would be too little to read.
 pub fn label(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / CHARACTER).max(0.0) as usize;
     let length = name.chars().count();
@@ -77,13 +77,13 @@ pub fn label(name: &str, width: f64) -> String {
     }
 }
 
-/// The colour of a node, on which black reads: warm ones that differ by name, greenish for the kernel's, and of what was compared
-/// red where it grew and blue where it shrank.
+/// The colour of a node, always light enough for black text: warm colours that differ by name, greenish ones for the
+/// kernel's functions, and in comparisons red where a function grew and blue where it shrank.
 pub fn colour(tree: &Tree, node: &Node) -> String {
     if tree.compared() {
         let all = tree.total().max(1) as f64;
         let change = (node.total as f64 - node.before as f64) / all;
-        // A tenth of everything is as red as it gets.
+        // A change by a tenth of everything is the deepest colour there is.
         let pale = 255 - (change.abs() * 10.0).min(1.0).mul_add(115.0, 0.0) as u8;
         return match change {
             change if change > 0.0 => format!("#ff{pale:02x}{pale:02x}"),

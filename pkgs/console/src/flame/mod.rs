@@ -1,7 +1,8 @@
 //! Flame graphs: call stacks folded into a tree, laid out, and drawn.
 //!
-//! Folded stacks are lines of `outermost;…;innermost WEIGHT`, the form that flame graph tools have in common. Drawn by code of
-//! our own: a picture that runs no script stands in a page whose policy allows none, and links do its zooming.
+//! Folded stacks are lines of `outermost;…;innermost WEIGHT`, the format that flame graph tools share. The console
+//! draws them itself, since its content policy allows no scripts in pages: pictures have none, and zooming works by
+//! links.
 
 mod layout;
 pub(crate) mod profiles;
@@ -22,7 +23,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A weight, as it is shown.
+    /// A weight as it is displayed.
     pub fn show(self, weight: u64) -> String {
         match self {
             Self::Samples => format!("{weight} {}", if weight == 1 { "sample" } else { "samples" }),
@@ -31,7 +32,7 @@ impl Unit {
     }
 }
 
-/// Which share one weight is of another, in percent.
+/// The share of one weight in another, in percent.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

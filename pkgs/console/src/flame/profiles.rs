@@ -1,4 +1,4 @@
-//! What was seen of processes, in memory alone: the newest of it, so many and so many bytes.
+//! Recorded profiles, only in memory: the newest ones, limited in number and in bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::flame::Unit;
 use crate::machine::{Watch, Watched};
 
-/// Profiles that are kept, and the bytes of all their stacks: the oldest make room.
+/// How many profiles are kept, and how many bytes of stacks in all; the oldest make room.
 const KEPT: usize = 16;
 const KEPT_BYTES: usize = 16 << 20;
 
 /// A profile.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    /// Its number; none has that of another.
+    /// Its number, which is unique.
     pub(crate) number: u64,
     /// What was asked for.
     pub(crate) watch: Watch,
     /// When, in seconds since 1970.
     pub(crate) at: u64,
-    /// What came of it; nothing yet.
+    /// The result, or none yet.
     pub(crate) seen: Option<Result<Watched, String>>,
 }
 
 impl Profile {
-    /// What is looked at, for people.
+    /// What was recorded, in words.
     pub(crate) fn what(&self) -> &str {
         self.watch.service.as_deref().unwrap_or("the whole machine")
     }
@@ -39,19 +39,19 @@ impl Profile {
     }
 }
 
-/// Those that are kept.
+/// The profiles that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Profiles(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     last: u64,
-    /// The newest first.
+    /// Newest first.
     all: VecDeque<Arc<Profile>>,
 }
 
 impl Profiles {
-    /// Begins one; none where another is under way.
+    /// Begins a profile; none if another one is running.
     pub(crate) fn begin(&self, watch: Watch, at: u64) -> Option<u64> {
         let mut kept = self.lock();
         if kept.all.iter().any(|profile| profile.seen.is_none()) {
@@ -64,7 +64,7 @@ impl Profiles {
         Some(number)
     }
 
-    /// Ends one.
+    /// Ends a profile.
     pub(crate) fn end(&self, number: u64, seen: Result<Watched, String>) {
         let mut kept = self.lock();
         if let Some(one) = kept.all.iter_mut().find(|profile| profile.number == number) {
@@ -77,12 +77,12 @@ impl Profiles {
         }
     }
 
-    /// All of them, the newest first.
+    /// All profiles, newest first.
     pub(crate) fn all(&self) -> Vec<Arc<Profile>> {
         self.lock().all.iter().cloned().collect()
     }
 
-    /// One by its number.
+    /// A profile by its number.
     pub(crate) fn get(&self, number: u64) -> Option<Arc<Profile>> {
         self.lock().all.iter().find(|profile| profile.number == number).cloned()
     }

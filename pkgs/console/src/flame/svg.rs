@@ -1,4 +1,4 @@
-//! A flame graph as a file of its own: shapes and text, and nothing that runs.
+//! A flame graph as a file of its own, with only shapes and text, and no scripts.
 
 use maud::{PreEscaped, html};
 

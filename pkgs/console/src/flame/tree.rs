@@ -18,33 +18,33 @@ pub struct Node {
     pub name: String,
     /// What it and all that it calls weighs.
     pub total: u64,
-    /// What it weighs itself.
+    /// Its own weight.
     pub own: u64,
     /// `total` of the same node in the profile that this one is compared with.
     pub before: u64,
     children: BTreeMap<String, usize>,
 }
 
-/// Folded stacks as a tree. The first node is the root, whose total is that of everything.
+/// Folded stacks as a tree. The first node is the root; its total is the weight of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     nodes: Vec<Node>,
-    /// Whether it was compared with another.
+    /// Whether it is a comparison with another profile.
     compared: bool,
 }
 
-/// A function, however it is called.
+/// A function, summed up over all the places it is called from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hot {
     /// Its name.
     pub name: String,
-    /// What it weighs itself.
+    /// Its own weight.
     pub own: u64,
-    /// What it and all that it calls weighs; recursion is counted once.
+    /// The weight of it and everything it calls; recursion is counted once.
     pub total: u64,
 }
 
-/// A function's own share of two profiles, in percent.
+/// A function's own share in two profiles, in percent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// Its name.
@@ -55,7 +55,7 @@ pub struct Change {
     pub now: f64,
 }
 
-/// The functions whose own share changed most from one profile to another, whichever way.
+/// The functions whose own share grew or shrank most from one profile to another.
 pub fn changes(before: &Tree, now: &Tree, most: usize) -> Vec<Change> {
     let mut all: HashMap<String, Change> = HashMap::new();
     for (tree, newer) in [(before, false), (now, true)] {
@@ -73,11 +73,11 @@ pub fn changes(before: &Tree, now: &Tree, most: usize) -> Vec<Change> {
     changes
 }
 
-/// Why text is no folded stacks.
+/// Why a text can't be read as folded stacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is none of folded stacks, which are `outer;inner COUNT`")]
 pub struct ParseError {
-    /// Which line, the first being 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 
@@ -91,7 +91,7 @@ impl Tree {
     /// Reads folded stacks.
     ///
     /// # Errors
-    /// When a line that is not empty has no weight.
+    /// When a line that isn't empty has no weight.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut tree = Self::default();
         for (stack, weight) in folded(text)? {
@@ -100,7 +100,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The stacks of one profile, each with what it weighed in another before. Weights of before are scaled to the same sum.
+    /// The stacks of one profile, each with its weight in an earlier one. The earlier weights are scaled to the same
+    /// sum.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -117,31 +118,31 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Whether it was compared with another.
+    /// Whether it is a comparison with another profile.
     pub fn compared(&self) -> bool {
         self.compared
     }
 
-    /// A node, by its number; numbers are the same for the same text.
+    /// A node by its number; the same text always gives the same numbers.
     pub fn node(&self, number: usize) -> Option<&Node> {
         self.nodes.get(number)
     }
 
-    /// What everything weighs.
+    /// The weight of everything.
     pub fn total(&self) -> u64 {
         self.nodes[0].total
     }
 
-    /// The nodes that a node calls, by name.
+    /// The nodes that a node calls, sorted by name.
     pub fn children<'t>(&'t self, node: &'t Node) -> impl DoubleEndedIterator<Item = (usize, &'t Node)> {
         node.children.values().map(|&number| (number, &self.nodes[number]))
     }
 
-    /// The functions that weigh most themselves.
+    /// The functions with the greatest weight of their own.
     pub fn hottest(&self, most: usize) -> Vec<Hot> {
         let mut all: HashMap<&str, Hot> = HashMap::new();
         let mut above: HashMap<&str, usize> = HashMap::new();
-        // Depth first by hand: each node is left once all that it calls was.
+        // Depth first without recursion: a node is finished once everything it calls is.
         let mut to_do = vec![(0, false)];
         while let Some((number, left)) = to_do.pop() {
             let node = &self.nodes[number];
@@ -195,7 +196,7 @@ impl Tree {
     }
 }
 
-/// The stacks of a text, and what each weighs.
+/// The stacks in a text and their weights.
 fn folded(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let stack = |(index, line): (usize, &'_ str)| -> Option<(usize, usize, u64)> {
@@ -210,7 +211,8 @@ fn folded(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
         .collect()
 }
 
-/// A name that neither breaks a line nor turns its direction, and is not endless: processes call themselves what they like.
+/// Makes a name safe to show: without line breaks and changes of text direction, and not endlessly long, since
+/// processes can choose their own names.
 fn plain(name: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -250,7 +252,7 @@ mod tests {
         let shown: Vec<_> =
             tree.nodes.iter().map(|node| (node.name.as_str(), node.total, node.before)).collect();
         assert_eq!(shown, [("all", 20, 20), ("a", 10, 5), ("b", 10, 15)]);
-        // What is gone is there, and weighs nothing.
+        // A function that is gone is still there, with a weight of 0.
         let gone = Tree::compare("x 1", "a 1").expect("folded");
         assert_eq!(gone.nodes.iter().map(|node| node.total).collect::<Vec<_>>(), [1, 1, 0]);
     }

@@ -1,4 +1,4 @@
-//! Imports under way, and those that were: in memory, so many. [`rows`]: what they read.
+//! Imports that are running or have ended, kept in memory up to a limit. [`rows`] is what they read.
 
 pub(crate) mod rows;
 
@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::csrf;
 use crate::links::Tally;
 
-/// Imports that are remembered; the oldest that have ended make room.
+/// How many imports are remembered; the oldest that have ended make room for new ones.
 const KEPT: usize = 16;
 
-/// Imports at a time: the rows of each are in memory.
+/// How many imports may run at once, since the rows of each are held in memory.
 const RUNNING: usize = 2;
 
-/// Refusals that are told.
+/// How many refused rows are reported.
 const ERRORS: usize = 100;
 
-/// Whoever works on an import. It is over when nobody does, were it for a panic.
+/// Works on an import. When it is dropped, even by a panic, the import is over.
 #[derive(Debug)]
 pub(crate) struct Worker(pub(crate) Arc<Import>);
 
@@ -27,36 +27,36 @@ impl Drop for Worker {
     }
 }
 
-/// How far an import has come.
+/// How far an import has got.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Rows of the file.
+    /// Rows in the file.
     pub(crate) total: u64,
-    /// Rows that links has taken or refused.
+    /// Rows that links has accepted or refused.
     pub(crate) read: u64,
-    /// What became of these.
+    /// The outcome of those rows.
     pub(crate) tally: Tally,
-    /// Whether it is over, and why before its end.
+    /// Whether it is over, and if it ended early, why.
     pub(crate) ended: Option<Result<(), String>>,
 }
 
 /// An import.
 #[derive(Debug)]
 pub(crate) struct Import {
-    /// What it is asked for by.
+    /// The id by which its progress is requested.
     pub(crate) id: String,
-    /// The cookie of whoever began it.
+    /// The cookie of the visitor who began it.
     owner: String,
     progress: Mutex<Progress>,
 }
 
 impl Import {
-    /// How far it has come.
+    /// How far it has got.
     pub(crate) fn progress(&self) -> Progress {
         self.lock().clone()
     }
 
-    /// So many more rows came to that.
+    /// Adds the outcome of more rows.
     pub(crate) fn add(&self, rows: u64, tally: Tally) {
         let mut progress = self.lock();
         let before = progress.read;
@@ -71,7 +71,7 @@ impl Import {
         progress.read += rows;
     }
 
-    /// It is over.
+    /// Marks it as over.
     pub(crate) fn end(&self, ended: Result<(), String>) {
         self.lock().ended.get_or_insert(ended);
     }
@@ -81,12 +81,12 @@ impl Import {
     }
 }
 
-/// Those that are remembered, the newest last.
+/// The imports that are remembered, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Imports(Mutex<VecDeque<Arc<Import>>>);
 
 impl Imports {
-    /// Begins one of so many rows; none where as many as may be are under way.
+    /// Begins an import of this many rows; none if the most that may run are running already.
     pub(crate) fn begin(&self, owner: &str, total: u64) -> Option<Arc<Import>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let running = kept.iter().filter(|import| import.lock().ended.is_none()).count();
@@ -103,7 +103,7 @@ impl Imports {
         Some(import)
     }
 
-    /// One of this visitor's.
+    /// One of this visitor's imports.
     pub(crate) fn find(&self, owner: &str, id: &str) -> Option<Arc<Import>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|import| import.id == id && import.owner == owner).cloned()

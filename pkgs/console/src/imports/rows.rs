@@ -1,23 +1,23 @@
-//! Rows of a file, a thousand at a time: so that it is known how many there are, and told how far they have come.
+//! Splits a file into pieces of a thousand rows, so that the console knows how many there are and can show progress.
 
 use csv::ReaderBuilder;
 use serde_json::{Deserializer, Value};
 
-/// Rows that are sent at once: one transaction of links, which takes some 50 ms.
+/// Rows sent at once: one transaction for links, which takes about 50 ms.
 const PIECE: usize = 1_000;
 
-/// The longest line of names, in bytes, which is before each piece: many times those of all columns.
+/// The longest header line, in bytes; it is repeated before each piece, and all column names together are far shorter.
 const NAMES_BYTES: usize = 4 << 10;
 
-/// What links takes as rows.
+/// Rows in a form that links accepts.
 pub(crate) struct Rows {
     pub(crate) media_type: &'static str,
-    /// What is sent at once, and how many rows that is.
+    /// The pieces to send, and how many rows each has.
     pub(crate) pieces: Vec<(Vec<u8>, u64)>,
 }
 
 impl Rows {
-    /// Those of a CSV file, whose first line is before each piece.
+    /// The rows of a CSV file; its header line is put before each piece.
     pub(crate) fn of_csv(file: &[u8]) -> Result<Self, String> {
         let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         let mut begins = Vec::new();
@@ -26,7 +26,7 @@ impl Rows {
             let begin = record.position().map_or(0, csv::Position::byte);
             begins.push(usize::try_from(begin).unwrap_or(usize::MAX).min(file.len()));
         }
-        // The end of the names, and of the rows.
+        // The end of the header line, and of the rows.
         let first = begins.get(1).copied().unwrap_or(file.len());
         let names = &file[..first];
         if names.len() > NAMES_BYTES {
@@ -35,16 +35,16 @@ impl Rows {
         let rows = begins.get(1..).unwrap_or_default();
         let ends = rows.chunks(PIECE).skip(1).map(|next| next[0]).chain([file.len()]);
         let pieces = rows.chunks(PIECE).zip(ends).map(|(rows, end)| {
-            // The last line of names may be all there is of the file.
+            // The file may have nothing but the header line.
             ([names, b"\n", &file[rows[0]..end]].concat(), rows.len() as u64)
         });
         let pieces: Vec<_> = pieces.collect();
-        // Names that are none are refused by links.
+        // links itself refuses a header line that isn't one.
         let alone = pieces.is_empty().then(|| (file.to_vec(), 0));
         Ok(Self { media_type: "text/csv", pieces: pieces.into_iter().chain(alone).collect() })
     }
 
-    /// Those of JSON, an array or one object a line.
+    /// The rows of JSON, either an array or one object per line.
     pub(crate) fn of_json(file: &[u8]) -> Result<Self, String> {
         let rows: Vec<Value> = if file.trim_ascii_start().starts_with(b"[") {
             serde_json::from_slice(file).map_err(|error| error.to_string())?
@@ -59,7 +59,7 @@ impl Rows {
         Ok(Self { media_type: "application/x-ndjson", pieces: rows.chunks(PIECE).map(piece).collect() })
     }
 
-    /// How many there are.
+    /// How many rows there are.
     pub(crate) fn count(&self) -> u64 {
         self.pieces.iter().map(|(_, count)| count).sum()
     }
@@ -69,7 +69,7 @@ impl Rows {
 mod tests {
     use super::*;
 
-    /// The pieces of rows as text, and how many each has.
+    /// The pieces as text, and how many rows each has.
     fn told(rows: Result<Rows, String>) -> Vec<(String, u64)> {
         let pieces = rows.expect("rows").pieces.into_iter();
         pieces.map(|(bytes, count)| (String::from_utf8(bytes).expect("text"), count)).collect()
@@ -107,7 +107,7 @@ mod tests {
         for text in ["{", "[{}", "[1,]", "{}x"] {
             assert!(Rows::of_json(text.as_bytes()).is_err(), "{text}");
         }
-        // Names would be before each of a thousand pieces.
+        // The header line would be before each of a thousand pieces.
         let long = "n".repeat(4 << 20) + "\n" + &"a\n".repeat(1_000_000);
         assert!(Rows::of_csv(long.as_bytes()).is_err());
     }
