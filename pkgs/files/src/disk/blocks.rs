@@ -1,4 +1,4 @@
-//! Memory of a fixed size that is read into, in blocks of which one owner has each.
+//! Memory of a fixed size for reads, divided into blocks that each have one owner.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,16 +9,16 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The least that is taken, in bytes.
+/// The size of a block, in bytes: the least that can be taken.
 pub const BLOCK_BYTES: usize = 128 * 1024;
 
-/// Blocks of an extent: four at an offset that is a multiple of four, which are read into as one.
+/// Blocks in an extent: four, starting at a multiple of four, which are read into as one.
 pub const EXTENT_BLOCKS: usize = 4;
 
 /// A huge page of x86-64, and of arm64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// The fewest blocks of a memory.
+/// The fewest blocks a memory has.
 pub const MIN_BLOCKS: usize = 8;
 
 /// Memory of a fixed size, in blocks.
@@ -29,7 +29,7 @@ pub struct Memory {
     free: RefCell<FreeBlocks>,
 }
 
-/// A part of the memory that one owner has to itself: a block, or an extent.
+/// A part of the memory with one owner: a block or an extent.
 #[derive(Debug)]
 pub struct Block {
     memory: Rc<Memory>,
@@ -37,7 +37,7 @@ pub struct Block {
     count: usize,
 }
 
-/// Which blocks are free: a bit each. An extent is four bits within a word.
+/// The free blocks, one bit each. An extent is four bits within a word.
 #[derive(Debug)]
 struct FreeBlocks {
     words: Vec<u64>,
@@ -45,15 +45,15 @@ struct FreeBlocks {
 }
 
 impl Memory {
-    /// Of so many bytes, rounded to blocks, and [`MIN_BLOCKS`] at least.
+    /// Maps a memory of this many bytes, rounded to blocks, with at least [`MIN_BLOCKS`].
     ///
     /// # Errors
     /// When the kernel has none.
     pub fn new(bytes: usize) -> io::Result<Rc<Self>> {
         let blocks = (bytes / BLOCK_BYTES).max(MIN_BLOCKS);
-        // Whole huge pages, to which the kernel aligns mappings that are large enough.
+        // Whole huge pages, since the kernel aligns large mappings to them.
         let length = (blocks * BLOCK_BYTES).next_multiple_of(if bytes > HUGE_BYTES { HUGE_BYTES } else { 1 });
-        // SAFETY: a new mapping, of no file, at an address the kernel chooses, is in nobody's way.
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -63,20 +63,20 @@ impl Memory {
             )
         }?;
         let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        // A block in one piece of memory is one segment to the device, where single pages are 32 of them. Without huge pages it works
-        // as well, if not as fast.
-        // SAFETY: this is advice, about the mapping that was just made; it changes no byte.
+        // For the device, a block in contiguous memory is one segment, while single pages are 32. It also works without
+        // huge pages, only slower.
+        // SAFETY: this only advises the kernel about the new mapping, and changes no byte.
         let _ = unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxHugepage) };
         Ok(Rc::new(Self { start, length, free: RefCell::new(FreeBlocks::new(length / BLOCK_BYTES)) }))
     }
 
-    /// A block.
+    /// Takes a block.
     pub fn block(self: &Rc<Self>) -> Option<Block> {
         let number = self.free.borrow_mut().take()?;
         Some(Block { memory: Rc::clone(self), number, count: 1 })
     }
 
-    /// An extent, where one is free as a whole.
+    /// Takes an extent, if a whole one is free.
     pub fn extent(self: &Rc<Self>) -> Option<Block> {
         let number = self.free.borrow_mut().take_extent()?;
         Some(Block { memory: Rc::clone(self), number, count: EXTENT_BLOCKS })
@@ -95,7 +95,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that `new` made; the last block of it is gone, and with it the last read into it.
+        // SAFETY: this is the mapping from `new`. Its last block is gone, and so is the last read into it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -103,7 +103,7 @@ impl Drop for Memory {
 impl Block {
     /// Where it begins.
     pub fn start(&self) -> NonNull<u8> {
-        // SAFETY: its number is below that of the blocks the mapping has room for.
+        // SAFETY: its number is below the mapping's number of blocks.
         unsafe { self.memory.start.add(self.number * BLOCK_BYTES) }
     }
 
@@ -112,15 +112,15 @@ impl Block {
         self.count * BLOCK_BYTES
     }
 
-    /// How many blocks it is.
+    /// How many blocks it has.
     pub fn count(&self) -> usize {
         self.count
     }
 
     /// Some of its bytes.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: a block is in the mapping, which lives as long, and its bytes are initialised, by the kernel where by
-        // nobody else. A block out of the hands of the ring is written by nobody.
+        // SAFETY: a block is within the mapping, which lives as long, and its bytes are initialised, by the kernel if
+        // by nobody else. Nobody writes to a block that the ring has given away.
         let all = unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.length()) };
         &all[range]
     }
@@ -139,12 +139,12 @@ impl FreeBlocks {
         free
     }
 
-    /// The first bit of each extent of a word that is free as a whole.
+    /// The first bit of each extent in a word that is wholly free.
     fn extents(word: u64) -> u64 {
         word & (word >> 1) & (word >> 2) & (word >> 3) & 0x1111_1111_1111_1111
     }
 
-    /// Takes a block, of an extent that is free in part if there is one.
+    /// Takes a block, preferably from an extent that is only partly free.
     fn take(&mut self) -> Option<usize> {
         let partial = |word: u64| word & !(Self::extents(word) * 0b1111);
         let in_part = self.words.iter().position(|word| partial(*word) != 0);
@@ -181,7 +181,7 @@ mod tests {
         let mut free = FreeBlocks::new(68);
         assert_eq!(free.take(), Some(0));
         assert_eq!((free.take_extent(), free.take(), free.count), (Some(4), Some(1), 62));
-        // The last extent is in a word of its own.
+        // The last extent is in its own word.
         let extents: Vec<_> = std::iter::from_fn(|| free.take_extent()).collect();
         assert_eq!(extents, (8..68).step_by(4).collect::<Vec<_>>());
         assert_eq!((free.take(), free.take(), free.take(), free.count), (Some(2), Some(3), None, 0));
