@@ -126,21 +126,21 @@ pub struct Examined {
 /// Something that isn't as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// By which rule.
+    /// The rule that found it.
     pub rule: String,
-    /// What is meant: a setting, an interface, a service.
+    /// What it concerns: a setting, an interface, a service.
     pub subject: String,
     /// How bad it is.
     pub severity: Severity,
-    /// How it should be, where the profile says.
+    /// The expected state, if the profile has one.
     pub expected: Option<String>,
-    /// How it is.
+    /// The actual state.
     pub found: String,
     /// What it costs.
     pub cost: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     pub remedy: Option<String>,
-    /// Which share of the work it touches, from 0 to 1.
+    /// The share of the work that it affects, from 0 to 1.
     pub effect: Option<f64>,
     /// When it was first seen, in seconds since 1970.
     pub since: Option<u64>,
@@ -148,16 +148,16 @@ pub struct Finding {
     pub times: Option<u32>,
 }
 
-/// What was found and is well again; times are in seconds since 1970.
+/// A finding that has been resolved; times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedFinding {
-    /// By which rule.
+    /// The rule that found it.
     pub rule: String,
-    /// What was meant.
+    /// What it concerned.
     pub subject: String,
-    /// When it was first seen, the last time.
+    /// When it was first seen, the last time it began.
     pub begun: u64,
-    /// When it was seen no more.
+    /// When it was no longer seen.
     pub ended: u64,
     /// How often it was found.
     pub times: u32,
@@ -168,55 +168,55 @@ pub struct ResolvedFinding {
 pub struct Rule {
     /// Its name.
     pub name: &'static str,
-    /// What it looks at.
+    /// What it checks.
     pub about: &'static str,
-    /// Where it comes from.
+    /// Where it gets its data.
     pub source: &'static str,
     /// Whether it had something to compare the machine with.
     pub looked: bool,
-    /// What it was not let see, where it was not let see everything.
+    /// What it wasn't allowed to read, if anything.
     pub denied: Option<String>,
 }
 
-/// Who serves the queues of the machine's interfaces.
+/// Which CPUs serve the queues of the machine's interfaces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queues {
-    /// When, in milliseconds of whichever clock does not jump.
+    /// The time of the reading, in milliseconds of a clock that doesn't jump.
     pub at_millis: u64,
-    /// The interfaces that hardware stands behind.
+    /// The interfaces that have hardware.
     pub interfaces: Vec<Interface>,
     /// The CPUs online.
     pub cpus: Vec<Cpu>,
-    /// Services, and the CPUs they work on.
+    /// Services, and the CPUs they run on.
     pub services: Vec<(String, String)>,
-    /// The process of irqbalance, which would move interrupts away again.
+    /// The process id of irqbalance, which would move interrupts away again.
     pub irqbalance: Option<u32>,
 }
 
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interface {
-    /// Its name, driver and place: `eth0`, `ena at 0000:00:05.0, node 0, 8 of 16 channels`.
+    /// Its name.
     pub name: String,
-    /// What stands behind it.
+    /// Its driver and location: `ena at 0000:00:05.0, node 0, 8 of 16 channels`.
     pub about: String,
-    /// What the plan follows.
+    /// The policy that the plan follows.
     pub policy: String,
-    /// Why it cannot be planned.
+    /// Why there can be no plan for it.
     pub error: Option<String>,
     /// Its queues.
     pub queues: Vec<Queue>,
-    /// Why the plan is what it is, a sentence each.
+    /// The reasons for the plan, a sentence each.
     pub reasons: Vec<String>,
-    /// Settings that are not as planned.
+    /// How many settings differ from the plan.
     pub changes: usize,
-    /// Settings that matter.
+    /// How many settings the plan has.
     pub settings: usize,
-    /// Packets received and sent until now.
+    /// Packets received and sent so far.
     pub packets: (u64, u64),
-    /// Bytes received and sent until now.
+    /// Bytes received and sent so far.
     pub bytes: (u64, u64),
-    /// Packets dropped until now, by the interface's own count.
+    /// Packets dropped so far, as the interface itself counts them.
     pub dropped: u64,
 }
 
@@ -227,15 +227,15 @@ pub struct Queue {
     pub number: usize,
     /// The numbers of its interrupts.
     pub irqs: Vec<u32>,
-    /// How often they came until now.
+    /// How many interrupts there have been so far.
     pub interrupts: u64,
-    /// The CPUs that take them now.
+    /// The CPUs that handle them now.
     pub cpu_now: String,
-    /// The CPU that should.
+    /// The CPU that should handle them.
     pub cpu: usize,
-    /// Where packets are handed on to, now and as planned.
+    /// The CPUs that packets are passed on to, now and as planned.
     pub rps: Option<(String, String)>,
-    /// Who sends through it, now and as planned.
+    /// The CPUs that send through it, now and as planned.
     pub xps: Option<(String, String)>,
 }
 
@@ -248,62 +248,62 @@ pub struct Cpu {
     pub core: usize,
     /// Its NUMA node.
     pub node: usize,
-    /// Packets that its softirqs took until now.
+    /// Packets that its softirqs have processed so far.
     pub processed: u64,
-    /// Packets that found its backlog full.
+    /// Packets dropped because its backlog was full.
     pub dropped: u64,
-    /// Times that its softirqs ran out of budget.
+    /// How often its softirqs ran out of budget.
     pub squeezed: u64,
-    /// Its time in softirqs, idle, and in all, in ticks.
+    /// Its time in softirqs, idle, and overall, in ticks.
     pub ticks: Ticks,
 }
 
-/// What a CPU's time went to, in ticks.
+/// How a CPU spent its time, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// Softirqs.
+    /// In softirqs.
     pub softirq: u64,
-    /// Nothing, and waiting for disks.
+    /// Idle or waiting for disks.
     pub idle: u64,
-    /// All of it.
+    /// Overall.
     pub all: u64,
 }
 
 /// What may be changed of the machine, or looked at by rights of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueChange {
-    /// The queues of an interface are placed as planned.
+    /// Places an interface's queues as planned.
     Apply {
         /// Which.
         interface: String,
     },
-    /// What was there before the first change is put back.
+    /// Restores what was there before the first change.
     Undo {
-        /// Of which interface.
+        /// The interface.
         interface: String,
     },
 }
 
-/// What is to be looked at.
+/// What to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Which service; the whole machine where it is absent.
+    /// The service, or the whole machine if absent.
     pub service: Option<String>,
-    /// For how long.
+    /// For how long, in seconds.
     pub seconds: u64,
-    /// What waits, instead of what runs.
+    /// Whether to record waiting instead of running.
     pub waiting: bool,
 }
 
-/// What was seen.
+/// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// Folded stacks.
     pub folded: String,
-    /// The event that the kernel counted.
+    /// The event that was sampled.
     pub event: String,
-    /// Whether the kernel's own part is in it.
+    /// Whether the kernel's own part is included.
     pub kernel: bool,
-    /// Records that found no room.
+    /// Records that were lost for lack of room.
     pub lost: u64,
 }

@@ -1,4 +1,4 @@
-//! What the services do, second by second: asked when somebody looks, and never otherwise.
+//! What the services do, second by second; they are only asked while somebody is looking.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use tokio::sync::Mutex;
 use crate::metrics::{Metrics, quantile};
 use crate::upstream::{Ask, Upstream};
 
-/// A reading that is younger is not asked for again, however many look.
+/// A reading younger than this is used again, however many people are looking.
 const FRESH: Duration = Duration::from_millis(900);
 
-/// Between two readings that are further apart there was nobody who looked: what came between is no rate of now.
+/// When two readings are further apart than this, nobody was looking in between, so they don't give a current rate.
 const LATELY: Duration = Duration::from_secs(10);
 
-/// Readings that are kept, for the curves.
+/// How many readings are kept for the curves.
 const KEPT: usize = 61;
 
-/// Asks the services, and remembers what they said.
+/// Asks the services, and remembers their answers.
 pub(crate) struct Sampler {
     services: Vec<Upstream>,
     readings: Mutex<VecDeque<Arc<Moment>>>,
 }
 
-/// What all services said at a time.
+/// What all services answered at one time.
 struct Moment {
     at: Instant,
     services: Vec<Said>,
 }
 
-/// What one said.
+/// What one service answered.
 enum Said {
-    /// Nothing, and why.
+    /// It gave no answer, for this reason.
     Nothing(String),
-    /// That it is ready, or why not, and what it has counted.
+    /// Whether it is ready, or why not, and its counters.
     Counts { unready: Option<String>, counts: Box<Counts> },
 }
 
-/// What a service has counted since it was started.
+/// A service's counters since it was started.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Counts {
     requests: f64,
@@ -53,32 +53,32 @@ struct Counts {
     started: Option<f64>,
 }
 
-/// A service as it is shown.
+/// A service as the page shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Service {
     pub(crate) name: &'static str,
     pub(crate) state: State,
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: Option<f64>,
-    /// Answers a second that were its own failure (5xx).
+    /// Responses per second that were the service's own failures (5xx).
     pub(crate) failures: Option<f64>,
-    /// Bytes a second that it sent.
+    /// Bytes sent per second.
     pub(crate) sent: Option<f64>,
-    /// The times that half and 99 of 100 requests took at most.
+    /// The median and the 99th percentile of request times.
     pub(crate) times: Option<(Duration, Duration)>,
-    /// Which part was answered from the cache, from 0 to 1.
+    /// The share of requests answered from the cache, from 0 to 1.
     pub(crate) hits: Option<f64>,
-    /// Connections.
+    /// Open connections.
     pub(crate) open: Option<f64>,
     /// In bytes.
     pub(crate) memory: Option<f64>,
-    /// CPUs that it keeps busy.
+    /// How many CPUs it keeps busy.
     pub(crate) cpu: Option<f64>,
     /// When it was started, in seconds since 1970.
     pub(crate) started: Option<f64>,
     /// Requests since then.
     pub(crate) requests: Option<f64>,
-    /// Requests a second, oldest first; none where nobody looked.
+    /// Requests per second, oldest first; none where nobody was looking.
     pub(crate) curve: Vec<Option<f64>>,
 }
 
@@ -88,19 +88,19 @@ pub(crate) enum State {
     /// It does.
     #[default]
     Ready,
-    /// It runs, and says why it does not.
+    /// It runs, but isn't ready for this reason.
     NotReady(String),
-    /// Nobody is there, and why.
+    /// It can't be reached, for this reason.
     Down(String),
 }
 
 impl Sampler {
-    /// Of these services, in this order.
+    /// Samples these services, in this order.
     pub(crate) fn new(services: Vec<Upstream>) -> Self {
         Self { services, readings: Mutex::default() }
     }
 
-    /// The services as they are now.
+    /// The current state of the services.
     pub(crate) async fn now(&self) -> Vec<Service> {
         let mut readings = self.readings.lock().await;
         if readings.back().is_none_or(|last| last.at.elapsed() >= FRESH) {
@@ -132,7 +132,7 @@ async fn said(service: &Upstream) -> Said {
     }
 }
 
-/// Why a service says that it is not ready.
+/// Why a service says it isn't ready.
 fn reason(body: &[u8]) -> String {
     let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let why = ["reason", "detail", "status"].into_iter().find_map(|name| said.get(name)?.as_str());
@@ -164,7 +164,7 @@ fn counts(name: &str, metrics: &Metrics) -> Counts {
     }
 }
 
-/// How much grew in a second; none where it is less, since the service has started anew.
+/// The growth per second; none if the value has fallen, since the service was then restarted.
 fn rate(before: f64, after: f64, time: Duration) -> Option<f64> {
     (after >= before && !time.is_zero()).then(|| (after - before) / time.as_secs_f64())
 }
@@ -208,7 +208,7 @@ fn shown(name: &'static str, index: usize, readings: &[Arc<Moment>]) -> Service 
         service.sent = before.sent.zip(after.sent).and_then(|(before, after)| rate(before, after, *time));
         service.cpu = before.cpu.zip(after.cpu).and_then(|(before, after)| rate(before, after, *time));
     }
-    // Of as long as somebody has looked: the requests of one second are few on a quiet box.
+    // Over the whole time that somebody has been looking, since one second has few requests on a quiet machine.
     if let (Some((before, _, _)), Some((_, after, _))) =
         (pairs.iter().flatten().next(), pairs.iter().flatten().last())
     {

@@ -1,4 +1,4 @@
-//! Where each of the console's pages is.
+//! The paths of the console's pages.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::single_sign_on::{BACK, BEGIN};
 use crate::{guard, pages};
 
-/// Where everything is.
+/// The router for all of them.
 pub(crate) fn router(app: Arc<App>) -> Router {
     use pages::{
         access, doctor, files, link, link_form, links, overview, profile, queues, service_keys, sessions,

@@ -1,4 +1,4 @@
-//! The keys of links and the API, for whoever has one that may write everything there.
+//! The keys of linerate-links and linerate-api, for whoever has a key that may write everything there.
 
 use http::Method;
 use serde::Deserialize;
@@ -15,17 +15,17 @@ pub(crate) struct Key {
     pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) scope: String,
-    /// Where it is for some domains of links.
+    /// The domains it is restricted to, for links.
     pub(crate) domains: Option<Vec<String>>,
-    /// Requests a second, of the API.
+    /// Requests per second, for linerate-api.
     pub(crate) rate: Option<u32>,
     pub(crate) created_at: String,
     pub(crate) expires_at: Option<String>,
-    /// To a minute.
+    /// Accurate to a minute.
     pub(crate) last_used_at: Option<String>,
 }
 
-/// A new key, with its secret: not to be logged, so it has no `Debug`.
+/// A new key with its secret. It has no `Debug`, so that it isn't logged.
 #[derive(Deserialize)]
 pub(crate) struct Made {
     pub(crate) key: String,
@@ -38,7 +38,7 @@ struct Listing {
     keys: Vec<Key>,
 }
 
-/// The keys of a service, for whoever has this one.
+/// A service's keys, for whoever has this key.
 pub(crate) struct Keys<'a> {
     pub(crate) of: KeyOf,
     pub(crate) upstream: &'a Upstream,
@@ -46,24 +46,24 @@ pub(crate) struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// Those that there are.
+    /// Lists the keys.
     pub(crate) async fn list(&self) -> Result<Vec<Key>, Error> {
         let listing: Listing = self.json(Ask { path: self.path(), ..self.get() }).await?;
         Ok(listing.keys)
     }
 
-    /// One of them.
+    /// Reads a key.
     pub(crate) async fn read(&self, id: i64) -> Result<Key, Error> {
         self.json(Ask { path: &format!("{}/{id}", self.path()), ..self.get() }).await
     }
 
-    /// Makes one; its secret is in the answer alone.
+    /// Creates a key; only this response has its secret.
     pub(crate) async fn create(&self, key: &Map<String, Value>) -> Result<Made, Error> {
         let body = Some(("application/json", serde_json::to_vec(key).unwrap_or_default()));
         self.json(Ask { method: Method::POST, path: self.path(), body, ..self.get() }).await
     }
 
-    /// Revokes one.
+    /// Revokes a key.
     pub(crate) async fn revoke(&self, id: i64) -> Result<(), Error> {
         let path = format!("{}/{id}", self.path());
         self.upstream.ask_well(Ask { method: Method::DELETE, path: &path, ..self.get() }).await.map(drop)
@@ -82,7 +82,7 @@ impl Keys<'_> {
 
     async fn json<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, Error> {
         let answer = self.upstream.ask_well(ask).await?;
-        // Where it is what has a secret, what is wrong with it is not told.
+        // The body has the secret, so errors don't quote it.
         serde_json::from_slice(&answer.body).map_err(|error| Error::Strange {
             name: self.upstream.name,
             why: format!("line {}, column {}", error.line(), error.column()),

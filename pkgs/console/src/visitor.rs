@@ -1,4 +1,4 @@
-//! Who asks for a page, and the cookie by which that is known again.
+//! The visitor who requests a page, and the cookie that recognises them.
 
 use std::net::IpAddr;
 
@@ -11,22 +11,22 @@ use service::request_id::RequestId;
 
 use crate::session::Grant;
 
-/// Who asks.
+/// Somebody who requests a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     /// What the services are asked with; none before signing in.
     pub(crate) grant: Option<Grant>,
-    /// What the cookie says: of a session, or of nobody's forms.
+    /// The cookie's value, which belongs to a session or, before signing in, only to forms.
     pub(crate) cookie: String,
-    /// The token of forms.
+    /// The token for forms.
     pub(crate) form: String,
-    /// Whether it is a session's.
+    /// Whether the cookie belongs to a session.
     pub(crate) session: bool,
-    /// Whether the connection is of TLS.
+    /// Whether the connection uses TLS.
     pub(crate) secure: bool,
-    /// Where from.
+    /// Their address.
     pub(crate) address: Option<IpAddr>,
-    /// By which the request is known: to the access log, and to a proxy in front.
+    /// The request's id, for the access log and a proxy in front.
     pub(crate) request: RequestId,
 }
 
@@ -38,12 +38,12 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
     }
 }
 
-/// What our cookie is called. With the prefix browsers take it from nobody else, and by TLS alone (RFC 6265bis).
+/// The name of the cookie. With its prefix, browsers accept it only from this host and only over TLS (RFC 6265bis).
 fn cookie_name(secure: bool) -> &'static str {
     if secure { "__Host-linerate" } else { "linerate" }
 }
 
-/// What our cookie says, where it is one that we could have made.
+/// The value of the cookie, if the console could have made it.
 pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
     let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -52,12 +52,12 @@ pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
     ours.then(|| value.to_owned())
 }
 
-/// A cookie that no script reads and no other site's page sends.
+/// A cookie that no script can read and no other site's page sends.
 pub(crate) fn set_cookie(value: &str, secure: bool, seconds: u64) -> HeaderValue {
     let name = cookie_name(secure);
     let secure = if secure { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    // Letters, digits and signs alone.
+    // It only has letters, digits and signs.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 

@@ -1,4 +1,4 @@
-//! Access: the keys of this session, sessions, the keys of services, and who wrote what.
+//! Access: this session's keys, all sessions, the services' keys, and who wrote what.
 
 use std::sync::Arc;
 
@@ -59,7 +59,8 @@ fn own_keys(app: &App, visitor: &Visitor) -> Markup {
     }
 }
 
-/// What services wrote down of writes, for whoever may write everything: there is everybody's address in it.
+/// Writes from the services' audit logs, only for whoever may write everything, since they contain everybody's
+/// addresses.
 async fn writes(app: &App, visitor: &Visitor, fields: &Fields) -> Markup {
     let name = fields.some("service").unwrap_or_default();
     let file = app.audits.iter().find(|file| file.service == name).or(app.audits.first());
@@ -108,12 +109,12 @@ fn filter(app: &App, service: &str, fields: &Fields) -> Markup {
     }
 }
 
-/// Where a key of the API is added to a session.
+/// The page for adding a linerate-api key to a session.
 pub(crate) async fn key(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     ask_for_key(&app, &visitor, None)
 }
 
-/// Adds a key of the API to a session.
+/// Adds a linerate-api key to a session.
 pub(crate) async fn add_key(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let key = fields.get("key").trim();
     if let Err((status, why)) = keys::check(&app, &visitor, KeyOf::Api, key).await {
@@ -126,13 +127,13 @@ pub(crate) async fn add_key(State(app): State<Arc<App>>, visitor: Visitor, field
     })
 }
 
-/// Takes the key of the API out of a session.
+/// Removes the linerate-api key from a session.
 pub(crate) async fn drop_key(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     app.sessions.change(&visitor.cookie, |grant| grant.api = None);
     see_other("/access")
 }
 
-/// Asks for a key of the API, where a screen needs one.
+/// Asks for a linerate-api key where a page needs one.
 pub(super) fn ask_for_key(app: &App, visitor: &Visitor, wrong: Option<(StatusCode, &str)>) -> Response {
     let why = wrong.map(|(_, why)| why);
     let content = html! {

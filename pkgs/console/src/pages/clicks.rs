@@ -1,4 +1,4 @@
-//! A link's clicks: by hour and day, bots apart, by who sent and who came, and two periods beside each other.
+//! A link's clicks: by hour and day, with bots separate, by referrer and visitor, and compared with the period before.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use crate::fields::{Fields, query};
 use crate::links::{Count, Links, Stats, TimeCount};
 use crate::upstream::Error;
 
-/// Days that are offered; the first are the last 24 hours, and the third is what is shown unless another is asked for.
+/// The numbers of days to choose from. The first means the last 24 hours, and the third is the default.
 const SPANS: [i64; 5] = [1, 7, 30, 90, 365];
 
-/// So many days, and fewer, are told by hour too.
+/// Up to this many days, hours are shown too.
 const BY_HOUR: i64 = 7;
 
-/// What is looked at: the last 24 hours, or the last days.
+/// The period shown: the last 24 hours or the last days.
 #[derive(Clone, Copy)]
 struct Period {
     days: i64,
-    /// The hour it ends with, by UTC.
+    /// The hour it ends with, in UTC.
     last: DateTime,
 }
 
@@ -34,7 +34,7 @@ impl Period {
         Self { days, last: Timestamp::now().to_zoned(TimeZone::UTC).datetime() }
     }
 
-    /// As long, right before.
+    /// The period of the same length just before.
     fn before(self) -> Self {
         Self { last: self.last.saturating_sub(self.days.days()), ..self }
     }
@@ -43,13 +43,13 @@ impl Period {
         self.days == 1
     }
 
-    /// The first day of which it has something, and the last.
+    /// Its first and its last day.
     fn dates(self) -> (Date, Date) {
         let back = if self.is_by_hour() { 23.hours() } else { (self.days - 1).days() };
         (self.last.saturating_sub(back).date(), self.last.date())
     }
 
-    /// Its hours, or its days, as the API names them.
+    /// Its hours or days, as the API names them.
     fn names(self) -> Vec<String> {
         let hour = |ago: i64| self.last.saturating_sub(ago.hours()).strftime("%Y-%m-%dT%H").to_string();
         let day = |ago: i64| self.last.date().saturating_sub(ago.days()).to_string();
@@ -59,7 +59,7 @@ impl Period {
         }
     }
 
-    /// Clicks in each of them, those without any included.
+    /// Clicks in each of them, including those without any.
     fn counts(self, stats: &Stats) -> Vec<TimeCount> {
         let told = if self.is_by_hour() { &stats.hours } else { &stats.days };
         let told: HashMap<&str, &TimeCount> = told.iter().map(|one| (one.name.as_str(), one)).collect();
@@ -71,7 +71,7 @@ impl Period {
     }
 }
 
-/// What was counted in a period.
+/// The counts for a period.
 struct Counted {
     stats: Stats,
     counts: Vec<TimeCount>,
@@ -86,16 +86,16 @@ impl Counted {
         self.counts.iter().map(|one| one.bots).sum()
     }
 
-    /// By everybody else.
+    /// Clicks by everybody else.
     fn people(&self) -> u64 {
         self.counts.iter().map(TimeCount::people).sum()
     }
 }
 
-/// A breakdown of what was counted.
+/// One way the counts are broken down.
 type Breakdown = fn(&Stats) -> &[Count];
 
-/// A link's clicks in a period, and in the one before where they are to be compared.
+/// A link's clicks in a period, and in the one before if they are to be compared.
 pub(super) struct Clicks {
     period: Period,
     now: Counted,
@@ -219,7 +219,7 @@ impl Clicks {
         }
     }
 
-    /// All sums, with those of the period before beside them: of a day those of the day that is as many days earlier.
+    /// All sums, next to those of the period before; each day is compared with the day a period earlier.
     pub(super) fn rows(&self) -> String {
         let Self { period, now, before } = self;
         let mut rows = "kind,name,clicks,bots".to_owned();
@@ -252,7 +252,7 @@ impl Clicks {
             for Count { name, clicks } in of(&now.stats) {
                 row(kind, name, [Some(*clicks), None], [Some(found(earlier, name)), None]);
             }
-            // Those that there are no more.
+            // Names that no longer occur.
             for Count { name, clicks } in earlier {
                 if !of(&now.stats).iter().any(|now| now.name == *name) {
                     row(kind, name, [Some(0), None], [Some(*clicks), None]);
@@ -268,7 +268,7 @@ fn words(days: i64) -> String {
     if days == 1 { "24 hours".to_owned() } else { format!("{days} days") }
 }
 
-/// `2030-01-31 05:00` of an hour; a day as it is.
+/// `2030-01-31 05:00` for an hour; a day stays as it is.
 fn time(name: &str) -> String {
     name.split_once('T').map_or_else(|| name.to_owned(), |(day, hour)| format!("{day} {hour}:00"))
 }
@@ -278,7 +278,7 @@ fn figures(one: &TimeCount) -> Markup {
     html! { td.number { (text::grouped(one.people())) } td.number { (text::grouped(one.bots)) } }
 }
 
-/// The hours that had any.
+/// The hours that had clicks.
 fn by_hour(hours: &[TimeCount]) -> Markup {
     html! {
         details {
@@ -304,7 +304,7 @@ fn change(now: u64, before: u64) -> String {
     }
 }
 
-/// Who has how many, most first.
+/// Names and their counts, greatest first.
 fn ranks(heading: &str, column: &str, counts: &[Count], all: u64, nameless: &str) -> Markup {
     html! {
         section {
@@ -328,7 +328,7 @@ fn ranks(heading: &str, column: &str, counts: &[Count], all: u64, nameless: &str
     }
 }
 
-/// A name as a cell (RFC 4180), which no spreadsheet takes for a formula: referrers are what visitors say.
+/// A name as a CSV cell (RFC 4180) that no spreadsheet treats as a formula, since visitors choose referrers.
 fn cell(name: &str) -> String {
     let formula = name.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let name = if formula { format!("'{name}") } else { name.to_owned() };

@@ -1,4 +1,4 @@
-//! Doctor: what keeps the machine from its line rate.
+//! The doctor: what keeps the machine from reaching its line rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use crate::fields::Fields;
 use crate::machine::{Examined, Finding, Severity};
 use crate::visitor::Visitor;
 
-/// What was found longer ago is looked for again while the page is shown.
+/// When the last findings are older than this, the doctor looks again while the page shows them.
 const LATELY: Duration = Duration::from_secs(10);
 
-/// Of what is well again so many are shown.
+/// How many resolved findings are shown.
 const PAST: usize = 50;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    // Who asks for it waits; who comes by sees what was found of late. The first time, everybody waits.
+    // Whoever asks for a new look waits for it; otherwise the page shows the last findings. The first time, everybody
+    // waits.
     let last = if fields.has("again") { None } else { app.doctor_lately(LATELY) };
     let found = match last {
         Some(found) => found,
@@ -91,7 +92,7 @@ fn report(examined: &Examined) -> Markup {
     }
 }
 
-/// What was found before, since the last boot.
+/// Findings since the last boot that have been resolved.
 fn past(examined: &Examined) -> Markup {
     let ago = |at: u64| text::span(examined.at.saturating_sub(at));
     html! {
@@ -114,7 +115,7 @@ fn past(examined: &Examined) -> Markup {
     }
 }
 
-/// How much was found, in a line.
+/// The number of findings, in a line.
 pub(super) fn summary(examined: &Examined) -> Markup {
     let looked = examined.rules.iter().filter(|rule| rule.looked).count();
     let of = |severity| examined.findings.iter().filter(|finding| finding.severity == severity).count();

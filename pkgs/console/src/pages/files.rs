@@ -1,4 +1,4 @@
-//! Files: what lies below the root, what would be answered for it and by which rules; and what is done to it.
+//! Files: what lies below the root, what would be answered for a path and by which rules, and actions on files.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::visitor::Visitor;
 
 pub(super) const SCREEN: (Screen, &str) = (Screen::Files, "Files");
 
-/// Where a path is shown.
+/// The address of a path's page.
 pub(super) fn place(path: &str, what: &str) -> String {
     format!("/files{what}?{}", query(&[("path", path)]))
 }
 
-/// The directory or file that is asked about.
+/// The requested directory or file.
 fn asked(fields: &Fields) -> Option<UrlPath> {
     UrlPath::new(fields.some("path").unwrap_or("/"))
 }
 
-/// Who writes, where the console knows.
+/// The service that writes files, if the console knows one.
 pub(super) fn writer(app: &App) -> Result<&Upstream, Error> {
     app.writer.as_ref().ok_or_else(|| absent("--files-writer"))
 }
@@ -42,7 +42,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     screen(&app, &visitor, &fields, None).await
 }
 
-/// The screen of a path, with what was wrong with what was asked for.
+/// The page of a path, with what was wrong with the request.
 pub(super) async fn screen(
     app: &Arc<App>,
     visitor: &Visitor,
@@ -82,7 +82,7 @@ fn missing(app: &App, visitor: &Visitor) -> Response {
     shown(StatusCode::NOT_FOUND, (app, visitor), SCREEN, content)
 }
 
-/// What files did not tell: an older one, or one that was not told to, has no such page.
+/// The page when files gave no answer; an older version, or one that isn't set up for this, lacks these endpoints.
 fn not_told(app: &App, visitor: &Visitor, error: &Error) -> Response {
     match error {
         Error::Refused(problem) if problem.status == 404 && problem.detail.starts_with("files answers") => {
@@ -107,7 +107,7 @@ fn trail(path: &UrlPath) -> Markup {
     }
 }
 
-/// The entries of a directory, and what may be done there.
+/// The entries of a directory, and the actions it allows.
 fn listing(
     visitor: &Visitor,
     path: &UrlPath,
@@ -221,7 +221,7 @@ fn one(path: &UrlPath, told: &Told, writes: bool) -> Markup {
     }
 }
 
-/// What may be done in a directory.
+/// The actions a directory allows.
 fn actions(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
     html! {
         script src=(assets::path("upload.js")) defer {}
@@ -275,7 +275,7 @@ fn actions(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
     }
 }
 
-/// Asks before something is renamed or deleted.
+/// Asks for confirmation before renaming or deleting.
 pub(crate) async fn ask_rename(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
@@ -364,7 +364,7 @@ pub(crate) async fn directory(State(app): State<Arc<App>>, visitor: Visitor, fie
     after(&app, &visitor, &within, done(&app, &visitor, &Change::Directory(path)).await).await
 }
 
-/// Has it done, and writes down who had it done.
+/// Makes a change, and logs who asked for it.
 async fn done(app: &Arc<App>, visitor: &Visitor, change: &Change) -> Result<(), Error> {
     let done = match writer(app) {
         Ok(writer) => files::change(writer, change, &operation::by(visitor)).await,
@@ -379,7 +379,7 @@ async fn done(app: &Arc<App>, visitor: &Visitor, change: &Change) -> Result<(), 
     done
 }
 
-/// The directory again, with what came of it.
+/// The directory again, with the outcome.
 pub(super) async fn after(
     app: &Arc<App>,
     visitor: &Visitor,

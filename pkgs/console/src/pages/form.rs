@@ -1,36 +1,36 @@
-//! Forms that are shown again with what is wrong said beside its field.
+//! Forms that are shown again with each error next to its field.
 
 use std::cell::RefCell;
 
 use maud::{Markup, html};
 use service::problem::Problem;
 
-/// What is wrong with what a form says, if anything.
+/// The errors in a form, if any.
 pub(super) struct Faults<'a> {
     problem: Option<&'a Problem>,
-    /// The fields that there has been a place for.
+    /// The fields that have their own place on the form.
     placed: RefCell<Vec<String>>,
 }
 
-/// What describes a field, and whether it is wrong: its attributes `aria-describedby` and `aria-invalid`.
+/// What describes a field, and whether it is wrong, for its attributes `aria-describedby` and `aria-invalid`.
 pub(super) struct Told {
     pub(super) described: Option<String>,
     pub(super) wrong: Option<&'static str>,
 }
 
 impl<'a> Faults<'a> {
-    /// Those of a problem.
+    /// The errors in a problem document.
     pub(super) fn new(problem: Option<&'a Problem>) -> Self {
         Self { problem, placed: RefCell::default() }
     }
 
-    /// What is wrong with a field, whose name is a pointer without its first slash, or with a part of it.
+    /// The error of a field or a part of it; a field's name is a JSON pointer without its first slash.
     pub(super) fn of(&self, name: &str) -> Option<&'a str> {
         let faults = self.problem.map_or(&[][..], |problem| &problem.errors);
         faults.iter().find(|fault| concerns(&fault.pointer, name)).map(|fault| fault.detail.as_str())
     }
 
-    /// A field with its label, what is wrong with it and what it is for.
+    /// A field with its label, its error and its hint.
     pub(super) fn field(
         &self,
         name: &str,
@@ -54,7 +54,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// One line of text, of at most so many bytes.
+    /// A line of text with at most this many bytes.
     pub(super) fn text(&self, name: &str, label: &str, hint: &str, value: &str, most: usize) -> Markup {
         self.field(name, label, hint, |told| {
             html! {
@@ -64,7 +64,7 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Several lines.
+    /// Several lines of text.
     pub(super) fn lines(&self, name: &str, label: &str, hint: &str, value: &str, rows: usize) -> Markup {
         self.field(name, label, hint, |told| {
             html! {
@@ -74,7 +74,7 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// One of several.
+    /// A choice of several options.
     pub(super) fn select(&self, name: &str, label: &str, now: &str, options: &[(&str, &str)]) -> Markup {
         self.field(name, label, "", |told| {
             html! {
@@ -85,7 +85,7 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// What is wrong as a whole, and with what has no field: known once all fields are made.
+    /// Errors of the form as a whole, and of anything that has no field; called once all fields are made.
     pub(super) fn summary(&self) -> Markup {
         let placed = self.placed.borrow();
         let elsewhere = |pointer: &str| !placed.iter().any(|name| concerns(pointer, name));
@@ -102,7 +102,7 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// Whether a pointer is that of a field, or of a part of it.
+/// Whether a pointer belongs to a field or a part of it.
 fn concerns(pointer: &str, name: &str) -> bool {
     let pointer = pointer.strip_prefix('/').unwrap_or(pointer);
     pointer.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! Writes as audit logs have them.
+//! Writes from audit logs.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::text;
 use crate::audit::{AuditFile, Found, SHOWN, Wanted};
 
-/// A table of the newest writes that are wanted; what cannot be read is said.
+/// A table of the newest matching writes, or why the log can't be read.
 pub(super) async fn of(file: &AuditFile, wanted: Wanted) -> Markup {
     match file.newest(wanted).await {
         Ok(found) => table(file, &found),
@@ -15,7 +15,7 @@ pub(super) async fn of(file: &AuditFile, wanted: Wanted) -> Markup {
     }
 }
 
-/// What is said to whoever may not see it.
+/// What people see who may not see the log.
 pub(super) fn withheld() -> Markup {
     html! { p.hint { "It is for those whose key of linerate-links may write, at all domains: it names everybody." } }
 }

@@ -1,4 +1,4 @@
-//! A link: what it is, its clicks, and its end.
+//! A link's page, its clicks, and its deletion.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn facts(link: &Link) -> Markup {
     }
 }
 
-/// Clicks as a table for other programs.
+/// Clicks as a CSV file.
 pub(crate) async fn csv(
     State(app): State<Arc<App>>,
     Path(code): Path<String>,
@@ -92,7 +92,7 @@ pub(crate) async fn csv(
 ) -> Response {
     let read = async { Clicks::read(&links(&app, &visitor)?, &code, &fields).await };
     match read.await {
-        // Of a link that there is, so that its code is one.
+        // The link exists, so its code is a valid one.
         Ok(clicks) => {
             let name = format!("{code}-clicks.csv");
             attachment("text/csv; charset=utf-8", &name, clicks.rows().into())
@@ -145,7 +145,7 @@ async fn qr(
     }
 }
 
-/// Asks before a link and its clicks are gone.
+/// Asks for confirmation before a link and its clicks are deleted.
 pub(crate) async fn ask_delete(
     State(app): State<Arc<App>>,
     Path(code): Path<String>,

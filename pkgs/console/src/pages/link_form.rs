@@ -1,4 +1,4 @@
-//! Making a link, and changing one. What is wrong is said beside its field, and what was typed stays.
+//! Forms for creating and editing a link. Errors are shown next to their fields, and what was typed stays.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::links::{Domain, Link};
 use crate::upstream::Error;
 use crate::visitor::Visitor;
 
-/// What a form shows: what was typed, or what the link is.
+/// What a form shows: what was typed, or the link's current state.
 #[derive(Default)]
 struct Form {
-    /// The link that is changed; none: one is made.
+    /// The link being edited; none when creating one.
     of: Option<(String, String)>,
-    /// As the link was when the form was shown.
+    /// The link's state when the form was shown.
     seen: String,
-    /// What makes a form that is sent twice make one link.
+    /// Makes sure that a form sent twice creates only one link.
     once: String,
     domain: String,
     code: String,
@@ -86,7 +86,7 @@ impl Form {
         }
     }
 
-    /// The fields as the API has them, or what is wrong with one of them before it is asked.
+    /// The fields as the API takes them, or what is wrong with one of them before the API is asked.
     fn values(&self, password: &str) -> Result<Map<String, Value>, Box<Problem>> {
         let number = |name: &str, text: &str| match text {
             "" => Ok(Value::Null),
@@ -116,14 +116,14 @@ impl Form {
 }
 
 pub(crate) async fn new(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    // As a bookmarklet fills it: a target, and a title.
+    // A bookmarklet fills in the target and the title.
     let mut form =
         Form { redirect: "307".into(), once: random().unwrap_or_default(), ..Form::of_fields(&fields) };
     form.redirect = fields.some("redirect").unwrap_or("307").to_owned();
     answer(&app, &visitor, &form, None).await
 }
 
-/// Makes a link.
+/// Creates a link.
 pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let form = Form::of_fields(&fields);
     let api = match links(&app, &visitor) {
@@ -132,7 +132,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
     };
     let made = match form.values(fields.get("password")) {
         Ok(mut values) => {
-            // What is left out is as the service has it.
+            // The service fills in what is left out.
             values.retain(|_, value| !value.is_null());
             for (name, value) in [("code", &form.code), ("domain", &form.domain)] {
                 if !value.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
     match made {
         Ok(link) => see_other(&place(&link, "")),
         Err(Error::Refused(problem)) if at_fault(&problem) => {
-            // A key that was used is of what was sent with it.
+            // A used key stays tied to what was sent with it, so this takes a new one.
             let form = Form { once: random().unwrap_or_default(), ..form };
             answer(&app, &visitor, &form, Some(&problem)).await
         }
@@ -171,7 +171,7 @@ pub(crate) async fn edit(
     }
 }
 
-/// Changes a link, unless somebody else has meanwhile.
+/// Edits a link, unless somebody else has edited it in the meantime.
 pub(crate) async fn save(
     State(app): State<Arc<App>>,
     Path(code): Path<String>,
@@ -193,7 +193,7 @@ pub(crate) async fn save(
     form.protected = now.protected;
     let saved = match form.values(fields.get("password")) {
         Ok(mut values) => {
-            // What stays as it is is not sent: a date that has passed would be refused.
+            // Unchanged fields aren't sent: a date in the past would be refused.
             let before = Form::of_link(&now, String::new()).values("").unwrap_or_default();
             values.retain(|name, value| before.get(name) != Some(value));
             api.edit((&code, &domain), &values, &form.seen).await
@@ -215,7 +215,7 @@ pub(crate) async fn save(
     }
 }
 
-/// Whether the form is to be shown again, with what is wrong.
+/// Whether to show the form again with the error.
 fn at_fault(problem: &Problem) -> bool {
     [400, 409, 422].contains(&problem.status)
 }

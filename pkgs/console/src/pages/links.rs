@@ -15,19 +15,19 @@ use crate::links::{Domain, Link, Listing};
 use crate::upstream;
 use crate::visitor::Visitor;
 
-/// Links a page.
+/// Links per page.
 const PAGE: &str = "50";
 
-/// How long links look for them, in milliseconds: half of what a page may take until it is painted.
+/// How long links may search, in milliseconds: half of the time a page may take to appear.
 const WITHIN: &str = "50";
 
-/// The same where a page is there already that says that nothing is found so far.
+/// The same when a page already says that nothing has been found yet.
 const WITHIN_FURTHER: &str = "1000";
 
-/// Links that are changed by one form: what a page has, twice.
+/// The most links that one form changes: twice as many as a page has.
 const BULK: usize = 100;
 
-/// What narrows and sorts a list, and stays from page to page.
+/// Fields that filter and sort the list, and stay the same from page to page.
 const KEPT: [&str; 5] = ["q", "tag", "domain", "status", "sort"];
 
 const COLUMNS: [(&str, &str); 3] = [("code", "Code"), ("clicks", "Clicks"), ("created", "Created")];
@@ -42,14 +42,14 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let parameters = KEPT.into_iter().chain(["cursor"]).map(|name| (name, fields.get(name).trim()));
     let parameters: Vec<_> = parameters.chain([("limit", PAGE), ("within", within)]).collect();
     let (listing, domains) = tokio::join!(api.list(&parameters), api.domains());
-    // Of a key for some domains the others are none of its business.
+    // A key for some domains may not know the others.
     let domains = domains.unwrap_or_default();
     match listing {
         Ok(listing) => {
             let content = list(&visitor, &fields, &listing, &domains);
             shown(StatusCode::OK, (&app, &visitor), asked, content)
         }
-        // A cursor that is none, or a sort that there is none: the list from its beginning.
+        // With an invalid cursor or sort, the list starts from the beginning.
         Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
             let content = html! {
                 h1 { "Links" }
@@ -151,7 +151,7 @@ fn search(fields: &Fields, domains: &[Domain]) -> Markup {
     }
 }
 
-/// The heading of a column that the list can be sorted by: a link to it sorted so, or the other way round.
+/// The heading of a sortable column: a link that sorts by it, or reverses the order.
 fn column(fields: &Fields, name: &str, words: &str) -> Markup {
     let now = fields.some("sort").unwrap_or("-created");
     let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
@@ -230,14 +230,14 @@ fn bulk_bar() -> Markup {
     }
 }
 
-/// The same list from a cursor on; from its beginning where that is empty.
+/// The same list from a cursor, or from the beginning if that is empty.
 fn next_page(fields: &Fields, cursor: &str) -> String {
     let kept = KEPT.iter().map(|&name| (name, fields.get(name)));
     format!("/links?{}", query(&kept.chain([("cursor", cursor)]).collect::<Vec<_>>()))
 }
 
-/// Nothing was found in the time for a page. A browser with scripts goes on by itself, until something is found, the list is
-/// at its end, or something else is searched for.
+/// Nothing was found in a page's time. With scripts, a browser keeps searching by itself until something is found, the
+/// list ends, or somebody searches for something else.
 fn look_further(place: &str) -> Markup {
     html! {
         p.empty {
@@ -257,21 +257,21 @@ fn pager(fields: &Fields, listing: &Listing) -> Markup {
     }
 }
 
-/// Where a link's page is, or another of it.
+/// The address of a link's page, or of another page about it.
 pub(super) fn place(link: &Link, what: &str) -> String {
     at(&link.code, link.domain.as_deref().unwrap_or_default(), what)
 }
 
 /// The same by code and domain.
 pub(super) fn at(code: &str, domain: &str, what: &str) -> String {
-    // Codes have letters, digits and signs that stand in a path as they are; what somebody made up does not.
+    // Codes only have letters, digits and signs that need no escapes in a path, but this may be a made-up one.
     let code: String = url::form_urlencoded::byte_serialize(code.as_bytes()).collect();
     let domain = query(&[("domain", domain)]);
     let mark = if domain.is_empty() { "" } else { "?" };
     format!("/link/{}{what}{mark}{domain}", code.replace('+', "%20"))
 }
 
-/// Does the same with several links.
+/// Does the same to several links.
 pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let fields = &fields;
     let asked = (Screen::Links, "Links");
@@ -305,7 +305,7 @@ pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: 
             }
             shown(StatusCode::OK, (&app, &visitor), asked, report(fields, done, &failed))
         }
-        // What is wrong with the change itself, such as a tag that is none.
+        // An error in the change itself, such as an invalid tag.
         Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
             let field = problem.errors.first().map(|error| error.detail.as_str());
             not_done(&app, &visitor, fields, field.unwrap_or(&problem.detail))
@@ -314,15 +314,15 @@ pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     }
 }
 
-/// What is done with the chosen links.
+/// What to do with the selected links.
 enum Action {
     Delete,
-    /// As the API of links has it.
+    /// An edit, as links' API takes it.
     Edit(Map<String, Value>),
 }
 
 impl Action {
-    /// What a form asks for, or what is wrong with it.
+    /// Reads the action from a form, or says what is wrong with it.
     fn of(fields: &Fields) -> Result<Self, &'static str> {
         let tag = || {
             fields
@@ -357,7 +357,7 @@ fn not_done(app: &App, visitor: &Visitor, fields: &Fields, wrong: &str) -> Respo
     shown(StatusCode::UNPROCESSABLE_ENTITY, (app, visitor), (Screen::Links, "Links"), content)
 }
 
-/// What could not be done, and why.
+/// What couldn't be done, and why.
 fn report(fields: &Fields, done: usize, failed: &[(&(&str, &str), String)]) -> Markup {
     html! {
         h1 { (text::number(done, "link", "links")) " done, " (failed.len()) " not" }
@@ -371,13 +371,13 @@ fn report(fields: &Fields, done: usize, failed: &[(&(&str, &str), String)]) -> M
     }
 }
 
-/// The list as it was, with this told of it.
+/// The address of the same list, with these fields to show.
 fn back(fields: &Fields, told: &[(&str, &str)]) -> String {
     let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain(told.iter().copied());
     format!("/links?{}", query(&kept.collect::<Vec<_>>()))
 }
 
-/// Asks before links and their clicks are gone.
+/// Asks for confirmation before links and their clicks are deleted.
 fn ask_delete(app: &App, visitor: &Visitor, fields: &Fields, chosen: &[(&str, &str)]) -> Response {
     let what = text::number(chosen.len(), "link", "links");
     let content = html! {

@@ -1,5 +1,5 @@
-//! Parts of pages that go on by themselves: server-sent events, one each second, as long as somebody looks and is signed
-//! in (HTML, section 9.2).
+//! Parts of pages that update by themselves, through a server-sent event each second as long as somebody is looking and
+//! signed in (HTML, section 9.2).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::app::App;
 use crate::live::Full;
 use crate::visitor::Visitor;
 
-/// How often.
+/// The time between updates.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A page is live for so long without being loaded again: who left it open overnight does not watch.
+/// How long a page stays live without being loaded again: a page left open overnight has nobody watching.
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// The event after which browsers do not ask again, as they would after an end without it.
+/// The event after which browsers don't connect again, as they would if the stream simply ended.
 pub(super) const OVER: &str = "over";
 
 const END: &str = "event: over\ndata: \n\n";
 
-/// What is told of a moment, and whether there is more to come.
+/// One update, and whether more will follow.
 pub(super) struct Told {
     pub(super) figures: Markup,
     pub(super) goes_on: bool,
@@ -40,7 +40,7 @@ impl From<Markup> for Told {
     }
 }
 
-/// Sends what `render` makes of the moment as events of this name, until there is nothing more to come.
+/// Sends what `render` makes each time as events of this name, until no more follow.
 pub(super) fn events<F>(
     app: &Arc<App>,
     visitor: Visitor,
@@ -52,7 +52,7 @@ where
 {
     let place = match app.live.take(&visitor.cookie) {
         Ok(place) => place,
-        // An answer that is none of events would leave the page as it is, and nobody would know that it rests.
+        // An answer without events would leave the page as it is, and nobody would know that it no longer updates.
         Err(full) => {
             let figures = render(Arc::clone(app));
             let once = stream::once(async move {
@@ -92,7 +92,7 @@ where
     stream_of(Body::from_stream(events))
 }
 
-/// Why a page is as it was when it was loaded.
+/// Why a page doesn't update.
 fn rests(full: Full) -> &'static str {
     match full {
         Full::Own => "This page rests: you have as many live pages open as one may have. Close one, and",
@@ -106,12 +106,12 @@ fn stream_of(body: Body) -> Response {
     response
 }
 
-/// Said instead of figures, once.
+/// Shown once instead of the figures.
 fn over(why: &str, place: &str, what: &str) -> Markup {
     html! { p.alert role="alert" { (why) " " a href=(place) { (what) } } }
 }
 
-/// An event of several lines has `data:` before each; a carriage return ends one too.
+/// In an event, each line has `data:` before it; a carriage return ends a line too.
 fn event(name: &str, markup: &Markup) -> String {
     let mut text = format!("event: {name}\n");
     for line in markup.0.split(['\n', '\r']) {

@@ -1,5 +1,5 @@
-//! What is shown, a screen a file.
-// More than a dozen files: one for each page, and what several have on them.
+//! The pages, one file per page.
+// There are more than a dozen files: one for each page, and what several pages share.
 
 pub(crate) mod access;
 mod clicks;
@@ -42,10 +42,10 @@ use crate::upstream;
 use crate::users::Users;
 use crate::visitor::Visitor;
 
-/// What htmx may do: nothing that the policy of our pages would refuse, and nothing is left in the browser's storage.
+/// htmx's settings: nothing that the pages' policy would refuse, and nothing kept in the browser's storage.
 const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}"#;
 
-/// The screens, as the navigation has them.
+/// The pages in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Screen {
     Overview,
@@ -70,7 +70,7 @@ const SCREENS: [(Screen, &str, &str); 8] = [
     (Screen::Access, "Access", "/access"),
 ];
 
-/// Whether there is something to show on a screen.
+/// Whether a page has anything to show.
 fn has(app: &App, screen: Screen) -> bool {
     match screen {
         Screen::Links => app.links.is_some(),
@@ -80,7 +80,7 @@ fn has(app: &App, screen: Screen) -> bool {
     }
 }
 
-/// A page for who is signed in.
+/// A page for somebody who is signed in.
 pub(crate) fn page(
     status: StatusCode,
     (app, visitor): (&App, &Visitor),
@@ -140,7 +140,7 @@ fn document(status: StatusCode, title: &str, bar: Markup, content: Markup) -> Re
     markup_response(status, markup)
 }
 
-/// HTML as an answer.
+/// A response with HTML.
 fn markup_response(status: StatusCode, markup: Markup) -> Response {
     let mut response = Response::new(markup.into_string().into());
     *response.status_mut() = status;
@@ -149,7 +149,7 @@ fn markup_response(status: StatusCode, markup: Markup) -> Response {
     response
 }
 
-/// Sends the browser on after a form.
+/// Redirects the browser after a form.
 fn see_other(place: &str) -> Response {
     let mut response = Response::new(axum::body::Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -158,13 +158,13 @@ fn see_other(place: &str) -> Response {
     response
 }
 
-/// The field of a form by which it is known to be ours.
+/// The field with the form's token.
 fn csrf(visitor: &Visitor) -> Markup {
     html! { input type="hidden" name=(FIELD) value=(visitor.form); }
 }
 
-/// A page that goes on to another by itself. The request for that one is of ours, whichever site the browser comes from,
-/// and no form is sent there, for which our policy would have to name it.
+/// A page that moves on to another by itself. That next request then comes from the console, whatever site the browser
+/// came from. It isn't sent as a form, since the policy would then have to name the target.
 fn onwards(place: &str, what: &str) -> Response {
     let markup = html! {
         (DOCTYPE)
@@ -182,12 +182,12 @@ fn onwards(place: &str, what: &str) -> Response {
     markup_response(StatusCode::OK, markup)
 }
 
-/// A page that asks for one of ours once more.
+/// A page that asks for one of the console's pages once more.
 pub(crate) fn again(place: &str) -> Response {
     onwards(if sign_in::is_ours(place) { place } else { "/" }, "On to the console")
 }
 
-/// A page for whoever may not see another.
+/// A page for whoever may not see another one.
 pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     let content = html! {
         h1 { (status.canonical_reason().unwrap_or("Refused")) }
@@ -197,7 +197,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     document(status, "Refused", html! {}, content)
 }
 
-/// There is no such page.
+/// The answer where there is no such page.
 pub(crate) async fn missing(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     let content = html! {
         h1 { "There is no such page" }
@@ -206,23 +206,23 @@ pub(crate) async fn missing(State(app): State<Arc<App>>, visitor: Visitor) -> Re
     page(StatusCode::NOT_FOUND, (&app, &visitor), (Screen::None, "Not found"), content)
 }
 
-/// There is a page, and it is not asked for in this way.
+/// The answer where a page doesn't support the request's method.
 pub(crate) async fn wrong_method() -> Response {
     refused(StatusCode::METHOD_NOT_ALLOWED, "this page is not asked for in this way")
 }
 
-/// Links, for this visitor.
+/// links' API on this visitor's behalf.
 fn links<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Links<'a>, upstream::Error> {
     let Some(upstream) = &app.links else { return Err(absent("linerate-links (--links none)")) };
     let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref());
     key.map(|token| Links { upstream, token }).ok_or_else(|| needed("linerate-links"))
 }
 
-/// The users of the API, for this visitor.
+/// linerate-api's users on this visitor's behalf.
 fn users<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Users<'a>, upstream::Error> {
     let Some(upstream) = &app.users else { return Err(absent("the users of linerate-api (--users none)")) };
     let token = visitor.grant.as_ref().and_then(|grant| grant.api.as_deref());
-    // Without a key one is whoever may be anybody: everybody on this machine, or whom the console is told to trust so far.
+    // Without a key, anybody may be the visitor: everybody on this machine, or whoever the console is set up to trust.
     let anybody = app.open.is_some() || app.users_without_key;
     if token.is_some() || anybody { Ok(Users { upstream, token }) } else { Err(needed("linerate-api")) }
 }
@@ -235,7 +235,7 @@ fn needed(what: &str) -> upstream::Error {
     upstream::Error::Refused(Box::new(Problem::unauthorized(format!("a key of {what} is needed"))))
 }
 
-/// The page for what a service did not do.
+/// The page for a request that a service didn't fulfil.
 fn failed(
     (app, visitor): (&App, &Visitor),
     (screen, title): (Screen, &str),
@@ -257,7 +257,7 @@ fn failed(
                 app.sessions.forget(key);
                 return see_other("/users");
             }
-            // A token is over, and those of their other sessions are not.
+            // The token has expired, but their other sessions' tokens haven't.
             _ if grant.is_some_and(|grant| grant.user.is_some()) => {
                 app.sessions.end(&visitor.cookie);
                 return see_other("/sign-in");
@@ -284,7 +284,7 @@ fn failed(
     page(status, (app, visitor), (screen, title), content)
 }
 
-/// A file to keep.
+/// A file to download.
 fn attachment(media_type: &'static str, name: &str, body: axum::body::Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

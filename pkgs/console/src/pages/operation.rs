@@ -1,4 +1,4 @@
-//! What is done for whoever may do everything, and written down.
+//! Actions for those who may do everything, which are logged.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::session::Grant;
 use crate::upstream;
 use crate::visitor::Visitor;
 
-/// Lets through whoever may write at all domains.
+/// Lets through whoever may write to all domains.
 pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)) -> Result<(), Response> {
     match may_see_all(app, visitor).await {
         Ok(true) => Ok(()),
@@ -28,13 +28,13 @@ pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)
     }
 }
 
-/// Whether a visitor may see and do what is nobody's part of the box.
+/// Whether a visitor may see and do what concerns the whole machine.
 pub(super) async fn may_see_all(app: &App, visitor: &Visitor) -> Result<bool, upstream::Error> {
     let links = links(app, visitor)?;
     app.may_all.of(links.token, links.may_all()).await
 }
 
-/// Who does it, for the helper's log.
+/// Who acts, for the helper's log.
 pub(super) fn by(visitor: &Visitor) -> String {
     let grant = visitor.grant.clone().unwrap_or_default();
     let kind = if grant.user.is_some() { "user" } else { "key" };
@@ -45,7 +45,7 @@ pub(super) fn by(visitor: &Visitor) -> String {
     }
 }
 
-/// Writes down what was done, or was not.
+/// Logs an action and its outcome.
 pub(super) async fn note(app: &Arc<App>, visitor: &Visitor, action: &str, target: &str, done: bool) {
     let who = by(visitor);
     tracing::info!(action, target, who, done, "asked for by the console");

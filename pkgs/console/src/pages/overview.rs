@@ -1,4 +1,4 @@
-//! The overview: the box in figures, live.
+//! The overview: the machine in figures, live.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::machine::{Disk, Host};
 use crate::overview::{Service, State as Health};
 use crate::visitor::Visitor;
 
-/// What doctor found is looked for again after so long, where somebody looks.
+/// How often the doctor looks again while somebody is looking.
 const DOCTOR: Duration = Duration::from_secs(30);
 
-/// Findings that are shown here.
+/// How many findings are shown here.
 const FINDINGS: usize = 5;
 
-/// How long the page waits for clicks to be counted; what takes longer is shown once it is there.
+/// How long the page waits for clicks to be counted; if that takes longer, they are shown once they are there.
 const COUNTING: Duration = Duration::from_millis(50);
 
-/// Days whose clicks are summed, today among them.
+/// The number of days, including today, whose clicks are summed.
 const DAYS: i64 = 30;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
@@ -61,10 +61,10 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     shown(StatusCode::OK, (&app, &visitor), (Screen::Overview, "Overview"), content)
 }
 
-/// The clicks of all links that the visitor's key may see. They are counted on behalf of whoever asks first, and go on being
-/// counted where that takes longer than the page waits.
+/// The clicks of all links that the visitor's key may see. They are counted for whoever asks first, and counting goes
+/// on in the background if it takes longer than the page waits.
 async fn clicks(app: &Arc<App>, visitor: &Visitor) -> Markup {
-    // Whoever has no key of links has no clicks here either.
+    // Somebody without a links key sees no clicks here either.
     let Ok(token) = links(app, visitor).map(|links| links.token.to_owned()) else { return html! {} };
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let counting = tokio::spawn({
@@ -87,7 +87,7 @@ async fn clicks(app: &Arc<App>, visitor: &Visitor) -> Markup {
             h2 #clicked { "Clicks" }
             @match &counted {
                 None => p.hint hx-get="/" hx-trigger="load delay:1s" hx-target="#clicks" hx-select="#clicks" hx-swap="outerHTML" { "They are being counted; load the page again to see them." },
-                // What is wrong with links stands in its card.
+                // Errors from links are shown in its card.
                 Some(Err(error)) => p.hint { "Not counted: " (error) },
                 Some(Ok(stats)) => dl.machine {
                     div { dt { "Today" } dd { (text::grouped(stats.of_day(&today.to_string()))) } }
@@ -104,7 +104,7 @@ pub(crate) async fn live(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     live::events(&app, visitor, "overview", figures)
 }
 
-/// What changes by itself. Nothing in it takes the focus, which would be lost with each second.
+/// What updates by itself. Nothing in it can take the focus, which would be lost every second.
 async fn figures(app: Arc<App>) -> Markup {
     let (services, host) = tokio::join!(app.sampler.now(), app.host());
     html! {
@@ -143,7 +143,7 @@ fn machine(host: &Host) -> Markup {
     }
 }
 
-/// `links, api 40 %; files 12 %`: of the file systems that services keep their data on.
+/// `links, api 40 %; files 12 %`: the file systems that the services keep their data on.
 fn disks(disks: &[Disk]) -> Option<String> {
     let text = |disk: &Disk| match &disk.services[..] {
         [] => format!("{} %", disk.free_percent),
@@ -194,7 +194,7 @@ fn card(service: &Service) -> Markup {
     }
 }
 
-/// Requests a second of the last minute, drawn here so that it needs no script.
+/// Requests per second over the last minute, drawn by the console, so that no script is needed.
 fn curve(values: &[Option<f64>]) -> Markup {
     const WIDTH: usize = 60;
     let most = values.iter().flatten().fold(1.0_f64, |most, value| most.max(*value));

@@ -1,4 +1,5 @@
-//! Profile: what a service does, or the whole machine, as a flame graph. Drawn here, and zoomed by links.
+//! Profile: what a service or the whole machine does, as a flame graph. The console draws it, and zooming works by
+//! links.
 
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use crate::visitor::Visitor;
 
 const SCREEN: (Screen, &str) = (Screen::Profile, "Profile");
 
-/// Services that are offered; any other is typed.
+/// The suggested services; any other can be typed.
 const SERVICES: [&str; 4] = ["links", "files", "api", "console"];
 
-/// How long it may be looked, in seconds.
+/// The longest recording, in seconds.
 const MOST_SECONDS: u64 = 60;
 
-/// What is drawn on a page at most, and functions in the table.
+/// How many blocks a page draws at most, and how many functions its table has.
 const BLOCKS: usize = 1500;
 const LISTED: usize = 25;
 
@@ -34,7 +35,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     overview(&app, &visitor, StatusCode::OK, &Fields::default(), None)
 }
 
-/// The form, and what is kept.
+/// The form, and the profiles that are kept.
 fn overview(
     app: &App,
     visitor: &Visitor,
@@ -108,7 +109,7 @@ fn kept(app: &App) -> Markup {
     }
 }
 
-/// Begins to look.
+/// Starts recording.
 pub(crate) async fn take(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
@@ -141,7 +142,7 @@ pub(crate) async fn take(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let who = operation::by(&visitor);
     operation::note(&app, &visitor, "profile", watch.service.as_deref().unwrap_or("the machine"), true).await;
     let looking = Arc::clone(&app);
-    // Of its own, so that nobody who closes a page ends it, and it holds up no end of the console.
+    // A thread of its own, so that closing the page doesn't end it, and it doesn't delay the console's shutdown.
     let begun = std::thread::Builder::new().name("profile".into()).spawn(move || {
         let seen =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| looking.machine.watch(&watch, &who)));
@@ -153,7 +154,7 @@ pub(crate) async fn take(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     see_other(&place(number))
 }
 
-/// One of them.
+/// A profile's page.
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -181,7 +182,7 @@ pub(crate) async fn one(
     shown(StatusCode::OK, (&app, &visitor), SCREEN, content)
 }
 
-/// The picture, to keep.
+/// The picture as a download.
 pub(crate) async fn svg(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -205,7 +206,7 @@ pub(crate) async fn svg(
     }
 }
 
-/// The stacks, to keep.
+/// The stacks as a download.
 pub(crate) async fn folded(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -235,7 +236,7 @@ async fn found(app: &Arc<App>, visitor: &Visitor, number: u64) -> Result<Arc<Pro
     })
 }
 
-/// The tree of what was seen, or of it compared with another, and which that is.
+/// The tree of what was recorded, perhaps compared with another profile, and which one that is.
 async fn tree(app: &App, seen: &Watched, fields: &Fields) -> Result<(Tree, Option<u64>), String> {
     let now = seen.folded.clone();
     let with =
@@ -259,7 +260,7 @@ async fn tree(app: &App, seen: &Watched, fields: &Fields) -> Result<(Tree, Optio
 fn under_way(profile: &Profile) -> Markup {
     let left = (profile.at + profile.watch.seconds).saturating_sub(text::now());
     html! {
-        // Where there is no script, the link does it.
+        // Without scripts, there is the link.
         div #profile hx-get=(place(profile.number)) hx-trigger="load delay:1s" hx-select="#profile" hx-swap="outerHTML" {
             (heading(profile))
             p role="status" { @if left > 0 { "Looking, for " (left) " more seconds." } @else { "Finding the names of functions." } }
@@ -345,7 +346,7 @@ fn graph(
     }
 }
 
-/// The picture on the page: for eyes and pointers, since the table says the same in words.
+/// The picture on the page. It is for eyes and pointers, since the table says the same in words.
 fn drawing(tree: &Tree, root: usize, profile: &Profile, link: &dyn Fn(usize) -> String) -> Markup {
     let unit = profile.unit();
     let blocks = flame::blocks(tree, root, BLOCKS);
@@ -395,7 +396,7 @@ fn place(number: u64) -> String {
     format!("/profile/{number}")
 }
 
-/// What a file of it is called.
+/// The name of a downloaded file.
 fn file(profile: &Profile) -> String {
     format!("profile-{}-{}", profile.number, profile.watch.service.as_deref().unwrap_or("machine"))
 }

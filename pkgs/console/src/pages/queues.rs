@@ -1,4 +1,4 @@
-//! Queues: who serves which, planned beside actual, and what comes by each, live.
+//! Queues: which CPU serves which queue, planned and actual, and how much traffic each has, live.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     screen(&app, &visitor, StatusCode::OK, None).await
 }
 
-/// Places the queues of an interface, or puts back what was there before, and says what is seen afterwards.
+/// Places an interface's queues, or restores the state before, and reports the state afterwards.
 pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Err(response) = operation::allowed(&app, &visitor, (Screen::Queues, "Queues")).await {
         return response;
@@ -38,7 +38,7 @@ pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields:
     }
     let action = if matches!(change, QueueChange::Apply { .. }) { "queues.apply" } else { "queues.undo" };
     let (machine, by) = (Arc::clone(&app.machine), operation::by(&visitor));
-    // What has begun ends, whether or not anybody waits for it.
+    // Once begun, the change completes, whether or not anybody waits for it.
     let done = tokio::task::spawn_blocking(move || machine.change(&change, &by)).await;
     let done = done.unwrap_or_else(|error| Err(error.to_string()));
     operation::note(&app, &visitor, action, &interface, done.is_ok()).await;
@@ -48,7 +48,7 @@ pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields:
     screen(&app, &visitor, status, Some(done)).await
 }
 
-/// What is seen of an interface after it was changed.
+/// The state of an interface after a change.
 fn afterwards(seen: Result<Queues, String>, interface: &str) -> String {
     match seen {
         Err(why) => format!("What is so now cannot be told: {why}"),
@@ -65,7 +65,7 @@ fn afterwards(seen: Result<Queues, String>, interface: &str) -> String {
     }
 }
 
-/// What there is to be done, for whoever may.
+/// The available actions, for whoever may use them.
 fn actions(visitor: &Visitor, names: &[String]) -> Markup {
     html! {
         table.cards {
@@ -120,7 +120,7 @@ pub(crate) async fn live(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     live::events(&app, visitor, "queues", map)
 }
 
-/// What came in a second since a time before.
+/// The change per second since an earlier reading.
 struct Since<'a> {
     before: Option<&'a Queues>,
     seconds: f64,
@@ -146,7 +146,7 @@ impl Since<'_> {
     }
 }
 
-/// What changes by itself.
+/// What updates by itself.
 async fn map(app: Arc<App>) -> Markup {
     match app.queues().await {
         Err(why) => html! { p.alert role="alert" { "The queues cannot be told: " (why) } },
@@ -229,7 +229,7 @@ fn of_queue(queue: &Queue, before: Option<&Interface>, all: &Queues, since: &Sin
     }
 }
 
-/// `0-15 → 0,8`, or what stays.
+/// `0-15 → 0,8`, or the value if it stays.
 fn change(setting: Option<&(String, String)>) -> String {
     match setting {
         None => none("").to_owned(),
@@ -290,7 +290,7 @@ fn of_cpu(cpu: &Cpu, all: &Queues, since: &Since<'_>) -> Markup {
     }
 }
 
-/// What is lost now, and what was since the boot, where it was anything.
+/// What is being lost now, and since boot if anything was.
 fn lost(label: &str, rate: String, all: u64) -> Markup {
     html! { td.number data-label=(label) { (rate) @if all > 0 { " " span.hint { "(" (text::grouped(all)) ")" } } } }
 }

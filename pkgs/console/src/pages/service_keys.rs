@@ -1,4 +1,4 @@
-//! The keys of services: listed, made with the secret shown once, and revoked after a question.
+//! The services' keys: a list, new keys with their secret shown once, and revoking after a confirmation.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::service_keys::{Key, Keys, Made};
 use crate::upstream::Error;
 use crate::visitor::Visitor;
 
-/// Where a key is made in a shell.
+/// The shell command that creates a key.
 fn command(of: KeyOf) -> &'static str {
     match of {
         KeyOf::Links => "linerate-links key add NAME --scope write",
@@ -26,9 +26,9 @@ fn command(of: KeyOf) -> &'static str {
     }
 }
 
-/// The keys of a service, for this visitor.
+/// A service's keys on this visitor's behalf.
 fn keys<'a>(app: &'a App, visitor: &'a Visitor, of: KeyOf) -> Result<Keys<'a>, Error> {
-    // A key that is made stays when this console is gone, so it is for those who have one themselves.
+    // A new key stays when this console is gone, so only those who have a key themselves may create one.
     if app.open.is_some() {
         let why = "keys are made and revoked by whoever signs in, and nobody signs in to this console";
         return Err(Error::Refused(Box::new(Problem::forbidden(why))));
@@ -42,20 +42,20 @@ fn keys<'a>(app: &'a App, visitor: &'a Visitor, of: KeyOf) -> Result<Keys<'a>, E
     token.map(|token| Keys { of, upstream, token }).ok_or_else(|| needed(name))
 }
 
-/// The service that a path or a form names.
+/// The service named in a path or a form.
 fn of(name: &str) -> Result<KeyOf, Error> {
     let all = [KeyOf::Links, KeyOf::Api];
     let found = all.into_iter().find(|of| of.name() == name);
     found.ok_or_else(|| Error::Refused(Box::new(Problem::not_found("there is no such service"))))
 }
 
-/// What is shown of an error: a key of the API that is none any more leaves the session what else it is for.
+/// The page for an error. If the linerate-api key is no longer valid, the session keeps the rest of its grant.
 fn not_done(app: &App, visitor: &Visitor, of: KeyOf, title: &str, error: &Error) -> Response {
     let screen = if of == KeyOf::Api { Screen::Users } else { Screen::Access };
     failed((app, visitor), (screen, title), error)
 }
 
-/// The keys of all services that there are.
+/// The keys of all services.
 pub(super) async fn listed(app: &App, visitor: &Visitor, fields: &Fields) -> Markup {
     html! {
         section aria-labelledby="keys" {
@@ -73,7 +73,7 @@ pub(super) async fn listed(app: &App, visitor: &Visitor, fields: &Fields) -> Mar
     }
 }
 
-/// Those of a service.
+/// A service's keys.
 async fn one(app: &App, visitor: &Visitor, of: KeyOf) -> Markup {
     let found = match keys(app, visitor, of) {
         Ok(keys) => keys.list().await,
@@ -123,7 +123,7 @@ fn table(of: KeyOf, keys: &[Key]) -> Markup {
     }
 }
 
-/// What a form says.
+/// The values of a form.
 #[derive(Default)]
 struct Form {
     name: String,
@@ -145,7 +145,7 @@ impl Form {
         }
     }
 
-    /// As the service's API takes it: what is empty is left out.
+    /// The fields as the service's API takes them; empty ones are left out.
     fn key(&self, of: KeyOf) -> Map<String, Value> {
         let mut key = Map::new();
         key.insert("name".into(), json!(self.name));
@@ -155,7 +155,7 @@ impl Form {
             key.insert("domains".into(), json!(domains));
         }
         if of == KeyOf::Api && !self.rate.is_empty() {
-            // What is no number is told by the API, as all that is wrong.
+            // The API reports what isn't a number, along with all other errors.
             let rate = self.rate.parse::<u32>().map_or_else(|_| json!(self.rate), |rate| json!(rate));
             key.insert("rate".into(), rate);
         }
@@ -166,13 +166,13 @@ impl Form {
     }
 }
 
-/// A day by its start, which the API does not take by itself.
+/// The start of a day, since the API doesn't accept a date alone.
 fn instant(text: &str) -> String {
     let is_day = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     if is_day { format!("{text}T00:00:00Z") } else { text.to_owned() }
 }
 
-/// Asks what a new key is to be.
+/// The form for a new key.
 pub(crate) async fn new(
     State(app): State<Arc<App>>,
     Path(service): Path<String>,
@@ -188,7 +188,7 @@ pub(crate) async fn new(
     }
 }
 
-/// Makes a key, and shows its secret on the answer, this once: no address leads to it.
+/// Creates a key, and shows its secret in this response only: no address leads to it.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Path(service): Path<String>,
@@ -255,7 +255,7 @@ fn show(app: &App, visitor: &Visitor, of: KeyOf, made: &Made) -> Response {
     shown(StatusCode::OK, (app, visitor), (Screen::Access, "The key"), content)
 }
 
-/// Asks before a key ends.
+/// Asks for confirmation before a key is revoked.
 pub(crate) async fn ask_revoke(
     State(app): State<Arc<App>>,
     Path((service, id)): Path<(String, i64)>,

@@ -1,10 +1,10 @@
-//! Figures in words: three digits that matter, and a unit.
+//! Formats figures with three significant digits and a unit.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maud::{Markup, html};
 
-/// What stands where there is no figure.
+/// Stands where there is no figure.
 const NONE: &str = "–";
 
 /// `0`, `0.4`, `12`, `1,234`, `12.3 k`, `4.56 M`.
@@ -72,7 +72,7 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
-/// `12.3 %` of a part of one.
+/// `12.3 %` for a share between 0 and 1.
 pub(super) fn percent(part: f64) -> String {
     match part * 100.0 {
         0.0 => "0 %".to_owned(),
@@ -83,12 +83,12 @@ pub(super) fn percent(part: f64) -> String {
     }
 }
 
-/// What is there, or that there is nothing.
+/// The value as text, or a dash if there is none.
 pub(super) fn or_none<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| NONE.to_owned(), text)
 }
 
-/// An instant as APIs tell it (`2030-01-31T08:12:01Z`), to the minute.
+/// A time in the APIs' format (`2030-01-31T08:12:01Z`), shown to the minute.
 pub(super) fn instant(text: &str) -> Markup {
     let shown = match (text.get(..10), text.get(11..16)) {
         (Some(day), Some(minute)) => format!("{day} {minute}"),
@@ -102,7 +102,7 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// How many there are of something: `1 link`, `2 links`.
+/// A number with its noun: `1 link`, `2 links`.
 pub(super) fn number(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count as u64), if count == 1 { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! Links out of other places, and into them.
+//! Importing and exporting links.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     shown(StatusCode::OK, (&app, &visitor), TITLE, show(&visitor, &Fields::default(), None))
 }
 
-/// Begins to make links of rows.
+/// Begins to import rows.
 pub(crate) async fn import(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -34,7 +34,7 @@ pub(crate) async fn import(
     let file = file.filter(|file| !file.name.is_empty());
     let wrong =
         |status, why: &str| shown(status, (&app, &visitor), TITLE, show(&visitor, &fields, Some(why)));
-    // A file's name tells what it is; of rows that are typed the form does.
+    // A file's name tells its format; for typed rows, the form does.
     let is_json = match &file {
         Some(file) => {
             [".json", ".ndjson", ".jsonl"].iter().any(|end| file.name.to_lowercase().ends_with(end))
@@ -48,7 +48,7 @@ pub(crate) async fn import(
     if let Err(error) = links(&app, &visitor) {
         return failed((&app, &visitor), TITLE, &error);
     }
-    // Megabytes take a while, for which no other visitor waits.
+    // Parsing megabytes takes a while, which mustn't make other visitors wait.
     let rows = move || if is_json { Rows::of_json(&bytes) } else { Rows::of_csv(&bytes) };
     let rows = match tokio::task::spawn_blocking(rows).await {
         Ok(Ok(rows)) => rows,
@@ -81,7 +81,7 @@ pub(crate) async fn import(
     see_other(&place)
 }
 
-/// Hands rows to links, piece by piece.
+/// Sends rows to links, piece by piece.
 async fn run(
     app: &App,
     visitor: &Visitor,
@@ -98,7 +98,7 @@ async fn run(
     Ok(())
 }
 
-/// How far an import has come.
+/// How far an import has got.
 pub(crate) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, visitor: Visitor) -> Response {
     let Some(import) = app.imports.find(&visitor.cookie, &id) else {
         return missing(State(app), visitor).await;
@@ -143,7 +143,7 @@ fn progress(now: &Progress) -> Markup {
     }
 }
 
-/// All links as a file, as long as it is.
+/// All links as a file, streamed.
 pub(crate) async fn export(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let (format, media_type) = match fields.get("format") {
         "json" => ("json", "application/json"),

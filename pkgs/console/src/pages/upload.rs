@@ -1,4 +1,4 @@
-//! Files that are sent: by a plain form in one piece, and by a script in pieces that go on where they broke off.
+//! Uploading files: in one piece with a plain form, and in resumable pieces with a script.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::sent_file::SentFile;
 use crate::upstream::{Answer, Error};
 use crate::visitor::Visitor;
 
-/// The longest piece, in bytes; the script sends such.
+/// The longest piece, in bytes, which is what the script sends.
 const MOST_PIECE: usize = 4 << 20;
 
-/// What of a request the writer is told, and what of its answer the script.
+/// The headers that are passed on from requests to the writer, and from its answers to the script.
 const ASKED: [&str; 4] = ["upload-length", "upload-metadata", "upload-offset", "upload-checksum"];
 const ANSWERED: [&str; 9] = [
     "upload-offset",
@@ -40,7 +40,7 @@ const ANSWERED: [&str; 9] = [
     "content-type",
 ];
 
-/// A whole file, by a plain form.
+/// Uploads a whole file from a plain form.
 pub(crate) async fn form(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -60,7 +60,7 @@ pub(crate) async fn form(
     after(&app, &visitor, &within, sent).await
 }
 
-/// Sends a file in one piece, and gives it up where that fails.
+/// Sends a file in one piece, and cancels the upload if that fails.
 async fn send(
     app: &Arc<App>,
     visitor: &Visitor,
@@ -115,7 +115,7 @@ fn well(answer: Answer) -> Result<Answer, Error> {
     Err(Error::Refused(Box::new(serde_json::from_slice(&answer.body).unwrap_or_else(|_| unknown()))))
 }
 
-/// Gives up an upload that is under way.
+/// Cancels a running upload.
 pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
@@ -137,12 +137,12 @@ pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: F
     after(&app, &visitor, &within, ended).await
 }
 
-/// Begins an upload by pieces.
+/// Begins an upload in pieces.
 pub(crate) async fn begin(State(app): State<Arc<App>>, visitor: Visitor, request: Request) -> Response {
     pass(&app, &visitor, "/uploads", request).await
 }
 
-/// Goes on with one, asks how far it is, or gives it up.
+/// Continues an upload, asks how far it is, or cancels it.
 pub(crate) async fn go_on(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -159,7 +159,7 @@ fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Passes on what is said of an upload, for whoever may.
+/// Passes requests about an upload on, for whoever may write.
 async fn pass(app: &Arc<App>, visitor: &Visitor, path: &str, request: Request) -> Response {
     if let Err(response) = operation::allowed(app, visitor, SCREEN).await {
         return refused(&Problem::new(response.status().as_u16(), "that is not for everybody"));

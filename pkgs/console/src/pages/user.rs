@@ -1,4 +1,4 @@
-//! A user: what it is, what was written of it, and its end.
+//! A user's page, the writes to it, and its deletion.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::upstream::Error;
 use crate::users::{Document, Id};
 use crate::visitor::Visitor;
 
-/// The members of a profile, and what they are called.
+/// The members of a profile and their labels.
 pub(super) const PROFILE: [(&str, &str); 7] = [
     ("given_name", "First name"),
     ("family_name", "Last name"),
@@ -42,12 +42,12 @@ pub(super) const ADDRESS: [(&str, &str); 8] = [
     ("longitude", "Longitude"),
 ];
 
-/// An id in a path; what can be none is not found.
+/// An id in a path; one that can't be valid isn't found.
 pub(super) fn id(text: &str) -> Result<Id, Error> {
     Id::parse(text).ok_or_else(|| Error::Refused(Box::new(Problem::not_found("there is no such user"))))
 }
 
-/// A member as text: nothing where it is absent.
+/// A member as text, empty if it is absent.
 pub(super) fn member<'a>(of: &'a Document, name: &str) -> std::borrow::Cow<'a, str> {
     match of.get(name) {
         None | Some(Value::Null) => "".into(),
@@ -111,7 +111,7 @@ fn show(id: &Id, user: &Document, saved: bool, history: &Markup) -> Markup {
     }
 }
 
-/// What the audit log says of a user, for whoever may see all of that log.
+/// What the audit log has on a user, for whoever may see the whole log.
 async fn written(app: &App, visitor: &Visitor, id: &Id) -> Markup {
     let Some(file) = app.audit_of("api") else {
         return html! {
@@ -145,7 +145,7 @@ fn facts(user: &Document) -> Markup {
     }
 }
 
-/// The members that are there, those that nobody here knows behind the others.
+/// The members that are present, with unknown ones last.
 fn members(heading: &str, of: &Document, known: &[(&str, &str)]) -> Markup {
     let others = of.keys().filter(|name| !known.iter().any(|(known, _)| known == name));
     html! {
@@ -158,7 +158,7 @@ fn members(heading: &str, of: &Document, known: &[(&str, &str)]) -> Markup {
     }
 }
 
-/// Asks before a user is gone.
+/// Asks for confirmation before a user is deleted.
 pub(crate) async fn ask_delete(
     State(app): State<Arc<App>>,
     Path(path): Path<String>,
@@ -182,7 +182,7 @@ pub(crate) async fn ask_delete(
     shown(StatusCode::OK, (&app, &visitor), (Screen::Users, "Delete user"), content)
 }
 
-/// Deletes a user, unless somebody has changed it since it was asked about.
+/// Deletes a user, unless somebody has changed it since the confirmation was asked for.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Path(path): Path<String>,

@@ -1,5 +1,5 @@
-//! Making a user, and changing one. Names of fields are pointers into the document, so that what the API finds wrong is
-//! said beside its field.
+//! Forms for creating and editing a user. Field names are pointers into the document, so that the API's errors are
+//! shown next to their fields.
 
 use std::sync::Arc;
 
@@ -20,29 +20,29 @@ use crate::upstream::Error;
 use crate::users::{Document, Id};
 use crate::visitor::Visitor;
 
-/// Addresses that a user may have, as the API has it.
+/// How many addresses the API lets a user have.
 const ADDRESSES: usize = 16;
 
-/// Those of an address that are numbers.
+/// Members of an address that are numbers.
 const DEGREES: [&str; 2] = ["latitude", "longitude"];
 
-/// What the service writes, and nobody else.
+/// Members that only the service writes.
 const READ_ONLY: [&str; 4] = ["id", "version", "created_at", "updated_at"];
 
 /// What a form shows.
 #[derive(Default)]
 struct Form {
-    /// The user that is changed; none: one is made.
+    /// The user being edited; none when creating one.
     of: Option<Id>,
-    /// As the user was when the form was shown.
+    /// The user's state when the form was shown.
     seen: String,
-    /// What makes a form that is sent twice make one user.
+    /// Makes sure that a form sent twice creates only one user.
     once: String,
-    /// The user, with what was typed.
+    /// The user, including what was typed.
     user: Document,
-    /// Of each of its addresses, which of those it was that the user has; none: it is new.
+    /// For each address, its index among the user's stored addresses; none for a new one.
     were: Vec<Option<usize>>,
-    /// Preferences as they were typed, which may be no JSON.
+    /// Preferences as typed, which may be invalid JSON.
     preferences: String,
 }
 
@@ -61,7 +61,7 @@ impl Form {
         }
     }
 
-    /// What was typed, in the place of what a user has; members that no field shows stay.
+    /// The typed values in place of the user's; members that no field shows stay.
     fn typed(fields: &Fields, before: Document) -> Self {
         let mut user = before;
         let text = |name: &str| fields.get(name).trim().to_owned();
@@ -73,7 +73,7 @@ impl Form {
         put(&mut user, "tags", (!tags.is_empty()).then_some(Value::Array(tags)));
         let mut profile = object(user.remove("profile"));
         for (name, _) in PROFILE {
-            // A browser sends lines of a text as CRLF.
+            // Browsers send line breaks as CRLF.
             let value = text(&format!("profile/{name}")).replace("\r\n", "\n");
             put(&mut profile, name, (!value.is_empty()).then_some(Value::String(value)));
         }
@@ -99,7 +99,7 @@ impl Form {
         }
     }
 
-    /// The user as the API has it, or what is wrong before it is asked.
+    /// The user as the API takes it, or what is wrong before the API is asked.
     fn document(&self) -> Result<Document, Box<Problem>> {
         let mut user = self.user.clone();
         user.remove("preferences");
@@ -114,7 +114,7 @@ impl Form {
     }
 }
 
-/// An address as it was typed; none where all of its fields are empty.
+/// An address as typed; none if all of its fields are empty.
 fn address(fields: &Fields, index: usize, mut before: Document) -> Option<Value> {
     let mut said = false;
     for (name, _) in ADDRESS {
@@ -124,7 +124,7 @@ fn address(fields: &Fields, index: usize, mut before: Document) -> Option<Value>
         let value = match value {
             "" if ["label", "street", "city", "country"].contains(&name) => Some(json!("")),
             "" => None,
-            // What is no number is sent as it is, and the API says so beside its field.
+            // What isn't a number is sent as it is, so that the API's error is shown next to the field.
             value => Some(number().map_or_else(|| json!(value), Value::Number)),
         };
         put(&mut before, name, value);
@@ -153,7 +153,7 @@ pub(crate) async fn new(State(app): State<Arc<App>>, visitor: Visitor) -> Respon
     answer(&app, &visitor, &Form { once: random().unwrap_or_default(), ..Form::default() }, None)
 }
 
-/// Makes a user.
+/// Creates a user.
 pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let form = Form::typed(&fields, Document::new());
     let made = async {
@@ -163,7 +163,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
     match made.await {
         Ok(user) => see_other(&format!("/user/{}?saved=yes", member(&user, "id"))),
         Err(Error::Refused(problem)) if at_fault(&problem) => {
-            // A key that was used is of what was sent with it.
+            // A used key stays tied to what was sent with it, so this takes a new one.
             answer(&app, &visitor, &Form { once: random().unwrap_or_default(), ..form }, Some(&problem))
         }
         Err(error) => failed((&app, &visitor), (Screen::Users, "New user"), &error),
@@ -181,7 +181,7 @@ pub(crate) async fn edit(
     }
 }
 
-/// Changes a user, unless somebody else has meanwhile.
+/// Edits a user, unless somebody else has edited it in the meantime.
 pub(crate) async fn save(
     State(app): State<Arc<App>>,
     Path(path): Path<String>,
@@ -211,7 +211,7 @@ pub(crate) async fn save(
     }
 }
 
-/// Whether the form is to be shown again, with what is wrong.
+/// Whether to show the form again with the error.
 fn at_fault(problem: &Problem) -> bool {
     [400, 409, 413, 422].contains(&problem.status)
 }
@@ -285,7 +285,7 @@ fn profile(faults: &Faults<'_>, user: &Document) -> Markup {
     }
 }
 
-/// The addresses that there are, and an empty one where there may be one more.
+/// The user's addresses, and an empty one if another is allowed.
 fn addresses(faults: &Faults<'_>, form: &Form) -> Markup {
     let all = form.user.get("addresses").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let shown = (all.len() + 1).min(ADDRESSES);

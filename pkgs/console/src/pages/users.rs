@@ -14,13 +14,13 @@ use crate::upstream;
 use crate::users::{Listing, User};
 use crate::visitor::Visitor;
 
-/// Users a page.
+/// Users per page.
 const PAGE: &str = "50";
 
-/// What narrows and sorts a list, and stays from page to page.
+/// Fields that filter and sort the list, and stay the same from page to page.
 const KEPT: [&str; 4] = ["q", "status", "tag", "sort"];
 
-/// The order unless another is asked for.
+/// The default order.
 const NEWEST: &str = "-created_at";
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
@@ -36,7 +36,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let parameters: Vec<_> = parameters.chain([("limit", PAGE)]).collect();
     match api.list(&parameters).await {
         Ok(listing) => shown(StatusCode::OK, (&app, &visitor), asked, list(&fields, &listing, None)),
-        // A word that there is no such, a tag that can be none, a cursor that is none: what was typed stays.
+        // With an unknown word, or an invalid tag or cursor, what was typed stays.
         Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
             let content = list(&fields, &Listing::default(), Some(&problem.detail));
             shown(StatusCode::BAD_REQUEST, (&app, &visitor), asked, content)
@@ -112,7 +112,7 @@ fn search(fields: &Fields) -> Markup {
     }
 }
 
-/// The heading of a column that the list can be sorted by: a link to it sorted so, or the other way round.
+/// The heading of a sortable column: a link that sorts by it, or reverses the order.
 fn column(fields: &Fields, name: &str, words: &str) -> Markup {
     let now = fields.some("sort").unwrap_or(NEWEST);
     let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
@@ -151,7 +151,7 @@ fn row(user: &User) -> Markup {
     }
 }
 
-/// A user's status: those that may do something need no colour.
+/// A user's status; only suspended users get a colour.
 pub(super) fn status(status: &str) -> Markup {
     let class = match status {
         "suspended" => "badge warning",

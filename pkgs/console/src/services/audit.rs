@@ -1,4 +1,4 @@
-//! What services wrote down of writes: their audit logs, read from the end.
+//! The services' audit logs, read from the end.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// How much of the end of a log is looked through, in bytes: some 20,000 writes.
+/// How much of a log's end is searched, in bytes: about 20,000 writes.
 const LOOKED: u64 = 8 << 20;
 
-/// Lines that are shown.
+/// How many lines are shown.
 pub(crate) const SHOWN: usize = 100;
 
-/// The audit log of a service.
+/// A service's audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditFile {
     /// The service's name.
     pub(crate) service: &'static str,
-    /// Where the log is.
+    /// The log's path.
     pub(crate) path: PathBuf,
 }
 
-/// A write, as `service` logs it.
+/// A write, as the `service` crate logs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Line {
@@ -36,12 +36,12 @@ pub(crate) struct Line {
     pub(crate) count: u64,
 }
 
-/// Which lines are wanted: those that have all of this.
+/// What to search for; a line has to match all of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// How the action begins.
+    /// The start of the action.
     pub(crate) action: String,
-    /// What the target is, to the letter.
+    /// The exact target.
     pub(crate) target: String,
     /// The key's name or number, or the address.
     pub(crate) who: String,
@@ -60,17 +60,17 @@ impl Wanted {
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The newest first.
+    /// Newest first.
     pub(crate) lines: Vec<Line>,
-    /// Whether there may be older ones.
+    /// Whether there may be older matches.
     pub(crate) more: bool,
 }
 
 impl AuditFile {
-    /// The newest lines that are wanted.
+    /// The newest matching lines.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the file can't be read.
     pub(crate) async fn newest(&self, wanted: Wanted) -> io::Result<Found> {
         let path = self.path.clone();
         tokio::task::spawn_blocking(move || newest(&path, &wanted)).await.map_err(io::Error::other)?
@@ -78,7 +78,7 @@ impl AuditFile {
 }
 
 fn newest(path: &Path, wanted: &Wanted) -> io::Result<Found> {
-    // A pipe would be waited for without end.
+    // Reading a pipe could wait forever.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
@@ -90,7 +90,7 @@ fn newest(path: &Path, wanted: &Wanted) -> io::Result<Found> {
     file.take(LOOKED).read_to_end(&mut text)?;
     let mut lines = text.split(|byte| *byte == b'\n').rev();
     if skipped > 0 {
-        // The oldest of them is a part of one.
+        // The oldest line may be incomplete.
         lines.next_back();
     }
     let mut found = Found { lines: Vec::new(), more: skipped > 0 };

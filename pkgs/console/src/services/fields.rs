@@ -2,7 +2,7 @@
 
 use url::form_urlencoded;
 
-/// Fields as they came, several of a name included.
+/// Fields in their order, including repeated names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<(String, String)>);
 
@@ -12,28 +12,28 @@ impl Fields {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// The first of a name, or nothing.
+    /// The first value of a name, or an empty string.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// The first of a name, where it says anything.
+    /// The first value of a name, unless it is empty.
     pub(crate) fn some(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())
     }
 
-    /// All of a name.
+    /// All values of a name.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a box of this name is ticked.
+    /// Whether the checkbox with this name is ticked.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }
 }
 
-/// A query of these, those that say nothing left out.
+/// A query string of these fields, without empty ones.
 pub(crate) fn query(fields: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));

@@ -1,4 +1,4 @@
-//! Files: what linerate-files says of its root at its admin listener, and who writes below it.
+//! Files: what linerate-files says about its root on its admin listener, and the service that writes there.
 
 use http::Method;
 use serde::Deserialize;
@@ -8,19 +8,19 @@ use url::form_urlencoded::{byte_serialize, parse};
 
 use crate::upstream::{Answer, Ask, Error, Upstream};
 
-/// A path as URLs have it: of plain characters and escapes alone, from its first slash.
+/// A path as in URLs, with only plain characters and escapes, from its first slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlPath(String);
 
 impl UrlPath {
-    /// One that is well-formed; what it names is for the services to say.
+    /// A well-formed path; what it names is up to the services.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~%*".contains(&byte);
         (text.starts_with('/') && text.len() <= 4096 && text.bytes().all(plain))
             .then(|| Self(text.to_owned()))
     }
 
-    /// Of text that people write: names with slashes between.
+    /// From text that people type: names with slashes between them.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let names: Vec<String> = text.split('/').map(escape).collect();
         Self::new(&names.join("/"))
@@ -31,7 +31,7 @@ impl UrlPath {
         Self::new(&format!("{}/{}", self.0.trim_end_matches('/'), escape(name)))
     }
 
-    /// The directory it is in, with its final slash; the root is in itself.
+    /// The directory it is in, with a final slash; the root is in itself.
     pub(crate) fn directory(&self) -> Self {
         let rest = self.0.trim_end_matches('/');
         Self(rest[..rest.rfind('/').map_or(0, |at| at + 1)].to_owned()).or_root()
@@ -49,12 +49,12 @@ impl UrlPath {
         &self.0
     }
 
-    /// For people: bytes that are no text are lost in it.
+    /// For display; bytes that aren't text are lost.
     pub(crate) fn shown(&self) -> String {
         shown(&self.0)
     }
 
-    /// The directories above it and itself: what each is called, and its path.
+    /// The directories above it and itself, each with its name and path.
     pub(crate) fn trail(&self) -> Vec<(String, String)> {
         let ends = self.0.match_indices('/').map(|(at, _)| at + 1).filter(|end| *end > 1);
         let ends = ends.chain((!self.is_directory()).then_some(self.0.len()));
@@ -68,7 +68,7 @@ impl UrlPath {
     }
 }
 
-/// A name as URLs have it: a plus is one, and a space is none.
+/// Escapes a name for URLs; a plus stays a plus, and doesn't mean a space.
 fn escape(name: &str) -> String {
     byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }
@@ -87,7 +87,7 @@ pub(crate) struct Directory {
     pub(crate) rules: Vec<Map<String, Value>>,
 }
 
-/// What of a file is in memory.
+/// How much of a file is in memory.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Kept {
@@ -96,7 +96,7 @@ pub(crate) struct Kept {
     pub(crate) tls: bool,
 }
 
-/// An entry of it.
+/// An entry of a directory.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entry {
@@ -127,7 +127,7 @@ pub(crate) struct Told {
     pub(crate) rules_of_sent: Vec<Map<String, Value>>,
 }
 
-/// What the writer says of itself.
+/// What the writer reports about itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Room {
@@ -136,7 +136,7 @@ pub(crate) struct Room {
     pub(crate) most: Most,
 }
 
-/// What takes room.
+/// What is in use.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Used {
@@ -144,7 +144,7 @@ pub(crate) struct Used {
     pub(crate) files: u64,
 }
 
-/// What there may be.
+/// The limits.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Most {
@@ -153,7 +153,7 @@ pub(crate) struct Most {
     pub(crate) files: u64,
 }
 
-/// An upload under way.
+/// A running upload.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct UnderWay {
@@ -164,7 +164,7 @@ pub(crate) struct UnderWay {
     pub(crate) by: String,
 }
 
-/// What is below the root, from the page behind `after` on.
+/// The entries below the root, from the page after `after`.
 pub(crate) async fn browse(files: &Upstream, path: &UrlPath, after: &str) -> Result<Directory, Error> {
     let after = UrlPath::new(&format!("/{after}")).map_or_else(String::new, |after| after.0[1..].to_owned());
     json(files, &format!("/browse?path={}&after={after}", path.0)).await
@@ -175,7 +175,7 @@ pub(crate) async fn answer(files: &Upstream, path: &UrlPath) -> Result<Told, Err
     json(files, &format!("/answer?path={}", path.0)).await
 }
 
-/// What the writer has room for, and what is under way.
+/// How much room the writer has, and its running uploads.
 pub(crate) async fn room(writer: &Upstream) -> Result<Room, Error> {
     json(writer, "/uploads").await
 }
@@ -186,7 +186,7 @@ async fn json<T: DeserializeOwned>(upstream: &Upstream, path: &str) -> Result<T,
         .map_err(|error| Error::Strange { name: upstream.name, why: error.to_string() })
 }
 
-/// What may be done below the root.
+/// A change below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Rename { from: UrlPath, to: UrlPath, replace: bool },
@@ -194,7 +194,7 @@ pub(crate) enum Change {
     Directory(UrlPath),
 }
 
-/// Has something done below the root, for somebody.
+/// Makes a change below the root on somebody's behalf.
 pub(crate) async fn change(writer: &Upstream, change: &Change, by: &str) -> Result<(), Error> {
     let (path, body) = match change {
         Change::Rename { from, to, replace } => {
@@ -211,7 +211,7 @@ pub(crate) async fn change(writer: &Upstream, change: &Change, by: &str) -> Resu
         .map(drop)
 }
 
-/// Says it as uploads are spoken (tus.io), for somebody.
+/// Sends an upload request in the tus protocol (tus.io) on somebody's behalf.
 pub(crate) async fn upload(
     writer: &Upstream,
     (method, path): (Method, &str),

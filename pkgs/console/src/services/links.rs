@@ -1,4 +1,5 @@
-//! The API of links, as far as the console asks it; `/openapi.json` of its admin listener describes all of it.
+//! A client for the part of links' API that the console uses; `/openapi.json` on its admin listener describes all of
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -40,55 +41,55 @@ pub(crate) struct Link {
 pub(crate) struct Listing {
     pub(crate) links: Vec<Link>,
     pub(crate) next: Option<String>,
-    /// How many were looked at, where that was all there was time for.
+    /// How many links were looked at, if there was no time for more.
     #[serde(default)]
     pub(crate) looked_at: Option<u64>,
 }
 
-/// Clicks, summed several ways.
+/// Clicks, summed in several ways.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stats {
     pub(crate) clicks: u64,
     pub(crate) days: Vec<TimeCount>,
-    /// Where they were asked for.
+    /// If they were requested.
     pub(crate) hours: Vec<TimeCount>,
     pub(crate) referrers: Vec<Count>,
     pub(crate) agents: Vec<Count>,
-    /// Where links knows of countries.
+    /// If links knows countries.
     pub(crate) countries: Vec<Count>,
     pub(crate) older: Option<Older>,
 }
 
 impl Stats {
-    /// By known bots.
+    /// Clicks by known bots.
     pub(crate) fn bots(&self) -> u64 {
         self.agents.iter().find(|agent| agent.name == "bot").map_or(0, |agent| agent.clicks)
     }
 
-    /// By everybody else.
+    /// Clicks by everybody else.
     pub(crate) fn people(&self) -> u64 {
         self.clicks.saturating_sub(self.bots())
     }
 
-    /// Of a day, by everybody.
+    /// All clicks on a day.
     pub(crate) fn of_day(&self, day: &str) -> u64 {
         self.days.iter().find(|one| one.name == day).map_or(0, |one| one.clicks)
     }
 }
 
-/// Clicks of a day, or of an hour.
+/// Clicks in a day or an hour.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TimeCount {
     pub(crate) name: String,
     pub(crate) clicks: u64,
-    /// Of these by known bots.
+    /// How many of them are by known bots.
     pub(crate) bots: u64,
 }
 
 impl TimeCount {
-    /// By everybody else.
+    /// Clicks by everybody else.
     pub(crate) fn people(&self) -> u64 {
         self.clicks.saturating_sub(self.bots)
     }
@@ -101,7 +102,7 @@ pub(crate) struct Count {
     pub(crate) clicks: u64,
 }
 
-/// Days that are not told apart any more.
+/// Days that are only kept as a sum.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Older {
     pub(crate) from: String,
@@ -109,7 +110,7 @@ pub(crate) struct Older {
     pub(crate) clicks: u64,
 }
 
-/// A domain that links can be at.
+/// A domain for links.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Domain {
     pub(crate) host: String,
@@ -124,35 +125,35 @@ struct Domains {
 #[derive(Debug, Deserialize)]
 struct Whoami {
     scope: String,
-    /// Where it is for some alone.
+    /// The domains it is restricted to.
     #[serde(default)]
     domains: Option<Vec<String>>,
 }
 
-/// What became of an import.
+/// The outcome of an import.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) created: u64,
     pub(crate) replaced: u64,
     pub(crate) skipped: u64,
     pub(crate) failed: u64,
-    /// The first rows that were refused, and why.
+    /// The first refused rows, and why they were refused.
     pub(crate) errors: Vec<(u64, String)>,
 }
 
-/// What became of one of many.
+/// The outcome for one of many.
 #[derive(Debug, Deserialize)]
 struct Outcome {
-    /// Why not.
+    /// Why it failed.
     #[serde(default)]
     problem: Option<Problem>,
 }
 
 impl Outcome {
-    /// Why not, in words.
+    /// Why it failed, in words.
     fn why(self) -> Option<String> {
         let problem = self.problem?;
-        // What is wrong with a field says more than that one is.
+        // A field's error says more than the problem as a whole.
         Some(problem.errors.into_iter().next().map_or(problem.detail, |error| error.detail))
     }
 }
@@ -164,19 +165,19 @@ pub(crate) struct Links<'a> {
 }
 
 impl Links<'_> {
-    /// A page of a list; `fields` as its API names them.
+    /// A page of the list; `fields` are named as in the API.
     pub(crate) async fn list(&self, fields: &[(&str, &str)]) -> Result<Listing, Error> {
         self.json(Ask { path: &format!("/api/v1/links?{}", query(fields)), ..self.get() }).await
     }
 
-    /// A link, and the tag that says how it is now.
+    /// A link, and the tag of its current state.
     pub(crate) async fn read(&self, code: &str, domain: &str) -> Result<(Link, String), Error> {
         let answer = self.upstream.ask_well(Ask { path: &one(code, "", domain, &[]), ..self.get() }).await?;
         let tag = answer.fields.get("etag").and_then(|tag| tag.to_str().ok()).unwrap_or("*").to_owned();
         Ok((self.parsed(&answer)?, tag))
     }
 
-    /// Makes a link; a repeat with the same key makes no other.
+    /// Creates a link; repeating it with the same key creates no other.
     pub(crate) async fn create(&self, link: &Map<String, Value>, key: &str) -> Result<Link, Error> {
         let fields = [("idempotency-key", key)];
         let fields = if key.is_empty() { &fields[..0] } else { &fields[..] };
@@ -185,7 +186,7 @@ impl Links<'_> {
         self.json(ask).await
     }
 
-    /// Changes a link that is as `tag` says.
+    /// Edits a link if `tag` is still its current state.
     pub(crate) async fn edit(
         &self,
         (code, domain): (&str, &str),
@@ -205,7 +206,7 @@ impl Links<'_> {
         self.upstream.ask_well(Ask { method: Method::DELETE, path: &path, ..self.get() }).await.map(drop)
     }
 
-    /// Changes the same of many links, by domain and code; of each why not.
+    /// Makes the same change to many links, given by domain and code; says for each why it failed, if it did.
     pub(crate) async fn edit_many(
         &self,
         links: &[(&str, &str)],
@@ -219,7 +220,7 @@ impl Links<'_> {
         self.many("/api/v1/links/batch-edit", &Value::Object(change)).await
     }
 
-    /// Deletes many links and their clicks, domain by domain; of each why not.
+    /// Deletes many links and their clicks, domain by domain; says for each why it failed, if it did.
     pub(crate) async fn delete_many(&self, links: &[(&str, &str)]) -> Result<Vec<Option<String>>, Error> {
         let mut outcomes = vec![None; links.len()];
         let domains: BTreeSet<&str> = links.iter().map(|(domain, _)| *domain).collect();
@@ -247,7 +248,7 @@ impl Links<'_> {
         self.upstream.ask_well(Ask { path: &one(code, "/qr", "", fields), ..self.get() }).await
     }
 
-    /// Its clicks, or those of all where there is no code.
+    /// Its clicks, or those of all links if there is no code.
     pub(crate) async fn stats(&self, code: Option<&str>, fields: &[(&str, &str)]) -> Result<Stats, Error> {
         let path = match code {
             Some(code) => one(code, "/stats", "", fields),
@@ -256,13 +257,13 @@ impl Links<'_> {
         self.json(Ask { path: &path, ..self.get() }).await
     }
 
-    /// All links, or those of a domain, as a file of this format.
+    /// All links, or those of a domain, as a file in this format.
     pub(crate) async fn export(&self, format: &str, domain: &str) -> Result<Response<Incoming>, Error> {
         let fields = query(&[("format", format), ("domain", domain)]);
         self.upstream.pass_on(Ask { path: &format!("/api/v1/links/export?{fields}"), ..self.get() }).await
     }
 
-    /// Makes a link of each row.
+    /// Creates a link for each row.
     pub(crate) async fn import(
         &self,
         (media_type, rows): (&'static str, Vec<u8>),
@@ -273,13 +274,13 @@ impl Links<'_> {
         self.json(Ask { method: Method::POST, path: &path, body, ..self.get() }).await
     }
 
-    /// The domains there are beside the default one.
+    /// The domains other than the default one.
     pub(crate) async fn domains(&self) -> Result<Vec<Domain>, Error> {
         let domains: Domains = self.json(Ask { path: "/api/v1/domains", ..self.get() }).await?;
         Ok(domains.domains)
     }
 
-    /// Whether the key is one; `false` where it is not.
+    /// Whether links accepts the key.
     pub(crate) async fn knows_key(&self) -> Result<bool, Error> {
         match self.upstream.ask_well(Ask { path: "/api/v1/links?limit=1", ..self.get() }).await {
             Ok(_) => Ok(true),
@@ -288,7 +289,7 @@ impl Links<'_> {
         }
     }
 
-    /// Whether the key may write, at all domains.
+    /// Whether the key may write to all domains.
     pub(crate) async fn may_all(&self) -> Result<bool, Error> {
         let bearer: Whoami = self.json(Ask { path: "/api/v1/whoami", ..self.get() }).await?;
         Ok(bearer.scope == "write" && bearer.domains.is_none())
@@ -308,10 +309,10 @@ impl Links<'_> {
     }
 }
 
-/// The path of a link, or of something of it.
+/// The path of a link, or of something that belongs to it.
 fn one(code: &str, what: &str, domain: &str, fields: &[(&str, &str)]) -> String {
     let code: String = byte_serialize(code.as_bytes()).collect();
     let all: Vec<_> = fields.iter().copied().chain([("domain", domain)]).collect();
-    // A space would be a plus here, and a plus be one: no code has either.
+    // The encoding writes a space as a plus, which in a path would be one; no code has either.
     format!("/api/v1/links/{}{what}?{}", code.replace('+', "%20"), query(&all))
 }

@@ -1,8 +1,8 @@
-//! What services count, as their `/metrics` tells (the Prometheus text format).
+//! Reads the services' counters from `/metrics` (the Prometheus text format).
 
 use std::time::Duration;
 
-/// The samples of one answer.
+/// The samples of one response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(Vec<Sample>);
 
@@ -14,12 +14,12 @@ struct Sample {
 }
 
 impl Metrics {
-    /// Reads what can be read; a line that cannot is left out.
+    /// Reads a text, skipping lines that can't be read.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
-    /// The sum of all samples of a name whose labels `wanted` takes; none where there is no sample of that name.
+    /// The sum of all samples of a name whose labels `wanted` accepts; none if the name has no sample.
     pub fn sum_where(&self, name: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<f64> {
         let of_name = self.0.iter().filter(|sample| sample.name == name);
         of_name.fold(None, |sum, sample| {
@@ -33,13 +33,13 @@ impl Metrics {
         self.sum_where(name, |_, _| true)
     }
 
-    /// What the first sample of a name has under a label.
+    /// The value of a label on a name's first sample.
     pub fn label(&self, name: &str, label: &str) -> Option<&str> {
         let sample = self.0.iter().find(|sample| sample.name == name)?;
         sample.labels.iter().find(|(known, _)| known == label).map(|(_, value)| value.as_str())
     }
 
-    /// The buckets of a histogram, over all its other labels: their bounds, ascending, and how much is below each.
+    /// A histogram's buckets, summed over all other labels: their bounds in ascending order, and the count up to each.
     pub fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
         let name = format!("{name}_bucket");
         let mut buckets: Vec<(f64, f64)> = Vec::new();
@@ -100,12 +100,12 @@ fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// The time below which `share` of what was counted between two readings of a histogram was, as if each bucket's were
-/// spread evenly over it; none where nothing was counted.
+/// The time below which `share` of what was counted between two readings of a histogram lies, assuming that each
+/// bucket's values are spread evenly; none if nothing was counted.
 pub fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> Option<Duration> {
     let earlier =
         |bound: f64| before.iter().find(|(known, _)| *known == bound).map_or(0.0, |(_, count)| *count);
-    // A service that has started anew counts from nothing.
+    // A restarted service counts from zero again.
     let anew = after.last().is_some_and(|(bound, count)| *count < earlier(*bound));
     let grown: Vec<(f64, f64)> = after
         .iter()
@@ -116,7 +116,7 @@ pub fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> Opti
     for (bound, count) in grown {
         if count >= share * all {
             let within = if count > below { (share * all - below) / (count - below) } else { 1.0 };
-            // Beyond the last bound nothing is known but that.
+            // Beyond the last bound, nothing else is known.
             let seconds = if bound.is_finite() { low + (bound - low) * within } else { low };
             return Duration::try_from_secs_f64(seconds).ok();
         }

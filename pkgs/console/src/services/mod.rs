@@ -1,4 +1,4 @@
-//! The services as a client sees them, and what they write down.
+//! Clients for the services, and their audit logs.
 
 pub mod audit;
 pub mod fields;

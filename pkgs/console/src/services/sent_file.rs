@@ -1,16 +1,16 @@
-//! A file in one piece, by a plain form.
+//! A file in one piece from a plain form.
 
 use axum::extract::OptionalFromRequestParts;
 use bytes::Bytes;
 use http::request::Parts;
 
-/// The longest, in bytes: all of it is in memory.
+/// The longest file, in bytes, since all of it is held in memory.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 
-/// A file that came with a form, which handlers take once.
+/// A file sent with a form; handlers can take it once.
 #[derive(Clone, Debug)]
 pub(crate) struct SentFile {
-    /// What it is called where it comes from.
+    /// Its name on the sender's computer.
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }

@@ -1,4 +1,5 @@
-//! A service's admin listener, as a client sees it: one connection a request, which on one machine costs next to nothing.
+//! A client for a service's admin listener. It opens a connection for each request, which costs next to nothing on the
+//! same machine.
 
 use std::time::Duration;
 
@@ -17,48 +18,48 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long a service may take over an answer; links gives up on a query after 5 s itself.
+/// How long a service may take to answer; links itself gives up on a query after 5 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest answer, in bytes: a page of links, each at its limits, and every metric there is.
+/// The longest answer, in bytes: enough for a page of links that use all their limits, and for all metrics.
 const ANSWER_BYTES: usize = 8 << 20;
 
-/// Where a service answers operators.
+/// A service's admin listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Upstream {
     /// Its name.
     pub(crate) name: &'static str,
-    /// Where.
+    /// Its address.
     pub(crate) address: Address,
 }
 
-/// Why a service does not do what is asked.
+/// Why a service didn't do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Nobody answers.
     #[error("{name} does not answer at {address}: {why}")]
     Down {
-        /// Who.
+        /// The service's name.
         name: &'static str,
-        /// Where.
+        /// Its address.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It says why not.
+    /// The service refuses, and says why.
     #[error("{}", .0.detail)]
     Refused(Box<Problem>),
-    /// It says what cannot be understood.
+    /// The answer can't be understood.
     #[error("{name} answers what this console does not understand: {why}")]
     Strange {
-        /// Who.
+        /// The service's name.
         name: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the answer.
         why: String,
     },
 }
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Default)]
 pub(crate) struct Ask<'a> {
     pub(crate) method: Method,
@@ -66,7 +67,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) path: &'a str,
     /// The key.
     pub(crate) token: Option<&'a str>,
-    /// Other fields.
+    /// Other headers.
     pub(crate) fields: &'a [(&'static str, &'a str)],
     /// A body and its media type.
     pub(crate) body: Option<(&'static str, Vec<u8>)>,
@@ -79,7 +80,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What is answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -88,10 +89,10 @@ pub(crate) struct Answer {
 }
 
 impl Upstream {
-    /// Asks, whatever the answer's status.
+    /// Sends a request, and returns the response whatever its status.
     ///
     /// # Errors
-    /// When there is no answer in time.
+    /// When there is no response in time.
     pub(crate) async fn ask(&self, ask: Ask<'_>) -> Result<Answer, Error> {
         match timeout(PATIENCE, self.answer(ask)).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -100,10 +101,10 @@ impl Upstream {
         }
     }
 
-    /// Asks; an answer that is an error is one.
+    /// Sends a request; an error status is an error.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask), and when the answer is one.
+    /// As [`ask`](Self::ask), and when the response has an error status.
     pub(crate) async fn ask_well(&self, ask: Ask<'_>) -> Result<Answer, Error> {
         let answer = self.ask(ask).await?;
         if answer.status.is_success() {
@@ -114,7 +115,7 @@ impl Upstream {
         }))))
     }
 
-    /// Asks, and passes the answer on as it comes: for what is as long as it is, such as an export.
+    /// Sends a request, and passes the response on as it arrives, for responses of any length, such as exports.
     ///
     /// # Errors
     /// As [`ask_well`](Self::ask_well).
@@ -127,7 +128,7 @@ impl Upstream {
             }
         };
         let response = match timeout(PATIENCE, begun).await {
-            // The connection goes on by itself, until the answer is over or nobody wants the rest of it.
+            // The connection runs by itself until the response is complete or no longer wanted.
             Ok(Ok((response, _))) => response,
             Ok(Err(error)) => return Err(self.down(exit::chain(&*error))),
             Err(_) => return Err(self.down(format!("nothing came within {} s", PATIENCE.as_secs()))),
@@ -156,7 +157,7 @@ impl Upstream {
 /// What goes wrong on the way to a service.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends a request; the head of its answer, and what carries the rest.
+/// Sends a request, and returns the head of its response and the task that carries the rest.
 async fn begin<S>(stream: S, ask: Ask<'_>) -> Result<(Response<Incoming>, JoinHandle<()>), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -166,7 +167,7 @@ where
     let mut request = Request::builder()
         .method(ask.method)
         .uri(ask.path)
-        // A name that admin listeners on loopback take from everybody.
+        // A name that admin listeners on loopback always accept.
         .header(header::HOST, HeaderValue::from_static("localhost"))
         .header(header::CONNECTION, HeaderValue::from_static("close"));
     if let Some(token) = ask.token {

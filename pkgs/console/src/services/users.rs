@@ -1,4 +1,5 @@
-//! The users of linerate-api, as far as the console asks for them; `/openapi.json` of that service describes all of it.
+//! A client for the part of linerate-api's users that the console uses; that service's `/openapi.json` describes all of
+//! it.
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::fields::query;
 use crate::upstream::{Answer, Ask, Error, Upstream};
 
-/// What a list shows of a user.
+/// What the list shows about a user.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct User {
@@ -30,17 +31,17 @@ pub(crate) struct Listing {
     pub(crate) next: Option<String>,
 }
 
-/// A user as the API has it, with members that nobody here knows.
+/// A user as the API has it, including members that the console doesn't know.
 pub(crate) type Document = Map<String, Value>;
 
-/// The API, for whoever has this key, or where it asks for none.
+/// The API, for whoever has this key, or without one if it asks for none.
 pub(crate) struct Users<'a> {
     pub(crate) upstream: &'a Upstream,
     pub(crate) token: Option<&'a str>,
 }
 
 impl Users<'_> {
-    /// A page of a list; `fields` as its API names them.
+    /// A page of the list; `fields` are named as in the API.
     pub(crate) async fn list(&self, fields: &[(&str, &str)]) -> Result<Listing, Error> {
         let fields: Vec<_> = fields.iter().copied().chain([("fields", LISTED)]).collect();
         let path = format!("/v1/users?{}", query(&fields));
@@ -54,26 +55,26 @@ impl Users<'_> {
         Ok((self.parsed(&answer)?, tag))
     }
 
-    /// Makes a user; a repeat with the same key makes no other.
+    /// Creates a user; repeating it with the same key creates no other.
     pub(crate) async fn create(&self, user: &Document, once: &str) -> Result<Document, Error> {
         let fields = [("idempotency-key", once)];
         let fields = if once.is_empty() { &fields[..0] } else { &fields[..] };
         self.send(Method::POST, "/v1/users", fields, user).await
     }
 
-    /// Puts a user in the place of the one that is as `tag` says.
+    /// Replaces a user if `tag` is still its version.
     pub(crate) async fn replace(&self, id: &Id, user: &Document, tag: &str) -> Result<Document, Error> {
         self.send(Method::PUT, &id.path(), &[("if-match", tag)], user).await
     }
 
-    /// Deletes the user that is as `tag` says.
+    /// Deletes a user if `tag` is still its version.
     pub(crate) async fn delete(&self, id: &Id, tag: &str) -> Result<(), Error> {
         let fields = [("if-match", tag)];
         let ask = Ask { method: Method::DELETE, path: &id.path(), fields: &fields, ..self.get() };
         self.upstream.ask_well(ask).await.map(drop)
     }
 
-    /// Whether it is let in by its key; `false` where not.
+    /// Whether the API lets the client in with its key.
     pub(crate) async fn admitted(&self) -> Result<bool, Error> {
         let ask = Ask { path: "/v1/users?limit=1&fields=id", ..self.get() };
         match self.upstream.ask_well(ask).await {
@@ -105,12 +106,12 @@ impl Users<'_> {
     }
 }
 
-/// The id of a user: a UUID, and nothing else that could stand in a path.
+/// A user's id: a UUID, so nothing else can get into a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Id(String);
 
 impl Id {
-    /// A text that may be one.
+    /// Parses a text that may be an id.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let plausible = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         plausible.then(|| Self(text.to_owned()))
