@@ -1,4 +1,4 @@
-//! The machine as the console shows it: by the code that `doctor` and `nic` print from.
+//! The machine as the console shows it, found out by the same code that `doctor` and `nic` use.
 
 mod release;
 
@@ -25,16 +25,17 @@ use crate::profile::Profile;
 use crate::system::{self, System};
 use crate::topology::Topology;
 
-/// How long counters are watched for what is lost now, in seconds.
+/// How long counters are watched to see what is being lost now, in seconds.
 const INTERVAL: u64 = 1;
 
-/// Where services keep what must not run out of disk.
+/// Where services keep the data that must not run out of disk space.
 const DATA: &str = "/var/lib";
 
-/// The services that keep data there, each in a directory of its own.
+/// The services that keep data there, each in its own directory.
 const SERVICES: [&str; 3] = ["links", "files", "api"];
 
-/// The machine behind a [`System`], which is opened anew for each look: it keeps no socket while nobody looks.
+/// The machine behind a [`System`], which is opened anew for each look, so that no socket stays open while nobody is
+/// looking.
 pub struct LiveMachine {
     recorded: Option<PathBuf>,
     profile: Option<PathBuf>,
@@ -43,16 +44,16 @@ pub struct LiveMachine {
     begun: Instant,
 }
 
-/// Who does what takes rights of its own.
+/// Who performs actions that need privileges.
 enum Helper {
-    /// Nobody else: what this user may not is not done.
+    /// This process, so what its user may not do isn't done.
     Own(Box<Worker>),
     /// The helper behind a socket.
     At(PathBuf),
 }
 
 impl LiveMachine {
-    /// The same, with somebody who places queues and looks at what processes do.
+    /// The same machine with a helper that places queues and records what processes do.
     #[must_use]
     pub fn helped_by(self, helper: &HelperAt) -> Self {
         let helper = match helper {
@@ -66,7 +67,7 @@ impl LiveMachine {
         Self { helper, ..self }
     }
 
-    /// What a command of the helper's printed.
+    /// The output of one of the helper's commands.
     fn ask(&self, verb: Verb, by: &str) -> Result<serde_json::Value, String> {
         let request = Request { verb, by: by.to_owned() };
         let answer = match &self.helper {
@@ -84,9 +85,9 @@ impl LiveMachine {
         }
     }
 
-    /// This machine, or one that was recorded in a file, compared with the profile in another.
+    /// This machine, or one recorded in a file, compared with the profile in another file.
     pub fn new(recorded: Option<PathBuf>, profile: Option<PathBuf>) -> Self {
-        // What is found from now on is noted here, and nowhere kept.
+        // Findings are noted here from now on, and aren't stored anywhere.
         Self { recorded, profile, since: Mutex::default(), helper: None, begun: Instant::now() }
     }
 
@@ -112,7 +113,7 @@ impl Machine for LiveMachine {
             profile.as_ref().map(|profile| profile.host.clone().unwrap_or_else(|| "this host".into()));
         let Diagnosis { mut findings, idle, denied } =
             doctor::diagnose(&*system, &profile.unwrap_or_default(), INTERVAL);
-        // The box's own doctor looks more often, and may see more; what it has noted is not ours to change.
+        // The machine's own doctor looks more often, and may see more; the console doesn't change its notes.
         let noted = match self.recorded {
             Some(_) => Since::default(),
             None => Since::load(since::DIRECTORY.as_ref()),
@@ -145,7 +146,7 @@ impl Machine for LiveMachine {
             Err(nic::Error::NoDevices) => Vec::new(),
             names => names.map_err(|error| exit::chain(&error))?,
         };
-        // As doctor has it: what the profile says, else what was applied, else what would be.
+        // As the doctor does: the profile, or else what was applied, or else what would be.
         let profile = self.profile()?.unwrap_or_default();
         let wishes =
             doctor::wishes(&RuleContext { system, profile: &profile, interval: &Interval::default() });
@@ -248,13 +249,14 @@ impl Machine for LiveMachine {
     }
 }
 
-/// The file systems that services keep their data on; where none has a directory of its own, the one that all would.
+/// The file systems that services keep their data on; if none has its own directory, the one where all of them would
+/// be.
 fn disks(system: &dyn System) -> Vec<Disk> {
     let mut disks: Vec<(system::Free, Disk)> = Vec::new();
     for service in SERVICES {
         let place = format!("{DATA}/linerate-{service}");
         let Ok(free) = system.canonical(&place).and_then(|place| system.free(&place)) else { continue };
-        // As much is free of the same one.
+        // The same free space means the same file system.
         match disks.iter_mut().find(|(known, _)| *known == free) {
             Some((_, disk)) => disk.services.push(service),
             None => disks.push((free, Disk { services: vec![service], free_percent: free.bytes })),
@@ -271,7 +273,7 @@ fn disks(system: &dyn System) -> Vec<Disk> {
     disks.into_iter().map(|(_, disk)| disk).collect()
 }
 
-/// What is well again by what was noted here and by the box's own doctor, and is not found now either.
+/// Resolved findings, both noted here and by the machine's own doctor, that aren't found now either.
 fn past(
     findings: &[doctor::Finding],
     own: Vec<since::ResolvedFinding>,
@@ -314,7 +316,7 @@ fn finding(finding: doctor::Finding) -> console::machine::Finding {
     }
 }
 
-/// An interface, what it should be like, and what was counted there.
+/// An interface, how it should be set, and its counters.
 fn interface(
     system: &dyn System,
     topology: &Topology,
@@ -373,13 +375,13 @@ fn queues(placed: &PlacementPlan) -> Vec<Queue> {
 fn ticks(stat: &str, cpu: usize) -> Ticks {
     let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")));
     let fields = line.unwrap_or_default().split_whitespace().map_while(|field| field.parse::<u64>().ok());
-    // Guests' time is in that of users already.
+    // Guests' time is already included in users' time.
     let fields: Vec<u64> = fields.take(8).collect();
     let at = |index: usize| fields.get(index).copied().unwrap_or(0);
     Ticks { softirq: at(6), idle: at(3) + at(4), all: fields.iter().sum() }
 }
 
-/// All memory, and what of it is available, in bytes (proc_meminfo(5)).
+/// All memory, and how much of it is available, in bytes (proc_meminfo(5)).
 fn memory(text: &str) -> Option<(u64, u64)> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -392,7 +394,7 @@ fn memory(text: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    /// A machine of the tests of the command line.
+    /// A recorded machine from the command line's tests.
     fn recorded(name: &str) -> LiveMachine {
         let path = format!("{}/tests/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         LiveMachine::new(Some(path.into()), None)

@@ -1,4 +1,4 @@
-//! Sets of CPUs, in the two forms the kernel writes them.
+//! Sets of CPUs in the two formats that the kernel writes.
 //!
 //! Both are described in `Documentation/core-api/printk-formats.rst` as `%*pbl` (a list, `0-3,8`) and `%*pb` (a
 //! mask of comma-separated groups of 32 bits, `00000001,000000ff`).
@@ -9,14 +9,14 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// One more than the highest CPU a kernel can have (`NR_CPUS`, `arch/x86/Kconfig`).
+/// One more than the highest CPU number a kernel can have (`NR_CPUS`, `arch/x86/Kconfig`).
 pub const MAX: usize = 8192;
 
 /// A set of CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus(BTreeSet<usize>);
 
-/// Why a text names no CPUs.
+/// Why a text doesn't name a set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It is not a list.
@@ -25,16 +25,16 @@ pub enum ParseError {
     /// It is not a mask.
     #[error("{0:?} is not a mask of CPUs such as 0000000f")]
     Mask(String),
-    /// A CPU no kernel can have.
+    /// A CPU number that no kernel can have.
     #[error("there is no CPU {0}: the highest is {highest}", highest = MAX - 1)]
     TooHigh(usize),
-    /// A CPU named twice where order counts.
+    /// A CPU that is named twice where the order matters.
     #[error("CPU {0} is named twice")]
     Twice(usize),
 }
 
 impl Cpus {
-    /// Parses a mask; white space around it does not count.
+    /// Parses a mask; surrounding white space is ignored.
     pub fn from_mask(text: &str) -> Result<Self, ParseError> {
         let wrong = || ParseError::Mask(text.trim().to_owned());
         let groups: Vec<&str> = text.trim().split(',').collect();
@@ -55,7 +55,7 @@ impl Cpus {
         Ok(Self(cpus))
     }
 
-    /// The mask, as short as the kernel takes it: leading zeros are left out.
+    /// The shortest mask that the kernel accepts, without leading zeros.
     pub fn mask(&self) -> String {
         let groups = self.0.last().map_or(1, |last| last / 32 + 1);
         let mut bits = vec![0_u32; groups];
@@ -69,22 +69,22 @@ impl Cpus {
         text
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many.
+    /// How many CPUs there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether `cpu` is one of them.
+    /// Whether `cpu` is in the set.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.contains(&cpu)
     }
 
-    /// Adds one.
+    /// Adds a CPU.
     pub fn insert(&mut self, cpu: usize) {
         self.0.insert(cpu);
     }
@@ -94,17 +94,17 @@ impl Cpus {
         self.0.is_subset(&other.0)
     }
 
-    /// Those that are not in `other`.
+    /// The CPUs that are not in `other`.
     pub fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Those that are in `other` too.
+    /// The CPUs that are also in `other`.
     pub fn within(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// All, ascending.
+    /// All CPUs in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
         self.0.iter().copied()
     }
@@ -116,7 +116,7 @@ impl FromIterator<usize> for Cpus {
     }
 }
 
-/// Parses a list; white space around it does not count, and an empty one is an empty set.
+/// Parses a list; surrounding white space is ignored, and an empty list is an empty set.
 impl FromStr for Cpus {
     type Err = ParseError;
 
@@ -125,7 +125,7 @@ impl FromStr for Cpus {
     }
 }
 
-/// The CPUs of a list in the order they are written, none twice: `4,0-2` is 4, 0, 1, 2.
+/// The CPUs of a list in the order they are written, none of them twice: `4,0-2` is 4, 0, 1, 2.
 pub fn in_order(text: &str) -> Result<Vec<usize>, ParseError> {
     let mut seen = BTreeSet::new();
     ordered(text, |cpu| if seen.insert(cpu) { Ok(()) } else { Err(ParseError::Twice(cpu)) })

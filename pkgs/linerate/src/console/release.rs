@@ -1,19 +1,21 @@
-//! What runs: which generation or version, whether it is on trial, and since when it is there.
+//! What is running: the generation or version, whether it is on trial, and since when it has been installed.
 
 use crate::system::System;
 use crate::update::{Appliance, SETTINGS, Settings, Status, Trial};
 
-/// Where NixOS has its generations, and which of them runs.
+/// Where NixOS keeps its generations and which one is current.
 const GENERATIONS: &str = "/nix/var/nix/profiles";
 const CURRENT: &str = "/run/current-system";
 
-/// Where systemd-boot has an entry for each, in whose name it counts tries (systemd, Automatic Boot Assessment).
+/// Where systemd-boot has an entry for each generation, with the number of tries in its name (systemd, Automatic Boot
+/// Assessment).
 const ENTRIES: [&str; 2] = ["/boot/loader/entries", "/efi/loader/entries"];
 
-/// What systemd-boot leaves for this boot, if it counts it (systemd, Boot Loader Interface). Everybody may see that it is there.
+/// What systemd-boot leaves behind if it counts this boot (systemd, Boot Loader Interface). Everybody may see whether
+/// it exists.
 const COUNTED: &str = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
-/// What runs; what is not known is absent.
+/// What is running; anything unknown is absent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Release {
     pub(super) generation: Option<String>,
@@ -23,7 +25,8 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// That of a machine; of an image only where it is this one, since its settings are read from a file here.
+    /// A machine's release. Images are considered only on this machine, since their settings are read from a local
+    /// file.
     pub(super) fn of(system: &dyn System, here: bool) -> Self {
         if here && let Ok(settings) = Settings::load(SETTINGS.as_ref()) {
             return Self::of_image(system, settings);
@@ -49,7 +52,7 @@ impl Release {
     }
 }
 
-/// What the slots of an image say.
+/// What the image's slots say.
 fn of_slots(status: &Status) -> String {
     let words = |version: &dyn std::fmt::Display, trial: Trial| match trial {
         Trial::Good => format!("{version} is good"),
@@ -64,11 +67,11 @@ fn tries(left: u32) -> String {
     format!("{left} {} left", if left == 1 { "try" } else { "tries" })
 }
 
-/// What is known of the generation that runs, and of newer ones that have yet to boot.
+/// What is known about the running generation, and about newer ones that haven't booted yet.
 fn trial(system: &dyn System, running: u32) -> Option<String> {
     let entries = ENTRIES.iter().find_map(|place| system.list(place).ok());
     let Some(entries) = entries else {
-        // Most hosts let root alone read the EFI partition.
+        // On most hosts only root may read the EFI partition.
         return system.read(COUNTED).is_ok().then(|| {
             "this boot began on trial; root is told whether it counts as good: bootctl status".to_owned()
         });
@@ -88,8 +91,8 @@ fn trial(system: &dyn System, running: u32) -> Option<String> {
     Some(all.join("; "))
 }
 
-/// `nixos-generation-7.conf`, `nixos-generation-7+2.conf` or `nixos-generation-7+1-1.conf`: the generation, and its tries left
-/// and done.
+/// `nixos-generation-7.conf`, `nixos-generation-7+2.conf` or `nixos-generation-7+1-1.conf`: the generation, and how
+/// many tries are left and done.
 fn entry(name: &str) -> Option<(u32, Option<(u32, u32)>)> {
     let rest = name.strip_prefix("nixos-generation-")?.strip_suffix(".conf")?;
     let Some((number, counted)) = rest.split_once('+') else { return Some((rest.parse().ok()?, None)) };
@@ -97,7 +100,7 @@ fn entry(name: &str) -> Option<(u32, Option<(u32, u32)>)> {
     Some((number.parse().ok()?, Some((left.parse().ok()?, done.parse().ok()?))))
 }
 
-/// The number of the generation that runs: that whose link leads to the same system.
+/// The number of the running generation: the one whose link leads to the running system.
 fn generation(system: &dyn System) -> Option<u32> {
     let current = system.canonical(CURRENT).ok()?;
     let names = system.list(GENERATIONS).ok()?;
@@ -105,7 +108,7 @@ fn generation(system: &dyn System) -> Option<u32> {
         name.starts_with("system-")
             && system.canonical(&format!("{GENERATIONS}/{name}")).is_ok_and(|place| place == current)
     };
-    // The newest, where several are the same.
+    // The newest, if several are the same.
     let numbers = names.into_iter().filter(runs);
     let numbers =
         numbers.filter_map(|name| name.strip_prefix("system-")?.strip_suffix("-link")?.parse().ok());

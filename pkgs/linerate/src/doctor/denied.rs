@@ -1,4 +1,4 @@
-//! What a rule was not let see: whoever is not root looks all the same, and finds less.
+//! Notes what a rule wasn't allowed to read: without root, the doctor still looks, but finds less.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::system::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, Verity};
 
-/// A machine that notices the first thing that it is refused.
+/// A machine that remembers the first thing that was refused.
 pub struct Noticing<'a> {
     system: &'a dyn System,
     denied: RefCell<Option<String>>,
 }
 
 impl<'a> Noticing<'a> {
-    /// Nothing yet.
+    /// Nothing has been refused yet.
     pub fn new(system: &'a dyn System) -> Self {
         Self { system, denied: RefCell::new(None) }
     }

@@ -1,6 +1,7 @@
-//! What keeps a machine from its line rate: where it differs from its [`crate::profile`], and what it suffers from.
+//! Finds what keeps a machine from reaching its line rate: differences from its [`crate::profile`], and problems it has
+//! whatever the profile says.
 //!
-//! A rule looks at one thing. [`RULES`] are all there are, in the order in which they are looked at.
+//! Each rule checks one thing. [`RULES`] has all rules, in the order in which they are checked.
 
 mod denied;
 pub mod finding;
@@ -21,30 +22,30 @@ pub use rules::RULES;
 pub(crate) use rules::placement::wishes;
 pub use sample::{Interval, Sample};
 
-/// What a rule may look at.
+/// What a rule can look at.
 pub struct RuleContext<'a> {
     /// The machine.
     pub system: &'a dyn System,
-    /// What it should be like.
+    /// How it should be.
     pub profile: &'a Profile,
-    /// What was counted of late.
+    /// What was counted recently.
     pub interval: &'a Interval,
 }
 
-/// A thing to look at.
+/// A check for one thing.
 pub struct Rule {
     /// Its name.
     pub name: &'static str,
-    /// What it looks at.
+    /// What it checks.
     pub about: &'static str,
-    /// What it costs where it is not as it should be.
+    /// What a deviation costs.
     pub cost: &'static str,
-    /// Where the rule comes from.
+    /// Where the rule gets its data.
     pub source: &'static str,
-    /// Whether there is something that it compares the machine with: what the profile says, or what was applied. None:
-    /// it looks whatever there is.
+    /// Whether there is something to compare the machine with, such as the profile or what was applied. None: the rule
+    /// always checks.
     pub compares: Option<fn(&RuleContext<'_>) -> bool>,
-    /// Looks.
+    /// The check itself.
     pub check: fn(&RuleContext<'_>) -> Vec<Finding>,
 }
 
@@ -55,23 +56,23 @@ impl Rule {
     }
 }
 
-/// The rules that find nothing whatever is wrong, since there is nothing that they could compare with.
+/// The rules that can't find anything, since they have nothing to compare the machine with.
 pub fn idle(context: &RuleContext<'_>) -> Vec<&'static str> {
     RULES.iter().filter(|rule| !rule.applies(context)).map(|rule| rule.name).collect()
 }
 
-/// What a look at the machine has come to.
+/// The result of examining a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagnosis {
-    /// All that is not as it should be, worst first.
+    /// All findings, worst first.
     pub findings: Vec<Finding>,
     /// The rules that had nothing to compare the machine with.
     pub idle: Vec<&'static str>,
-    /// The rules that were not let see all that they look at, each with what was refused first.
+    /// The rules that weren't allowed to read everything they check, each with the first thing that was refused.
     pub denied: Vec<(&'static str, String)>,
 }
 
-/// Watches the machine's counters for so many seconds, or has them since its boot where those are none, and examines it.
+/// Watches the machine's counters for this many seconds, or uses the counts since boot if that is 0, and examines it.
 pub fn diagnose(system: &dyn System, profile: &Profile, seconds: u64) -> Diagnosis {
     let interval = if seconds == 0 {
         let uptime = system.read("/proc/uptime").unwrap_or_default();
@@ -87,7 +88,7 @@ pub fn diagnose(system: &dyn System, profile: &Profile, seconds: u64) -> Diagnos
     Diagnosis { findings, idle: idle(&context), denied }
 }
 
-/// All that is not as it should be, worst first, and the rules that could not see all of what they look at.
+/// All findings, worst first, and the rules that couldn't read everything they check.
 pub fn examine(context: &RuleContext<'_>) -> (Vec<Finding>, Vec<(&'static str, String)>) {
     let (mut findings, mut denied) = (Vec::new(), Vec::new());
     for rule in RULES.iter().filter(|rule| rule.applies(context)) {
@@ -128,14 +129,14 @@ statistics ens5 {after}
         )
     }
 
-    /// What one rule finds on a machine and a profile written down.
+    /// What one rule finds with this machine and profile, both given as text.
     pub fn findings(rule: &Rule, machine: &str, profile: &str) -> Vec<Finding> {
         let machine: Recorded = machine.parse().expect("a machine");
         let profile: Profile = profile.parse().expect("a profile");
         (rule.check)(&RuleContext { system: &machine, profile: &profile, interval: &Interval::default() })
     }
 
-    /// What one rule finds on a machine that was looked at for some seconds.
+    /// What one rule finds on a machine that was watched for some seconds.
     pub fn symptoms(rule: &Rule, machine: &str, seconds: f64) -> Vec<Finding> {
         look(rule, machine, "{}", seconds)
     }

@@ -1,4 +1,4 @@
-//! Counters of the kernel at two times, and what was counted between them.
+//! The kernel's counters at two times, and the difference between them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::system::System;
 pub struct Sample(BTreeMap<String, u64>);
 
 impl Sample {
-    /// Reads all that there are; what a machine does not have is left out.
+    /// Reads all counters; those that a machine doesn't have are left out.
     pub fn read(system: &dyn System) -> Self {
         let mut sample = Self::default();
         sample.softnet(system);
@@ -49,14 +49,14 @@ impl Sample {
         sample
     }
 
-    /// Reads what CPUs counted of packets alone.
+    /// Reads only the CPUs' packet counters.
     pub fn of_cpus(system: &dyn System) -> Self {
         let mut sample = Self::default();
         sample.softnet(system);
         sample
     }
 
-    /// A counter, where there is one of this name.
+    /// A counter, if there is one with this name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
@@ -74,7 +74,7 @@ impl Sample {
         }
     }
 
-    /// A line for each CPU, hexadecimal: packets, those dropped, times squeezed, and in the thirteenth field the CPU
+    /// One line per CPU, in hexadecimal: packets, dropped packets, times squeezed, and the CPU in the thirteenth field
     /// (`net/core/net-procfs.c`).
     fn softnet(&mut self, system: &dyn System) {
         let text = system.read("/proc/net/softnet_stat").unwrap_or_default();
@@ -88,11 +88,11 @@ impl Sample {
         }
     }
 
-    /// Time of all CPUs, in ticks; the eighth field is what the hypervisor took (proc_stat(5)).
+    /// The time of all CPUs in ticks; the eighth field is what the hypervisor took (proc_stat(5)).
     fn time(&mut self, stat: &str) {
         let Some(all) = stat.lines().find_map(|line| line.strip_prefix("cpu ")) else { return };
         let ticks: Vec<u64> = all.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        // Guests' time is in that of users already.
+        // Guests' time is already included in users' time.
         self.0.insert("time/all".to_owned(), ticks.iter().take(8).sum());
         self.0.insert("time/stolen".to_owned(), ticks.get(7).copied().unwrap_or(0));
     }
@@ -101,34 +101,34 @@ impl Sample {
 /// What was counted between two times.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
-    /// Counters at its beginning; none: they began with the boot.
+    /// Counters at its start; if there are none, it started with the boot.
     pub before: Sample,
     /// Counters at its end.
     pub after: Sample,
-    /// How long it was.
+    /// Its length in seconds.
     pub seconds: f64,
 }
 
 impl Interval {
-    /// How much a counter has grown; one that is smaller than before has begun anew.
+    /// How much a counter has grown; one that is smaller than before was reset.
     pub fn grew(&self, name: &str) -> u64 {
         let after = self.after.0.get(name).copied().unwrap_or(0);
         let before = self.before.0.get(name).copied().unwrap_or(0);
         after.checked_sub(before).unwrap_or(after)
     }
 
-    /// A figure at both ends, where it was told at both.
+    /// A value at both ends, if both have it.
     pub fn ends(&self, name: &str) -> Option<(u64, u64)> {
         Some((*self.before.0.get(name)?, *self.after.0.get(name)?))
     }
 
-    /// How much each counter has grown whose name begins so; what follows in the name.
+    /// The growth of each counter whose name starts with `prefix`, with the rest of its name.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u64)> + 'a {
         let names = self.after.0.keys().filter_map(move |name| name.strip_prefix(prefix));
         names.map(move |rest| (rest, self.grew(&format!("{prefix}{rest}"))))
     }
 
-    /// The names between two slashes: `softnet/` has each CPU, `driver/` each interface.
+    /// The names between two slashes: `softnet/` has all CPUs, `driver/` all interfaces.
     pub fn members(&self, prefix: &str) -> Vec<String> {
         let mut names: Vec<String> = self
             .below(prefix)
@@ -139,7 +139,7 @@ impl Interval {
     }
 }
 
-/// `part` of both together; nothing of nothing.
+/// The share of `part` in the sum of both, or 0 if both are 0.
 pub fn share(part: u64, rest: u64) -> f64 {
     if part == 0 { 0.0 } else { part as f64 / (part as f64 + rest as f64) }
 }
@@ -168,7 +168,7 @@ later
         machine.pause(std::time::Duration::from_secs(1));
         let interval = Interval { before, after: Sample::read(&machine), seconds: 1.0 };
         assert_eq!(interval.grew("tcpext/ListenOverflows"), 2);
-        // It was less than before: it began anew.
+        // It is less than before, so it was reset.
         assert_eq!(interval.grew("tcpext/SyncookiesSent"), 0);
         let boot = Interval { before: Sample::default(), ..interval };
         assert_eq!((boot.grew("softnet/3/processed"), boot.grew("softnet/3/time_squeeze")), (10, 2));

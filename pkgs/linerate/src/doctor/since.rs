@@ -1,4 +1,4 @@
-//! Since when and how often something has been found, from one look to the next, and what was found and is well again.
+//! Since when and how often something has been found, from one look to the next, and which findings have been resolved.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,40 +8,40 @@ use serde::{Deserialize, Serialize};
 
 use super::Finding;
 
-/// Where it is kept unless told otherwise: since this boot.
+/// Where it is kept by default, until the next boot.
 pub const DIRECTORY: &str = "/run/linerate-doctor";
 
-/// Findings that are well again and yet remembered: those that were found last.
+/// How many resolved findings are remembered: the most recent ones.
 const REMEMBERED: usize = 256;
 
-/// What is known of a finding; times are in seconds since 1970.
+/// What is known about a finding; times are in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noted {
     /// When it was first seen, this time.
     pub begun: u64,
-    /// When it was seen no more; absent as long as it is.
+    /// When it was no longer seen; absent while it still is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// How often it has begun.
     pub times: u32,
 }
 
-/// A finding that is well again.
+/// A finding that has been resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedFinding {
-    /// By which rule.
+    /// The rule that found it.
     pub rule: String,
-    /// What was meant.
+    /// What it concerned.
     pub subject: String,
-    /// From when to when it was found the last time.
+    /// When it was first seen, the last time.
     pub begun: u64,
-    /// When it was seen no more.
+    /// When it was no longer seen.
     pub ended: u64,
     /// How often it was found.
     pub times: u32,
 }
 
-/// What is known of each finding, by rule and subject.
+/// What is known about each finding, by rule and subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Since {
     noted: BTreeMap<String, Noted>,
@@ -49,7 +49,7 @@ pub struct Since {
 }
 
 impl Since {
-    /// Kept in a directory, where it may be read; whatever cannot be is as if nothing had been found before.
+    /// Loads it from a directory; what can't be read counts as not found before.
     pub fn load(directory: &Path) -> Self {
         let path = directory.join("since.json");
         let noted =
@@ -57,7 +57,7 @@ impl Since {
         Self { noted, path: Some(path) }
     }
 
-    /// Writes into findings since when they have been found and how often, and remembers of others that they are well again.
+    /// Adds to findings since when and how often they have been found, and remembers that all others are resolved.
     pub fn note(&mut self, findings: &mut [Finding], now: u64) {
         let mut before = std::mem::take(&mut self.noted);
         for finding in findings {
@@ -83,7 +83,7 @@ impl Since {
         self.noted.extend(well);
     }
 
-    /// Writes into findings what somebody else has noted of them who looked before and more often.
+    /// Adds to findings what somebody else noted who has looked earlier and more often.
     pub fn add_to(&self, findings: &mut [Finding]) {
         for finding in findings {
             let noted = self.noted.get(&key(finding.rule, &finding.subject));
@@ -94,7 +94,7 @@ impl Since {
         }
     }
 
-    /// What is well again, that which was found last first.
+    /// Resolved findings, most recent first.
     pub fn past(&self) -> Vec<ResolvedFinding> {
         let past = self.noted.iter().filter_map(|(key, noted)| {
             let (rule, subject) = key.split_once(' ')?;
@@ -112,7 +112,7 @@ impl Since {
         past
     }
 
-    /// Keeps it for the next look.
+    /// Saves it for the next look.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let new = path.with_extension("new");

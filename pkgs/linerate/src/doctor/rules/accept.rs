@@ -24,7 +24,7 @@ pub const DATAGRAMS: Rule = Rule {
     check: datagrams,
 };
 
-/// A queue that fills.
+/// A queue that is filling up.
 pub const WAITING: Rule = Rule {
     name: "accept-queue",
     about: "no socket has more than half of the connections waiting that may",

@@ -1,4 +1,4 @@
-//! Certificates of running services: whether they can be read, and how long they are valid yet.
+//! Certificates of running services: whether they can be read, and how long they are still valid.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,30 +26,30 @@ const SETTINGS: [&str; 2] = ["cert", "admin-cert"];
 /// The setting that names the file of settings.
 const CONFIG: &str = "config";
 
-/// Where systemd puts credentials of units: copies, made when a unit starts.
+/// Where systemd puts the credentials of units: copies made when a unit starts.
 const CREDENTIALS: &str = "/run/credentials/";
 
-/// Where a unit of ours has its own, for whatever process of it: `/run/linerate-links/credentials/certificate`.
+/// Where a linerate unit keeps its own, for all of its processes: `/run/linerate-links/credentials/certificate`.
 fn credential_of_unit(file: &str) -> Option<String> {
     let (service, name) = file.strip_prefix("/run/linerate-")?.split_once("/credentials/")?;
     Some(format!("linerate-{service}.service/{name}"))
 }
 
-/// What systemd calls a credential, where a file is one: `linerate-links.service/certificate`.
+/// systemd's name for a credential, if a file is one: `linerate-links.service/certificate`.
 fn credential(file: &str) -> Option<String> {
     file.strip_prefix(CREDENTIALS).map(str::to_owned).or_else(|| credential_of_unit(file))
 }
 
-/// Where the unit that runs the doctor has the same ones: systemd hides those of others from each unit.
+/// Where the doctor's own unit has the same credentials, since systemd hides each unit's from the others.
 const SHOWN: &str = "/run/linerate-doctor/credentials/";
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// How long before its end a certificate should have been replaced: certbot and lego renew those of 90 days 30 days
-/// before, so that by then they have failed for two weeks.
+/// How long before its end a certificate should have been replaced: certbot and lego renew 90-day certificates 30 days
+/// before the end, so by then renewal has been failing for two weeks.
 const SOON: i64 = 14 * DAY;
 
-/// Names of a certificate that are told.
+/// How many of a certificate's names are shown.
 const TOLD: usize = 4;
 
 fn check(context: &RuleContext<'_>) -> Vec<Finding> {
@@ -63,13 +63,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// What is to be said of a file of certificates.
+/// The findings about a file with certificates.
 fn of_file(system: &dyn System, unit: &str, file: &str) -> Vec<Finding> {
     let status = format!("systemctl status {unit}");
     let text = match read(system, file) {
         Ok(text) => text,
         Err(error) => {
-            // Whoever is not root may look all the same.
+            // Without root, the doctor looks all the same.
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let severity = if denied { Severity::Notice } else { Severity::Warning };
             return vec![Finding::symptom(file, error).severity(severity).remedy(status)];
@@ -97,7 +97,8 @@ fn of_file(system: &dyn System, unit: &str, file: &str) -> Vec<Finding> {
         };
         let subject = if shown { file.to_owned() } else { format!("{file}, number {}", index + 1) };
         let finding = Finding::drift(subject, format!("at least {} left", days(SOON)), found);
-        // No critical one, ended or not: a box that was off meanwhile would fall back to a generation that has no newer one.
+        // Never critical, even when it has expired: a machine that was off in the meantime would fall back to a
+        // generation that has no newer certificate either.
         Some(finding.severity(Severity::Warning).remedy(remedy.clone()))
     });
     endings.collect()
@@ -120,14 +121,14 @@ fn days(seconds: i64) -> String {
     }
 }
 
-/// Whom it is for, if there are not too many.
+/// The names it is for, unless there are too many.
 fn names(certificate: &Certificate) -> String {
     let names = &certificate.names;
     let told = names.iter().take(TOLD).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > TOLD { format!("{told} and {} more", names.len() - TOLD) } else { told }
 }
 
-/// The files of certificates that a unit's processes were told of.
+/// The certificate files that a unit's processes were given.
 fn files(system: &dyn System, unit: &str) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for pid in processes(system, unit) {
@@ -143,15 +144,15 @@ fn files(system: &dyn System, unit: &str) -> BTreeSet<String> {
     files
 }
 
-/// What a process was told when it started (`service::settings`).
+/// What a process was given when it started (`service::settings`).
 struct Told {
-    /// Its arguments, the program first.
+    /// Its arguments, starting with the program.
     arguments: Vec<String>,
-    /// Its variables; none where this process may not know them.
+    /// Its environment; none where this process may not read it.
     variables: Vec<String>,
-    /// What the variables of its settings begin with: `LINERATE_LINKS_`.
+    /// The prefix of its settings' variables: `LINERATE_LINKS_`.
     prefix: String,
-    /// Its file of settings.
+    /// Its settings file.
     file: Table,
 }
 
@@ -196,7 +197,7 @@ impl Told {
     }
 }
 
-/// Adds the texts of a table that its keys, or those of tables in it, call `name`.
+/// Adds all texts in a table, or in tables inside it, whose key is `name`.
 fn below(prefix: &str, table: &Table, name: &str, values: &mut Vec<String>) {
     for (key, value) in table {
         let key = format!("{prefix}{}", key.replace('_', "-"));
@@ -216,10 +217,10 @@ mod tests {
     use super::*;
     use crate::doctor::tests::findings;
 
-    /// 2030-01-02, when the certificates end that are made here.
+    /// 2030-01-02, when the certificates made here expire.
     const END: i64 = 1_893_542_400;
 
-    /// A certificate for these names, as a file of a machine that is written down.
+    /// A certificate for these names, as a file of a machine given as text.
     fn file(path: &str, names: &[&str]) -> String {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = rcgen::CertificateParams::new(names).expect("names");
@@ -233,7 +234,7 @@ mod tests {
         text.lines().map(|line| format!("|{line}\n")).collect()
     }
 
-    /// What is found where links was started like this, so long before the certificates end.
+    /// What is found if links was started like this, so long before the certificates expire.
     fn found(told: &str, files: &str, left: i64) -> Vec<(Severity, String, String)> {
         let machine = format!(
             "/sys/fs/cgroup/system.slice/linerate-links.service/cgroup.procs = 700\n{told}\n{files}\nnow {}\n",
@@ -284,7 +285,7 @@ mod tests {
             (settings("|cert = ['/a.pem', '/b.pem']\n"), &["/a.pem", "/b.pem"]),
             (settings("|admin_cert = '/a.pem'\n"), &["/a.pem"]),
             (settings("|[admin]\n|cert = '/b.pem'\n"), &["/b.pem"]),
-            // What is given by flag counts, and the other is not used.
+            // The flag takes precedence, and the other isn't used.
             (
                 "/proc/700/cmdline = x\0serve\0--config=/x.toml\0--cert\0/b.pem\n/x.toml:\n|cert = '/a.pem'"
                     .to_owned(),

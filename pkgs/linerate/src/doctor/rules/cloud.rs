@@ -1,4 +1,4 @@
-//! What the cloud lets a machine do, as ENA's driver counts it.
+//! The cloud's limits for a machine, as ENA's driver counts them.
 
 use super::severity;
 use crate::doctor::sample::share;
@@ -14,7 +14,7 @@ pub const ALLOWANCE: Rule = Rule {
     check: allowance,
 };
 
-/// What is spent.
+/// Credits that were spent.
 pub const CREDITS: Rule = Rule {
     name: "credits",
     about: "a card carries no more than the profile says that it may for good",
@@ -24,7 +24,7 @@ pub const CREDITS: Rule = Rule {
     check: credits,
 };
 
-/// What is left.
+/// How many tracked connections are left.
 pub const TRACKED: Rule = Rule {
     name: "tracked",
     about: "security groups can track more connections for a minute at least",
@@ -34,8 +34,8 @@ pub const TRACKED: Rule = Rule {
     check: tracked,
 };
 
-/// ENA's counters of packets that were held back, what each is about, and what to do: nothing on this machine raises
-/// what it is allowed.
+/// ENA's counters of packets that were held back, what each one is about, and what to do; nothing on this machine can
+/// raise its allowance.
 const EXCEEDED: [(&str, &str, &str); 5] = [
     ("bw_in_allowance_exceeded", "bandwidth in", "a larger instance, or fewer uploads"),
     ("bw_out_allowance_exceeded", "bandwidth out", "a larger instance, or smaller answers: compress, cache"),
@@ -52,7 +52,7 @@ const EXCEEDED: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// How long what is left has to last, in seconds.
+/// How long the rest has to last, in seconds.
 const LASTS: f64 = 60.0;
 
 fn allowance(context: &RuleContext<'_>) -> Vec<Finding> {
@@ -157,9 +157,9 @@ mod tests {
             (format!("{name}=1000"), format!("{name}=990"), None),
             (format!("{name}=1000"), format!("{name}=900"), Some("900 left, for 9 s")),
             (format!("{name}=1000"), format!("{name}=0"), Some("none left")),
-            // Some are free again.
+            // Some have become free again.
             (format!("{name}=900"), format!("{name}=1000"), None),
-            // What is not tracked is not allowed either.
+            // Without tracking there is no allowance either.
             (format!("{name}=0"), format!("{name}=0"), None),
             ("a=0".to_owned(), "a=0".to_owned(), None),
         ];

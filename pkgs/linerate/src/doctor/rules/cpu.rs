@@ -1,4 +1,4 @@
-//! The frequency of CPUs, and how many there are.
+//! The CPUs' frequency and number.
 
 use crate::cpus::Cpus;
 use crate::doctor::{Finding, Rule, RuleContext};

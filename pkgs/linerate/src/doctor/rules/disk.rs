@@ -1,4 +1,4 @@
-//! Room on file systems.
+//! Free space on file systems.
 
 use crate::doctor::{Finding, Rule, RuleContext, Severity};
 

@@ -1,4 +1,4 @@
-//! What a network card's driver counts: packets that it had no room for, and packets by queue.
+//! A network card's driver counters: packets it had no room for, and packets per queue.
 
 use super::severity;
 use crate::doctor::sample::share;
@@ -16,7 +16,7 @@ pub const RING: Rule = Rule {
     check: ring,
 };
 
-/// One hot queue.
+/// A single hot queue.
 pub const HOT: Rule = Rule {
     name: "hot-queue",
     about: "no queue takes more than twice its share of packets",
@@ -26,7 +26,7 @@ pub const HOT: Rule = Rule {
     check: hot,
 };
 
-/// Counters of packets lost for want of room, by the end of their names. ixgbe and igb: no descriptor was free
+/// Counters of packets lost for lack of room, by the end of their names. ixgbe and igb: no descriptor was free
 /// (`rx_no_buffer_count`, `rx_no_dma_resources`), or the card's own memory was full (`rx_missed_errors`). ENA:
 /// `rx_overruns`, `rx_drops`. virtio: `drops` of a queue.
 const LOST: [&str; 7] = [
@@ -39,16 +39,16 @@ const LOST: [&str; 7] = [
     "rx_dropped",
 ];
 
-/// Counters of memory that was not to be had, by the end of their names; the packet waits or is lost. ixgbe:
+/// Counters of failed memory allocations, by the end of their names; the packet waits or is lost. ixgbe:
 /// `alloc_rx_page_failed`, `alloc_rx_buff_failed`; igb and igc: `alloc_failed` of a queue, `rx_no_buffer_count`; ENA:
 /// `page_alloc_fail`, `skb_alloc_fail` and `empty_rx_ring`, a ring that nothing could be put into.
 const SHORT: [&str; 6] =
     ["alloc_failed", "alloc_fail", "page_failed", "buff_failed", "rx_no_buffer_count", "empty_rx_ring"];
 
-/// Keeps a hundredth of memory free for what cannot wait (Amazon's ENA Linux best practices).
+/// Keeps a hundredth of memory free for allocations that can't wait (Amazon's ENA Linux best practices).
 const MEMORY: &str = "sysctl -w vm.min_free_kbytes=$(awk '/MemTotal/ {print int($2 / 100)}' /proc/meminfo)";
 
-/// Packets a second below which queues are not compared: a few connections hash to few queues.
+/// Packets per second below which queues aren't compared, since a few connections hash to few queues.
 const BUSY: f64 = 1000.0;
 
 fn ring(context: &RuleContext<'_>) -> Vec<Finding> {
@@ -74,7 +74,7 @@ fn ring(context: &RuleContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What makes a receive ring twice as long.
+/// The command that doubles a receive ring.
 fn longer(system: &dyn System, interface: &str) -> String {
     match system.rings(interface).ok().and_then(|rings| rings.rx) {
         Some(length) => format!(
@@ -85,7 +85,7 @@ fn longer(system: &dyn System, interface: &str) -> String {
     }
 }
 
-/// The queue that a counter of received packets is of: `queue_3_rx_cnt` (ENA), `rx_queue_3_packets` (ixgbe, igb,
+/// The queue that a counter of received packets belongs to: `queue_3_rx_cnt` (ENA), `rx_queue_3_packets` (ixgbe, igb,
 /// virtio), `rx3_packets` (mlx5, virtio from 6.8).
 fn queue_of(name: &str) -> Option<usize> {
     let ena = name.strip_prefix("queue_").and_then(|rest| rest.strip_suffix("_rx_cnt"));
@@ -99,7 +99,7 @@ fn hot(context: &RuleContext<'_>) -> Vec<Finding> {
     for interface in context.interval.members("driver/") {
         let prefix = format!("driver/{interface}/");
         let counters = context.interval.below(&prefix);
-        // ixgbe counts for as many queues as there could be: those that are not in use have no share.
+        // ixgbe has counters for as many queues as there could be; unused ones have no share.
         let used = device::receiving(context.system, &interface);
         let queues: Vec<(usize, u64)> = counters
             .filter_map(|(name, count)| Some((queue_of(name)?, count)))
@@ -166,7 +166,7 @@ mod tests {
             ("queue_0_rx_cnt=9000 queue_1_rx_cnt=1000 queue_2_rx_cnt=1000 queue_3_rx_cnt=1000", true),
             ("queue_0_rx_cnt=3000 queue_1_rx_cnt=3000 queue_2_rx_cnt=3000 queue_3_rx_cnt=1000", false),
             ("queue_0_rx_cnt=900 queue_1_rx_cnt=0 queue_2_rx_cnt=0 queue_3_rx_cnt=0", false),
-            // Of eight queues four are in use, and take the same.
+            // Four of eight queues are in use, with equal shares.
             (
                 "rx_queue_0_packets=1000 rx_queue_1_packets=1000 rx_queue_2_packets=1000 rx_queue_3_packets=1000 \
                  rx_queue_4_packets=0 rx_queue_5_packets=0 rx_queue_6_packets=0 rx_queue_7_packets=0",

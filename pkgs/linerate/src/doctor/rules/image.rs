@@ -1,25 +1,26 @@
-//! Whether what runs is what was built and signed, where the host is an image (`linerate.appliance.image`).
+//! Whether the running system is the one that was built and signed, on hosts that run an image
+//! (`linerate.appliance.image`).
 //!
-//! The boot file is what is signed, and has the hash of the store on the kernel's command line. So the store has to be
-//! mounted, read-only, from a device that dm-verity checks by that very hash. What is written may have to be encrypted.
+//! The boot file is signed, and the kernel command line in it has the store's hash. The store therefore has to be
+//! mounted read-only from a device that dm-verity checks against that hash. Written data may have to be encrypted.
 
 use std::io;
 
 use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
-/// What the kernel was started with (proc(5)).
+/// The kernel's command line (proc(5)).
 const COMMAND_LINE: &str = "/proc/cmdline";
-/// What is mounted (proc_pid_mounts(5)).
+/// The mounts (proc_pid_mounts(5)).
 const MOUNTS: &str = "/proc/self/mounts";
-/// Whether the firmware starts nothing but what is signed (UEFI specification, "Globally Defined Variables"); a byte, after
-/// four of attributes (`Documentation/filesystems/efivarfs.rst`).
+/// Whether the firmware starts only signed files (UEFI specification, "Globally Defined Variables"): a byte after four
+/// bytes of attributes (`Documentation/filesystems/efivarfs.rst`).
 const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// Where device-mapper's devices are.
 const MAPPED: &str = "/dev/mapper/";
-/// Block devices, and of device-mapper's what they are called and who made them: `CRYPT-` is dm-crypt
+/// Block devices, with the names and creators of device-mapper's; `CRYPT-` is dm-crypt
 /// (`Documentation/ABI/testing/sysfs-block-dm`).
 const BLOCK: &str = "/sys/class/block";
-/// What to do with a box that runs something else: nothing that is on it can be believed.
+/// What to do with a machine that runs something else: nothing on it can be trusted.
 const REMEDY: &str = "systemctl poweroff  # look at its disk elsewhere, then write the image anew";
 
 /// The rule.
@@ -79,7 +80,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
                     );
                 }
             }
-            // The kernel tells root alone; a service that is kept from devices cannot ask.
+            // The kernel tells only root; a service without access to devices can't ask.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {}
             Err(error) => critical(Finding::drift(name, hash, error)),
@@ -105,13 +106,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What is mounted there, as fields of its line: the last one, which covers those before.
+/// What is mounted there, as the fields of its line: the last line, which covers earlier ones.
 fn mounted<'a>(mounts: &'a str, place: &str) -> Option<Vec<&'a str>> {
     let mut lines = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
     lines.find(|fields| fields.len() >= 4 && fields[1] == place)
 }
 
-/// Whether device-mapper's device of this name encrypts.
+/// Whether the device-mapper device with this name encrypts.
 fn encrypts(context: &RuleContext<'_>, name: &str) -> bool {
     let told = |device: &str, what: &str| {
         context.system.read(&format!("{BLOCK}/{device}/dm/{what}")).unwrap_or_default()
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use crate::doctor::tests::findings;
 
-    /// What is found, as `SUBJECT: FOUND`.
+    /// The findings as `SUBJECT: FOUND`.
     fn found(machine: &str, profile: &str) -> Vec<String> {
         let findings = findings(&RULE, machine, profile);
         findings.into_iter().map(|one| format!("{}: {}", one.subject, one.found)).collect()

@@ -1,4 +1,4 @@
-//! Network cards: whether they are there, and what their drivers are set to.
+//! Network cards: whether they are there, and how their drivers are set.
 
 use std::fmt::Display;
 
@@ -79,7 +79,7 @@ pub const QDISC: Rule = Rule {
     check: |context| each(context, qdisc),
 };
 
-/// The interfaces that a profile's card stands for.
+/// The interfaces that a profile's card matches.
 pub fn named(system: &dyn System, nic: &Nic) -> Vec<String> {
     let mut interfaces = device::interfaces(system).unwrap_or_default();
     interfaces.retain(|interface| {
@@ -93,12 +93,12 @@ pub fn named(system: &dyn System, nic: &Nic) -> Vec<String> {
     interfaces
 }
 
-/// Whether the profile says such a thing of a card.
+/// Whether the profile has such a setting for any card.
 fn any(context: &RuleContext<'_>, says: fn(&Nic) -> bool) -> bool {
     context.profile.nic.values().any(says)
 }
 
-/// What a check finds of every interface that the profile stands for.
+/// The findings of a check on each interface that the profile matches.
 fn each(context: &RuleContext<'_>, check: fn(&dyn System, &str, &Nic) -> Vec<Finding>) -> Vec<Finding> {
     let cards = context.profile.nic.values();
     let interfaces =
@@ -119,7 +119,7 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
         let state = system.read(&format!("/sys/class/net/{interface}/operstate"));
         state.map_or_else(|_| "unknown".to_owned(), |state| state.trim().to_owned())
     };
-    // A driver that does not tell leaves it unknown.
+    // If a driver doesn't report it, it stays unknown.
     let down = interfaces.iter().map(|interface| (interface, state(interface)));
     let down = down.filter(|(_, state)| !["up", "unknown"].contains(&state.as_str()));
     down.map(|(interface, state)| {
@@ -129,7 +129,7 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
     .collect()
 }
 
-/// A value that is another one, or that the driver does not tell.
+/// A value that differs, or that the driver doesn't report.
 fn differs<T: PartialEq + Display>(
     interface: &str,
     what: &str,
@@ -213,7 +213,7 @@ fn qdisc(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
         return Vec::new();
     }
     let found = if told { found.join(", ") } else { "none".to_owned() };
-    // The queues of mq get the default where mq is made anew.
+    // mq's queues get the default when mq is created anew.
     let remedy =
         format!("sysctl -w net.core.default_qdisc={wanted}; tc qdisc replace dev {interface} root mq");
     let finding = Finding::drift(format!("{interface} qdisc"), wanted, found);
@@ -241,7 +241,7 @@ coalescing ens5 adaptive_rx=false rx_usecs=20
 qdiscs ens5 pfifo_fast pfifo_fast
 ";
 
-    /// Subjects, and what was found and expected of them.
+    /// Subjects, with what was found and expected.
     fn found(rule: &Rule, nic: &str) -> Vec<(String, String)> {
         let profile = format!(r#"{{"nic": {{"front": {nic}}}}}"#);
         findings(rule, MACHINE, &profile).into_iter().map(|one| (one.subject, one.found)).collect()

@@ -1,6 +1,5 @@
-//! The rules, one thing that can be wrong a file: first what drifted from the profile, then what is wrong whatever
-//! the profile says.
-// More than a dozen files: one for each rule.
+//! The rules, one file per kind of problem: first differences from the profile, then problems that don't depend on it.
+// There are more than a dozen files: one for each rule.
 
 mod accept;
 mod certificate;
@@ -21,7 +20,7 @@ mod sysctl;
 
 use super::{Rule, Severity};
 
-/// All of them.
+/// All rules.
 pub const RULES: &[Rule] = &[
     service::RUNNING,
     service::READY,
@@ -63,7 +62,7 @@ pub const RULES: &[Rule] = &[
     pressure::STOLEN,
 ];
 
-/// How bad it is to lose such a share of work: one in a thousand is what a client notices.
+/// How bad it is to lose this share of the work; clients notice one in a thousand.
 fn severity(share: f64) -> Severity {
     if share >= 0.001 { Severity::Warning } else { Severity::Notice }
 }

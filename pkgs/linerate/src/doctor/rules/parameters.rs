@@ -1,8 +1,8 @@
-//! Words of the kernel's command line.
+//! Words on the kernel's command line.
 
 use crate::doctor::{Finding, Rule, RuleContext};
 
-/// What the kernel was started with (proc(5)).
+/// The kernel's command line (proc(5)).
 const COMMAND_LINE: &str = "/proc/cmdline";
 
 /// The rule.

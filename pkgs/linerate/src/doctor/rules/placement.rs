@@ -18,7 +18,7 @@ pub const PLACED: Rule = Rule {
     check: placed,
 };
 
-/// What would move it.
+/// A program that would change it.
 pub const IRQBALANCE: Rule = Rule {
     name: "irqbalance",
     about: "nothing moves interrupts about that are placed",
@@ -28,8 +28,8 @@ pub const IRQBALANCE: Rule = Rule {
     check: irqbalance,
 };
 
-/// Interfaces, how the queues of each are to be placed, and what was there before that was applied: what the profile
-/// says, and of other interfaces what was applied, which is what `linerate nic verify` compares with too.
+/// Interfaces, how the queues of each should be placed, and the settings from before that was applied. It follows the
+/// profile or, for interfaces that aren't in it, what was applied, as `linerate nic verify` does.
 pub(crate) fn wishes(context: &RuleContext<'_>) -> Vec<(String, PlacementRequest, Option<Saved>)> {
     let mut wishes: Vec<(String, PlacementRequest, Option<Saved>)> = Vec::new();
     let cards = context.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
@@ -39,14 +39,14 @@ pub(crate) fn wishes(context: &RuleContext<'_>) -> Vec<(String, PlacementRequest
         wishes.extend(named(context.system, nic).into_iter().map(|name| (name, wish.clone(), None)));
     }
     for interface in device::interfaces(context.system).unwrap_or_default() {
-        // Which interrupts the kernel keeps for itself is known from when they were placed.
+        // Which interrupts the kernel manages itself was found out when they were placed.
         let saved = context.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
         let saved = saved.and_then(|text| serde_json::from_str::<Saved>(&text).ok());
         match wishes.iter_mut().find(|(name, ..)| *name == interface) {
             Some((_, _, before)) => *before = saved,
             None => {
                 let wish = saved.as_ref().and_then(|saved| saved.wish().ok());
-                // How many queues there are is no matter of placing them.
+                // The number of queues isn't part of their placement.
                 wishes.extend(wish.map(|wish| (interface, PlacementRequest { queues: None, ..wish }, saved)));
             }
         }

@@ -1,10 +1,10 @@
-//! Time and memory that services were refused.
+//! CPU time and memory that services didn't get.
 
 use super::severity;
 use crate::doctor::sample::share;
 use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
-/// Control groups.
+/// CPU time of control groups.
 pub const THROTTLED: Rule = Rule {
     name: "throttled",
     about: "no service is stopped because it used up its share of CPU time",
@@ -34,7 +34,7 @@ pub const HUGE_PAGES: Rule = Rule {
     check: huge_pages,
 };
 
-/// The hypervisor.
+/// Time taken by the hypervisor.
 pub const STOLEN: Rule = Rule {
     name: "stolen",
     about: "the hypervisor gives the CPUs that it promised",
@@ -74,7 +74,7 @@ fn huge_pages(context: &RuleContext<'_>) -> Vec<Finding> {
     if stalls == 0 {
         return Vec::new();
     }
-    // A stall a second is one request of thousands.
+    // One stall per second is one request in thousands.
     let often = stalls as f64 / context.interval.seconds.max(f64::EPSILON) >= 1.0;
     let severity = if often { Severity::Warning } else { Severity::Notice };
     let finding = Finding::symptom("compaction", format!("{stalls} allocations waited")).severity(severity);
@@ -84,7 +84,7 @@ fn huge_pages(context: &RuleContext<'_>) -> Vec<Finding> {
 fn stolen(context: &RuleContext<'_>) -> Vec<Finding> {
     let stolen = context.interval.grew("time/stolen");
     let share = share(stolen, context.interval.grew("time/all").saturating_sub(stolen));
-    // Below a hundredth it is the hypervisor's own housekeeping.
+    // Below a hundredth, it is the hypervisor's own housekeeping.
     if share < 0.01 {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Services: whether they run, answer, and may use what they need.
+//! Services: whether they run and answer, and may use what they need.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -39,7 +39,7 @@ pub const LISTENING: Rule = Rule {
     check: |context| each(context, listening),
 };
 
-/// How many may wait.
+/// How many connections may wait.
 pub const BACKLOG: Rule = Rule {
     name: "backlog",
     about: "as many connections may wait to be accepted as the profile says: the lesser of what the service asked \
@@ -70,12 +70,12 @@ pub const CPUS: Rule = Rule {
     check: |context| each(context, cpus),
 };
 
-/// Whether the profile says such a thing of a service.
+/// Whether the profile has such a setting for any service.
 fn any(context: &RuleContext<'_>, says: fn(&Service) -> bool) -> bool {
     context.profile.services.values().any(says)
 }
 
-/// What a check finds of every service.
+/// The findings of a check on each service.
 fn each(context: &RuleContext<'_>, check: fn(&dyn System, &str, &Service) -> Vec<Finding>) -> Vec<Finding> {
     context.profile.services.iter().flat_map(|(unit, service)| check(context.system, unit, service)).collect()
 }
@@ -99,8 +99,8 @@ fn ready(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
     vec![finding.remedy(format!("journalctl -u {unit}"))]
 }
 
-/// Whether a socket that listens at one address is what is meant by another. A socket for every address of both
-/// families shows as one of IPv6, and so does one for every address that does for one of them.
+/// Whether a socket that listens on one address covers another. A socket for all addresses of both families is shown as
+/// an IPv6 one and covers every address. Where `[::]` is wanted, a socket for all addresses of one family is enough.
 fn serves(listener: &TcpListener, wanted: &SocketAddr) -> bool {
     let everywhere = listener.address.ip().is_unspecified();
     let same = listener.address.ip() == wanted.ip()
@@ -109,7 +109,7 @@ fn serves(listener: &TcpListener, wanted: &SocketAddr) -> bool {
     listener.address.port() == wanted.port() && same
 }
 
-/// Those that serve each TCP address of a service.
+/// The sockets that serve each TCP address of a service.
 fn listeners(system: &dyn System, service: &Service) -> Vec<(SocketAddr, Vec<TcpListener>)> {
     if service.listen.is_empty() {
         return Vec::new();
@@ -143,7 +143,7 @@ fn listening(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding>
 fn backlog(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
     let Some(wanted) = service.backlog else { return Vec::new() };
     let short = listeners(system, service).into_iter().filter_map(|(address, found)| {
-        // A socket for each worker shares the port.
+        // Each worker has its own socket for the shared port.
         let least = found.iter().map(|listener| listener.backlog).min()?;
         (least < wanted).then_some((address, least))
     });

@@ -1,4 +1,4 @@
-//! Packets that a CPU could not take, or took too slowly, before any protocol saw them.
+//! Packets that a CPU dropped or processed too slowly, before any protocol saw them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::severity;
 use crate::doctor::sample::share;
 use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
-/// What is dropped.
+/// Dropped packets.
 pub const DROPPED: Rule = Rule {
     name: "softnet-drops",
     about: "no CPU drops packets because its queue for them is full",
@@ -16,7 +16,7 @@ pub const DROPPED: Rule = Rule {
     check: dropped,
 };
 
-/// What is left for later.
+/// Packets left for later.
 pub const SQUEEZED: Rule = Rule {
     name: "time-squeeze",
     about: "no CPU runs out of its budget for packets while more wait",
@@ -26,7 +26,7 @@ pub const SQUEEZED: Rule = Rule {
     check: squeezed,
 };
 
-/// The longest that a CPU may serve packets at a time unless it is set (`netdev_budget_usecs`).
+/// How long a CPU may process packets at a time by default (`netdev_budget_usecs`).
 const BUDGET: Duration = Duration::from_millis(2);
 
 fn dropped(context: &RuleContext<'_>) -> Vec<Finding> {
@@ -43,7 +43,7 @@ fn dropped(context: &RuleContext<'_>) -> Vec<Finding> {
     context.interval.members("softnet/").into_iter().filter_map(finding).collect()
 }
 
-/// Each time counted is a budget used up; as a share of the interval it is how much of it the CPU did nothing else.
+/// Each count is one exhausted budget; as a share of the interval, it is how long the CPU did nothing else.
 fn squeezed(context: &RuleContext<'_>) -> Vec<Finding> {
     let set = context.system.read("/proc/sys/net/core/netdev_budget_usecs").ok();
     let budget = set.and_then(|text| text.trim().parse().ok()).map_or(BUDGET, Duration::from_micros);
@@ -51,7 +51,7 @@ fn squeezed(context: &RuleContext<'_>) -> Vec<Finding> {
         let times = context.interval.grew(&format!("softnet/{cpu}/time_squeeze"));
         let share = times as f64 * budget.as_secs_f64() / context.interval.seconds.max(f64::EPSILON);
         let finding = Finding::symptom(format!("cpu {cpu}"), format!("{times} times out of budget"));
-        // A tenth of a core: before that it is a burst.
+        // A tenth of a core; less is a burst.
         let severity = if share >= 0.1 { Severity::Warning } else { Severity::Notice };
         let remedy = "sysctl -w net.core.netdev_budget=600  # and linerate nic plan, whether one CPU serves several \
                       queues";

@@ -1,9 +1,9 @@
-//! Settings of the kernel.
+//! Kernel settings.
 
 use crate::doctor::{Finding, Rule, RuleContext};
 use crate::profile::Value;
 
-/// What each setting costs where it is something else; the reasons for the values are in `modules/tuning/kernel.nix`.
+/// What each setting costs if it differs; the reasons for the values are in `modules/tuning/kernel.nix`.
 const COSTS: &[(&str, &str)] = &[
     ("net.core.somaxconn", "connections that come in a burst are dropped before they are accepted"),
     (
@@ -48,8 +48,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
     compared.collect()
 }
 
-/// Where a setting is. Dots part its name, unless a slash comes first, as sysctl(8) has it for interfaces with dots
-/// in their names.
+/// A setting's path. Dots separate the parts of its name unless a slash comes first, as in sysctl(8) for interfaces
+/// with dots in their names.
 fn path(name: &str) -> String {
     let parted = match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'/' => name.to_owned(),
