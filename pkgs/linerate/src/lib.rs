@@ -1,4 +1,4 @@
-//! The operator's view of a machine that shall run at its line rate.
+//! The operator's tool for a machine that should run at its line rate.
 //!
 //! ```text
 //!             ┌▶ nic: plan ─▶ apply, verify, watch, undo ─┐
@@ -10,18 +10,18 @@
 //!
 //! - [`system`]: the machine behind one small interface, real or recorded.
 //! - [`cpus`]: sets of CPUs as the kernel writes them.
-//! - [`topology`]: which CPUs share a core, which a NUMA node.
+//! - [`topology`]: which CPUs share a core or a NUMA node.
 //! - [`nic`]: which CPU serves which queue of a network interface.
-//! - [`profile`]: what a machine should be like.
-//! - [`doctor`]: what keeps it from its line rate.
-//! - [`up`]: the services, run together for trying out.
-//! - [`update`]: versions of a box that is an image.
-//! - [`measured`]: what a request costs the services as they run.
-//! - [`samples`]: what processes do, by samples of their call stacks.
-//! - [`helper`]: what the console may not do itself.
-//! - [`writer`]: what writes below the root that files are served from.
+//! - [`profile`]: how a machine should be.
+//! - [`doctor`]: what keeps it from reaching its line rate.
+//! - [`up`]: runs the services together, to try them out.
+//! - [`update`]: versions of a machine that runs an image.
+//! - [`measured`]: what a request costs the services, measured on this machine.
+//! - [`samples`]: what processes do, from samples of their call stacks.
+//! - [`helper`]: does what the console may not do itself.
+//! - [`writer`]: writes below the root that files are served from.
 //! - [`console`]: the machine as the console shows it.
-//! - [`fleet`]: many boxes: waves, and the service address.
+//! - [`fleet`]: many machines: waves, and the service address.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The binary: a way out.
+//! The binary, which only calls the library.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
-//! Services measured as they run on this box, and compared with a time before.
+//! Measures the services as they run on this machine, and compares them with an earlier run.
 //!
-//! Load comes from the same box, so what is compared is the CPU time a request costs the service; how many requests a
-//! second there were says as much about the load as about the service.
+//! The load comes from the same machine, so the comparison uses the CPU time that a request costs the service; the
+//! number of requests per second says as much about the load as about the service.
 
 use std::fs;
 use std::io;
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::system::System;
 
-/// The services that can be measured; a process is called `linerate-` and this.
+/// The services that can be measured; their processes are called `linerate-` and this.
 const SERVICES: [&str; 3] = ["links", "files", "api"];
 
-/// A service, and what it is asked for.
+/// A service, and the path to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     service: &'static str,
@@ -30,7 +30,7 @@ pub struct Target {
     path: String,
 }
 
-/// Why a text is no target.
+/// Why a text isn't a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("links=URL, files=URL or api=URL is needed, where URL is http://HOST:PORT/PATH")]
 pub struct ParseError;
@@ -54,72 +54,71 @@ impl FromStr for Target {
     }
 }
 
-/// Why nothing is measured.
+/// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody is called so, or several are.
+    /// There is no process with the name, or several.
     #[error("{found} processes are called linerate-{service}: one is needed to be measured")]
     Processes {
-        /// Which.
+        /// The service.
         service: &'static str,
-        /// How many there are.
+        /// How many processes there are.
         found: usize,
     },
-    /// It cannot be reached.
+    /// It can't be reached.
     #[error("{service} at {authority}: {source}")]
     Unreachable {
-        /// Which.
+        /// The service.
         service: &'static str,
-        /// Where.
+        /// Its address.
         authority: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It does not answer as it should.
+    /// It doesn't answer as it should.
     #[error("{service} answers {path} with {status}: what is measured has to work")]
     Answer {
-        /// Which.
+        /// The service.
         service: &'static str,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// How.
+        /// The status.
         status: u16,
     },
-    /// The load, or what it found.
+    /// Generating load, or its results.
     #[error(transparent)]
     Bench(#[from] bench::Error),
-    /// A saved run that is none.
+    /// A file that isn't a saved run.
     #[error("{}: {source}", path.display())]
     Saved {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// How a service is now and was then.
+/// A service now and then.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Which.
+    /// The service.
     pub service: String,
-    /// CPU time of a request then, in microseconds.
+    /// CPU time per request then, in microseconds.
     pub before_us: f64,
-    /// And now.
+    /// CPU time per request now.
     pub now_us: f64,
-    /// Whether the difference means nothing: rounds of then and now overlap, or it is smaller than what is asked
-    /// about.
+    /// Whether the difference means nothing: the rounds of both runs overlap, or it is below the tolerance.
     pub as_before: bool,
 }
 
 impl Change {
-    /// Whether it costs more than it did.
+    /// Whether a request costs more than before.
     pub fn slower(&self) -> bool {
         !self.as_before && self.now_us > self.before_us
     }
 }
 
-/// What is compared of a saved run.
+/// The part of a saved run that is compared.
 #[derive(Debug, Deserialize)]
 struct Saved {
     rows: Vec<SavedRow>,
@@ -133,7 +132,7 @@ struct SavedRow {
     cpu_us_spread: (f64, f64),
 }
 
-/// Loads the targets in turn, so many rounds of so many seconds.
+/// Loads the targets in turn, in rounds of this many seconds.
 pub fn measure(
     system: &dyn System,
     targets: &[Target],
@@ -169,7 +168,7 @@ pub fn measure(
     Ok(report)
 }
 
-/// The process of a service. The kernel keeps fifteen characters of a name: enough for ours.
+/// A service's process. The kernel keeps fifteen characters of a name, which is enough for these.
 fn process(system: &dyn System, service: &'static str) -> Result<u32, Error> {
     let name = format!("linerate-{service}");
     let called = |pid: &u32| system.read(&format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
@@ -181,7 +180,7 @@ fn process(system: &dyn System, service: &'static str) -> Result<u32, Error> {
     }
 }
 
-/// Where a target is, and what it answers.
+/// A target's address, and the status it answers with.
 fn reach(target: &Target) -> Result<(SocketAddr, u16), Error> {
     let Target { service, authority, path } = target;
     let unreachable = |source| Error::Unreachable { service, authority: authority.clone(), source };
@@ -195,7 +194,7 @@ fn reach(target: &Target) -> Result<(SocketAddr, u16), Error> {
 }
 
 /// Compares with a saved run, service by service. A change of less than `tolerance` percent counts as none: two runs
-/// differ by more than rounds of one do, as the rest of the machine has more or less to do.
+/// differ more than the rounds of one, as the rest of the machine has more or less to do.
 pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Change>, Error> {
     let saved = saved(path)?;
     let changes = report.rows.iter().filter_map(|row| {
@@ -209,7 +208,7 @@ pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Chang
     Ok(changes.collect())
 }
 
-/// Whether a file is a saved run; to be asked before the load rather than after.
+/// Whether a file is a saved run; better checked before the load than after.
 pub fn check(path: &Path) -> Result<(), Error> {
     saved(path).map(drop)
 }
@@ -220,7 +219,7 @@ fn saved(path: &Path) -> Result<Saved, Error> {
     serde_json::from_slice(&text).map_err(|error| failed(error.into()))
 }
 
-/// Draws each service, with its bar of then above that of now where there is one.
+/// Draws a bar for each service, with that of the earlier run above it if there is one.
 pub fn draw(report: &Report, changes: &[Change], path: &Path) -> Result<(), Error> {
     let mut bars = Vec::new();
     for row in &report.rows {

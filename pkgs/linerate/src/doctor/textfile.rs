@@ -1,4 +1,4 @@
-//! Findings for Prometheus, as node_exporter's textfile collector reads them.
+//! Findings as Prometheus metrics, for node_exporter's textfile collector.
 
 use std::path::Path;
 use std::{fs, io};
@@ -7,7 +7,7 @@ use service::metrics::{Family, Registry, encode};
 
 use super::{Finding, RULES, Severity};
 
-/// What a scrape gets.
+/// The text of a scrape.
 pub fn text(findings: &[Finding], now: u64) -> String {
     let mut registry = Registry::default();
     let count = |severity: Severity| findings.iter().filter(|one| one.severity == severity).count() as f64;
@@ -42,7 +42,7 @@ pub fn text(findings: &[Finding], now: u64) -> String {
     encode(&registry)
 }
 
-/// Writes it: whoever reads sees the old or the new.
+/// Writes the file at once, so that readers see either the old or the new one.
 pub fn write(path: &Path, findings: &[Finding], now: u64) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

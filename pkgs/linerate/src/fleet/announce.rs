@@ -1,5 +1,5 @@
-//! Whether this box takes its part of the service address: it does while all of its services are ready and nobody drains
-//! it. BIRD announces the address or does not, keepalived reads a file, and a load balancer asks `/readyz`.
+//! Whether this machine takes its part of the service address: it does while all of its services are ready and nobody
+//! drains it. BIRD announces the address or withdraws it, keepalived reads a file, and a load balancer asks `/readyz`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,12 +19,13 @@ use super::{Error, bird};
 
 /// How long a service may take to say that it is ready.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Looks in a row that a service may fail before the box counts as not ready: one lost answer is none.
+/// How often in a row a service may fail before the machine counts as not ready, so that one lost answer does nothing.
 const FAILURES: u32 = 2;
-/// How often others are told what they were told already: BIRD may have been started anew.
+/// How often others are told the same again, since BIRD may have been restarted.
 const REMIND: Duration = Duration::from_secs(2);
 
-/// How long it takes to end once it has withdrawn: a unit that is stopped after it is one that routers have let go of.
+/// How long the process waits after it has withdrawn, so that routers have let go before units stop that are stopped
+/// after it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What decides, and who is told.
@@ -32,22 +33,22 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Announcement {
     /// URLs that answer 200 while a service is ready.
     pub ready: Vec<String>,
-    /// While this file is there, the box is drained.
+    /// While this file exists, the machine is drained.
     pub drain: PathBuf,
-    /// How often all is looked at.
+    /// How often everything is checked.
     pub every: Duration,
-    /// BIRD's control socket, and its protocols that announce the address.
+    /// BIRD's control socket, and the protocols that announce the address.
     pub bird: Option<(PathBuf, Vec<String>)>,
-    /// What keepalived reads: 0 while the box is ready, 1 otherwise.
+    /// The file that keepalived reads: 0 while the machine is ready, 1 otherwise.
     pub track_file: Option<PathBuf>,
-    /// Where `/readyz` is answered for the whole box.
+    /// Where `/readyz` is answered for the whole machine.
     pub listen: Option<Address>,
 }
 
-/// Announces until told to stop, and withdraws then.
+/// Announces until told to stop, and then withdraws.
 ///
 /// # Errors
-/// When it cannot listen, or there can be no thread.
+/// When it can't listen or start a thread.
 pub fn run(announcement: &Announcement) -> Result<(), Error> {
     let shutdown = Shutdown::on_signals()?;
     let told = Told::new(announcement);
@@ -68,7 +69,7 @@ pub fn run(announcement: &Announcement) -> Result<(), Error> {
 
 fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown) -> Result<(), Error> {
     let asker = Asker::patient(None, PATIENCE)?;
-    // What has never answered is not ready; what was announced before a restart stays so.
+    // A service that has never answered isn't ready; whatever was announced before a restart stays.
     let mut failures = vec![FAILURES - 1; announcement.ready.len()];
     while !shutdown.is_triggered() {
         let begun = Instant::now();
@@ -81,7 +82,7 @@ fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown
     Ok(())
 }
 
-/// Whether the box is ready, or why not.
+/// Whether the machine is ready, or why it isn't.
 fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Result<(), String> {
     if announcement.drain.exists() {
         return Err(format!("drained: {} is there", announcement.drain.display()));
@@ -92,7 +93,7 @@ fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Res
                 *failures = 0;
                 continue;
             }
-            // It says so itself: that is not to be asked twice.
+            // The service itself says so, so there is no need to ask twice.
             Ok(answer) => {
                 *failures = FAILURES;
                 format!("{url} answers {}", answer.status)
@@ -109,13 +110,13 @@ fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Res
     Ok(())
 }
 
-/// What others were told last.
+/// What others were last told.
 struct Told<'a> {
     announcement: &'a Announcement,
     readiness: Readiness,
-    /// Nothing yet, or whether the box is ready.
+    /// Nothing yet, or whether the machine is ready.
     last: Option<(Result<(), String>, Instant)>,
-    /// What could not be told, so that it is logged once.
+    /// What couldn't be told, so that it is logged only once.
     complaints: BTreeSet<String>,
 }
 
@@ -133,7 +134,7 @@ impl<'a> Told<'a> {
         registry
     }
 
-    /// Tells all of them, where that is news or long ago.
+    /// Tells all of them, if it is new or the last time was long ago.
     fn tell(&mut self, now: Result<(), String>) {
         let changed = self.last.as_ref().is_none_or(|(last, _)| last.is_ok() != now.is_ok());
         let due = self.last.as_ref().is_none_or(|(_, at)| at.elapsed() >= REMIND);
@@ -169,7 +170,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Writes a file that a reader finds old or new.
+/// Writes a file so that readers see either the old or the new one.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
@@ -180,10 +181,10 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     fs::rename(new, path)
 }
 
-/// Has a box drained from now on, or not any more.
+/// Starts or stops draining a machine.
 ///
 /// # Errors
-/// When the file cannot be made or removed.
+/// When the file can't be created or removed.
 pub fn drain(file: &Path, drained: bool) -> Result<(), Error> {
     let done = match drained {
         true => fs::write(file, ""),

@@ -1,4 +1,4 @@
-//! HTTP, bounded: no answer may be long or late, and none sends us on to somebody else.
+//! An HTTP client with limits: answers may be neither long nor late, and redirects aren't followed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest answer, in bytes: a thousand times what services have.
+/// The longest answer, in bytes: a thousand times as long as the services' answers.
 const MAX_BYTES: u64 = 16 << 20;
 /// Where distributions keep the authorities that the system trusts: NixOS and Debian, Fedora, SUSE.
 const OF_SYSTEMS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// Who asks; clones share connections.
+/// The client; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Asker(Agent);
 
-/// What came.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// What is in it.
+    /// Its text.
     pub body: String,
 }
 
-/// Why nobody can be trusted.
+/// Why there are no authorities to trust.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The file cannot be read.
+    /// The file can't be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: pem::Error,
     },
-    /// It has no certificate.
+    /// It contains no certificate.
     #[error("{}: there is no certificate in it", .0.display())]
     Empty(PathBuf),
 }
 
 impl Asker {
-    /// One that trusts the certificates that these authorities signed; without a file, those that the system trusts.
+    /// A client that trusts certificates signed by these authorities; without a file, those that the system trusts.
     ///
     /// # Errors
     /// When the file has none.
@@ -55,7 +55,7 @@ impl Asker {
         Self::patient(cacert, PATIENCE)
     }
 
-    /// The same, for answers that may take so long.
+    /// The same, for answers that may take this long.
     ///
     /// # Errors
     /// When the file has none.
@@ -64,17 +64,17 @@ impl Asker {
             .timeout_global(Some(patience))
             .http_status_as_error(false)
             .max_redirects(0)
-            // A proxy of the environment is for the web, and not for boxes.
+            // A proxy from the environment is for the web, not for these machines.
             .proxy(None)
             .user_agent(concat!("linerate/", env!("CARGO_PKG_VERSION")))
             .tls_config(trust(cacert)?);
         Ok(Self(config.build().into()))
     }
 
-    /// What is at a URL.
+    /// Requests a URL.
     ///
     /// # Errors
-    /// When there is no answer in time, it is too long, or is no text.
+    /// When the answer is late, too long, or not text.
     pub fn get(&self, url: &str) -> Result<Answer, String> {
         let mut answer = self.0.get(url).call().map_err(|error| error.to_string())?;
         let body = answer.body_mut().with_config().limit(MAX_BYTES).read_to_string();

@@ -1,7 +1,7 @@
-//! BIRD's control socket: protocols turned on and off, as birdc does it.
+//! BIRD's control socket: enables and disables protocols, as birdc does.
 //!
-//! A reply is lines of `CODE-text` or ` text`, the last of them `CODE text` (BIRD's doc/reply_codes): 0xxx is done, 8xxx and
-//! 9xxx are refused.
+//! A reply consists of lines `CODE-text` or ` text`, and ends with `CODE text` (BIRD's doc/reply_codes): 0xxx means
+//! done, 8xxx and 9xxx refused.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 /// How long BIRD may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The longest reply that is read, in bytes.
+/// The longest reply, in bytes.
 const MAX_REPLY: u64 = 64 << 10;
 
-/// Why a protocol is not turned on or off.
+/// Why a protocol wasn't enabled or disabled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// BIRD is not there, or does not answer.
+    /// BIRD isn't there or doesn't answer.
     #[error("BIRD at {}: {source}", path.display())]
     Away {
         /// Its socket.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// It refuses.
@@ -29,10 +29,11 @@ pub enum Error {
     Refused(String),
 }
 
-/// Turns protocols on or off; those that are so already stay.
+/// Enables or disables protocols; those that already are stay as they are.
 ///
 /// # Errors
-/// When BIRD is not there, does not answer in time, or knows no such protocol. Protocols before that one are turned.
+/// When BIRD isn't there, doesn't answer in time, or knows no such protocol. Protocols before that one have been
+/// switched.
 pub fn set(socket: &Path, protocols: &[String], on: bool) -> Result<(), Error> {
     let away = |source| Error::Away { path: socket.to_owned(), source };
     let stream = UnixStream::connect(socket).map_err(away)?;
@@ -40,11 +41,11 @@ pub fn set(socket: &Path, protocols: &[String], on: bool) -> Result<(), Error> {
     timeouts.map_err(away)?;
     let mut commands = &stream;
     let mut replies = BufReader::new((&stream).take(MAX_REPLY));
-    // It greets.
+    // The greeting.
     reply(&mut replies).map_err(away)?;
     for protocol in protocols {
         let command = if on { "enable" } else { "disable" };
-        // In one write: BIRD takes a line.
+        // In one write, since BIRD takes a line.
         commands.write_all(format!("{command} {protocol}\n").as_bytes()).map_err(away)?;
         let said = reply(&mut replies).map_err(away)?;
         if said.starts_with(['8', '9']) {
@@ -54,7 +55,7 @@ pub fn set(socket: &Path, protocols: &[String], on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The last line of a reply, or the first that refuses.
+/// The last line of a reply, or the first one that refuses.
 fn reply(replies: &mut impl BufRead) -> io::Result<String> {
     let mut refused = None;
     loop {
@@ -66,7 +67,8 @@ fn reply(replies: &mut impl BufRead) -> io::Result<String> {
         if line.starts_with(['8', '9']) {
             refused.get_or_insert(line.clone());
         }
-        // A command may be answered without a last line of its own kind: `CODE-NAME: enabled`, and then `0000`.
+        // A command's own reply may only have a line that isn't the last, `CODE-NAME: enabled`, which `0000` then
+        // follows.
         let code = line.len() >= 4 && line.as_bytes()[..4].iter().all(u8::is_ascii_digit);
         if code && line.as_bytes().get(4) != Some(&b'-') {
             return Ok(refused.unwrap_or(line));

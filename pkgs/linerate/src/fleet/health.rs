@@ -1,35 +1,35 @@
-//! Whether a node is healthy: all of its services are ready, on the generation of its wave, with few errors, and its doctor
-//! finds nothing critical.
+//! Whether a node is healthy: all of its services are ready and run their wave's generation with few errors, and its
+//! doctor finds nothing critical.
 
 use super::node::{Facts, Machine, Report, Service};
 
-/// The shortest beginning of a commit that names it, in characters: git's own default is 7.
+/// The shortest prefix that identifies a commit, in characters; git's own default is 7.
 const SHORT: usize = 7;
-/// Requests below which a share says nothing: one that fails of three is no third.
+/// The number of requests below which a share means nothing: one failure out of three isn't a third.
 const MIN_REQUESTS: f64 = 100.0;
 
 /// What is expected of a node.
 #[derive(Clone, Debug)]
 pub struct Expected<'a> {
-    /// The commit of its wave; none where nobody knows it.
+    /// Its wave's commit; none if unknown.
     pub commit: Option<&'a str>,
-    /// How many percent of its requests may be answered 5xx.
+    /// The percentage of its requests that may be answered 5xx.
     pub max_error_percent: f64,
 }
 
-/// Whether a node that names its generation so was built of a commit.
+/// Whether a node that reports this generation was built from a commit.
 pub fn is_of(generation: &str, commit: &str) -> bool {
-    // What was built of changes that nobody committed is of no commit.
+    // What was built from uncommitted changes belongs to no commit.
     generation.len() >= SHORT && commit.starts_with(generation)
 }
 
-/// How many percent of the requests between two reports were answered 5xx; none where there were none.
+/// The percentage of requests between two reports that were answered 5xx; none if there were no requests.
 pub fn error_percent(before: Option<&Report>, now: &Report) -> Option<f64> {
     let (requests, errors) = between(before, now);
     (requests > 0.0).then(|| errors / requests * 100.0)
 }
 
-/// What is wrong with a node, in words that name the service; nothing where it is healthy. `before` is what it reported first.
+/// What is wrong with a node, in words that name the service; empty if it is healthy. `before` is its first report.
 pub fn problems(before: Option<&Report>, now: &Report, expected: &Expected<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (at, service) in &now.services {
@@ -70,19 +70,19 @@ fn of_service(facts: &Facts, expected: &Expected<'_>, found: &mut Vec<String>) {
     }
 }
 
-/// A commit for people.
+/// A commit, shortened for display.
 pub fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }
 
-/// Requests, and those of them that were answered 5xx.
+/// The number of requests, and how many of them were answered 5xx.
 fn between(before: Option<&Report>, now: &Report) -> (f64, f64) {
     let mut sum = (0.0, 0.0);
     for (at, service) in &now.services {
         let Service::Reports(facts) = service else { continue };
         let earlier = before.and_then(|report| report.services.get(at));
         let (requests, errors) = match earlier {
-            // One that started anew counts from nothing.
+            // A restarted service counts from zero.
             Some(Service::Reports(earlier))
                 if earlier.requests <= facts.requests && earlier.errors <= facts.errors =>
             {
@@ -146,7 +146,7 @@ mod tests {
             ),
             (of(Facts { generation: "4f2a90c".into(), ..facts(0.0, 0.0) }), None),
             (of(Facts { generation: format!("{COMMIT}-dirty"), ..facts(0.0, 0.0) }), Some("-dirty")),
-            // Few requests tell nothing; of many, more than 1 % may not fail.
+            // Few requests mean nothing; of many, no more than 1 % may fail.
             (of(facts(99.0, 99.0)), None),
             (of(facts(100.0, 1.0)), None),
             (of(facts(100.0, 2.0)), Some("2.0 % of 100 requests")),
@@ -165,7 +165,7 @@ mod tests {
         for (now, unhealthy) in [
             (at(2000.0, 1005.0), false),
             (at(2000.0, 1100.0), true),
-            // It was started anew meanwhile.
+            // It was restarted in between.
             (at(500.0, 400.0), true),
             (at(500.0, 1.0), false),
         ] {

@@ -1,14 +1,14 @@
-//! Many boxes: which wave each is in and how it does, how far refs have come, and whether a box takes its part of the service
-//! address.
+//! A fleet of machines: the wave each is in and how it does, how far refs have got, and whether a machine takes its
+//! part of the service address.
 //!
-//! - [`settings`]: nodes and waves, as a file has them.
-//! - [`ask`]: HTTP, bounded.
+//! - [`settings`]: nodes and waves from a file.
+//! - [`ask`]: an HTTP client with limits.
 //! - [`node`]: what one node reports.
-//! - [`health`]: whether that is healthy.
-//! - [`refs`]: how far each wave is, in a bare git repository.
-//! - [`promote`]: a wave's ref moved, once the wave before was well for long enough.
+//! - [`health`]: whether it is healthy.
+//! - [`refs`]: how far each wave has got, in a bare git repository.
+//! - [`promote`]: moves a wave's ref once the wave before has been healthy long enough.
 //! - [`bird`]: BIRD's control socket.
-//! - [`announce`]: the service address taken while the box is ready, and given up to drain.
+//! - [`announce`]: takes the service address while the machine is ready, and gives it up to drain.
 
 pub mod announce;
 pub mod ask;
@@ -22,27 +22,27 @@ pub mod settings;
 use std::io;
 use std::path::PathBuf;
 
-/// Why something of the fleet is not done.
+/// Why a fleet command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file of nodes and waves.
+    /// The file with nodes and waves.
     #[error(transparent)]
     Settings(#[from] settings::Error),
     /// The repository.
     #[error(transparent)]
     Refs(#[from] refs::Error),
-    /// A promotion that is not done.
+    /// A promotion that wasn't made.
     #[error(transparent)]
     Promote(#[from] promote::Error),
-    /// Authorities that are none.
+    /// Invalid authorities.
     #[error(transparent)]
     Trust(#[from] ask::TrustError),
-    /// A file that cannot be written.
+    /// A file that can't be written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The listener for health checks.
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// Whether all was looked at, and not all is as it should be.
+    /// Whether everything was checked, and something isn't as it should be.
     pub fn is_unhealthy(&self) -> bool {
         matches!(self, Self::Promote(promote::Error::Unhealthy { .. } | promote::Error::Halted(_)))
     }

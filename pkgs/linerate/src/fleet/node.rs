@@ -1,4 +1,4 @@
-//! What one node reports: its services' readiness, version, generation and errors, and what its doctor finds.
+//! What a node reports: its services' readiness, version, generation and errors, and its doctor's findings.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,68 +12,68 @@ use super::settings::{Base, Node};
 
 /// How many nodes are asked at once.
 const AT_ONCE: usize = 32;
-/// How much of what a node says about itself is shown, in characters.
+/// How much of a node's own words is shown, in characters.
 const SHOWN: usize = 200;
 
 /// What a node reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Which.
+    /// The node's name.
     pub node: String,
-    /// The branch that it follows.
+    /// The branch it follows.
     pub wave: String,
-    /// Its services, by the URL of their admin listeners.
+    /// Its services, by their admin listeners' URLs.
     pub services: BTreeMap<String, Service>,
-    /// What its doctor finds; none where that is not looked at.
+    /// Its doctor's findings; none if they aren't checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
 }
 
-/// What a service reports, or why it does not.
+/// What a service reports, or why it doesn't.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
     /// It answers.
     Reports(Facts),
-    /// It does not, and why.
+    /// It doesn't answer, for this reason.
     Silent(String),
 }
 
-/// What a service says of itself.
+/// What a service says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
     /// `links`, `files`, `api` or `console`.
     pub service: String,
     /// Its version.
     pub version: String,
-    /// The generation of its host; empty where it knows none.
+    /// Its host's generation; empty if it doesn't know one.
     pub generation: String,
-    /// Why it is not ready, if so.
+    /// Why it isn't ready, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready: Option<String>,
     /// Requests answered since its start.
     pub requests: f64,
-    /// Those answered 5xx.
+    /// How many of them were answered 5xx.
     pub errors: f64,
 }
 
-/// What the doctor finds on the node, or why nobody knows.
+/// The doctor's findings on the node, or why they aren't known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Machine {
-    /// By how bad it is.
+    /// The number of findings of each severity.
     Findings {
-        /// What keeps it from its work.
+        /// Those that keep it from its work.
         critical: f64,
-        /// What costs.
+        /// Those that cost something.
         warning: f64,
     },
-    /// It does not say, and why.
+    /// It doesn't say, for this reason.
     Silent(String),
 }
 
 impl Report {
-    /// The generations that its services name, each once.
+    /// The generations that its services report, each once.
     pub fn generations(&self) -> Vec<&str> {
         let mut found: Vec<&str> = self.facts().map(|facts| facts.generation.as_str()).collect();
         found.sort_unstable();
@@ -81,7 +81,7 @@ impl Report {
         found
     }
 
-    /// What those services say that answer.
+    /// What those services report that answer.
     pub fn facts(&self) -> impl Iterator<Item = &Facts> {
         self.services.values().filter_map(|service| match service {
             Service::Reports(facts) => Some(facts),
@@ -90,7 +90,7 @@ impl Report {
     }
 }
 
-/// Asks all of them, and answers in their order.
+/// Asks all of them; the reports are in the same order.
 pub fn ask_all(asker: &Asker, nodes: &[&Node]) -> Vec<Report> {
     let mut reports = Vec::with_capacity(nodes.len());
     for some in nodes.chunks(AT_ONCE) {
@@ -108,7 +108,7 @@ fn ask(asker: &Asker, node: &Node) -> Report {
     Report { node: node.name.clone(), wave: node.wave.to_string(), services, machine }
 }
 
-/// Once more where the first try fails: one lost packet is no sign of a fault.
+/// Tries again after a failure, since one lost packet isn't a fault.
 fn twice<T>(ask: impl Fn() -> Result<T, String>) -> Result<T, String> {
     ask().or_else(|_| ask())
 }
@@ -167,7 +167,7 @@ fn metrics(asker: &Asker, base: &Base) -> Result<Metrics, String> {
     }
 }
 
-/// What others say, as a terminal may have it.
+/// What others say, made safe for a terminal.
 fn shown(said: &str) -> String {
     said.chars().take(SHOWN).map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
 }

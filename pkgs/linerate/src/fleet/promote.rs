@@ -1,4 +1,4 @@
-//! A wave's branch moved to where the wave before it is, once that one was well for long enough.
+//! Moves a wave's branch to where the wave before it is, once that one has been healthy long enough.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,49 +12,49 @@ use super::node::{self, Report};
 use super::refs::Repository;
 use super::settings::{RefName, Settings};
 
-/// Why a branch is not moved.
+/// Why a branch wasn't moved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such wave.
     #[error("there is no wave {wave}; there are {waves}")]
     NoWave {
-        /// The one that was asked for.
+        /// The requested wave.
         wave: RefName,
-        /// Those that there are.
+        /// The existing waves.
         waves: String,
     },
     /// Somebody has halted all waves.
     #[error("halted: {0}; linerate fleet resume lets waves go on")]
     Halted(String),
-    /// The wave has what the one before it has not.
+    /// The wave has commits that the one before it doesn't.
     #[error("{wave} is at {at}, which {from} does not have: a wave goes forward only")]
     Apart {
-        /// Which.
+        /// The wave.
         wave: RefName,
-        /// Where it is.
+        /// Its commit.
         at: String,
         /// The one before it.
         from: RefName,
     },
-    /// Nobody could show that the commit does well.
+    /// Nothing could show that the commit works well.
     #[error("no node follows {0}, so nothing shows that it is well")]
     NoNodes(RefName),
-    /// The wave before is not well.
+    /// The wave before isn't healthy.
     #[error("{wave} stays: {node} of {from}: {why}")]
     Unhealthy {
         /// The wave that stays.
         wave: RefName,
-        /// The one that is not well.
+        /// The one that isn't healthy.
         from: RefName,
         /// Its node.
         node: String,
         /// What is wrong with it.
         why: String,
     },
-    /// Somebody moved the wave before meanwhile.
+    /// Somebody has moved the wave before in the meantime.
     #[error("{from} was moved while it was watched: begin again")]
     Moved {
-        /// Which.
+        /// That wave.
         from: RefName,
     },
 }
@@ -66,32 +66,33 @@ impl Error {
     }
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Debug, Serialize)]
 pub struct Promoted {
     /// The wave.
     pub wave: RefName,
-    /// Where it was; none where it is new.
+    /// Where it was; none if it is new.
     pub was: Option<String>,
     /// Where it is now.
     pub is: String,
-    /// How long the wave before was seen to be well, in seconds.
+    /// How long the wave before was seen to be healthy, in seconds.
     pub well_for_seconds: u64,
 }
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// How long the wave before has to be well.
+    /// How long the wave before has to be healthy.
     pub well_for: Duration,
-    /// How often it is looked at.
+    /// How often it is checked.
     pub every: Duration,
 }
 
-/// Watches the wave before, and moves this one. `said` hears how long there is to go, at each look.
+/// Watches the wave before, and moves this one. `said` is told the remaining time at each check.
 ///
 /// # Errors
-/// When the wave before is not well at any look, somebody halts, or git refuses. Then nothing was moved.
+/// When the wave before isn't healthy at some check, somebody halts the waves, or git refuses. Nothing has been moved
+/// then.
 pub fn promote(
     settings: &Settings,
     wave: &RefName,
@@ -128,7 +129,7 @@ pub fn promote(
             let at = begun.elapsed();
             let now = node::ask_all(&asker, &nodes);
             for (index, report) in now.iter().enumerate() {
-                // What was before it was watched counts for nothing.
+                // What happened before the watch began doesn't count.
                 let before = first.as_ref().map_or(report, |first| &first[index]);
                 if let Some(why) = health::problems(Some(before), report, &expected).into_iter().next() {
                     let (wave, from, node) = (wave.clone(), from.clone(), report.node.clone());

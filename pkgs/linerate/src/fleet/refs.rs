@@ -1,4 +1,4 @@
-//! How far each wave is: branches of a bare git repository, moved by git itself.
+//! How far each wave has got: branches in a bare git repository, moved by git itself.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::settings::RefName;
 
-/// Where it is noted that no wave may go on: a blob that says why.
+/// Marks that no wave may go on: a blob with the reason.
 const HALTED: &str = "refs/linerate/halted";
-/// How long git may take for anything that is asked of it here.
+/// How long git may take for each command here.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked whether git has ended.
+/// How often to check whether git has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// The most that is read of what git says, in bytes.
+/// The most that is read of git's output, in bytes.
 const MAX_SAID: u64 = 64 << 10;
 
 /// A bare repository.
@@ -23,10 +23,10 @@ pub struct Repository {
     path: PathBuf,
 }
 
-/// Why a ref is not read or moved.
+/// Why a ref wasn't read or moved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// git does not start.
+    /// git doesn't start.
     #[error("git: {0}")]
     Start(#[source] io::Error),
     /// git takes too long.
@@ -35,24 +35,24 @@ pub enum Error {
     /// git refuses.
     #[error("{}: git {command}: {said}", path.display())]
     Refused {
-        /// Which repository.
+        /// The repository.
         path: PathBuf,
-        /// What was asked.
+        /// The git command.
         command: String,
-        /// What it said.
+        /// What git said.
         said: String,
     },
     /// There is no such branch.
     #[error("{}: there is no branch {name}", path.display())]
     NoBranch {
-        /// Which repository.
+        /// The repository.
         path: PathBuf,
-        /// Which branch.
+        /// The branch.
         name: RefName,
     },
 }
 
-/// How git ended, and what it said.
+/// How git ended, and its output.
 struct Ended {
     success: bool,
     stdout: String,
@@ -60,30 +60,30 @@ struct Ended {
 }
 
 impl Repository {
-    /// The one at this path.
+    /// The repository at this path.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// The commit that a branch is at; none where there is no such branch.
+    /// A branch's commit; none if there is no such branch.
     pub fn commit(&self, name: &RefName) -> Result<Option<String>, Error> {
         self.resolve(&format!("refs/heads/{name}^{{commit}}"))
     }
 
-    /// The same, of a branch that has to be there.
+    /// The same for a branch that has to exist.
     pub fn expect(&self, name: &RefName) -> Result<String, Error> {
         let commit = self.commit(name)?;
         commit.ok_or_else(|| Error::NoBranch { path: self.path.clone(), name: name.clone() })
     }
 
-    /// Whether `new` has all that `old` has.
+    /// Whether `new` contains everything in `old`.
     pub fn follows(&self, new: &str, old: &str) -> Result<bool, Error> {
         Ok(self.run(&["merge-base", "--is-ancestor", old, new], "")?.success)
     }
 
-    /// Moves a branch, unless somebody else has moved it since it was at `old`.
+    /// Moves a branch, unless somebody else has moved it from `old`.
     pub fn advance(&self, name: &RefName, new: &str, old: Option<&str>) -> Result<(), Error> {
-        // Forty zeros: it must not be there yet. git takes them for SHA-256 too.
+        // Forty zeros mean that it must not exist yet. git accepts them for SHA-256 too.
         let none = "0".repeat(new.len());
         let message = format!("linerate fleet promote {name}");
         let name = format!("refs/heads/{name}");
@@ -97,13 +97,13 @@ impl Repository {
         Ok(Some(why.trim().chars().take(500).map(|one| if one.is_control() { ' ' } else { one }).collect()))
     }
 
-    /// Lets no wave go on.
+    /// Halts all waves.
     pub fn halt(&self, why: &str) -> Result<(), Error> {
         let blob = self.done(&["hash-object", "-w", "--stdin"], why)?;
         self.done(&["update-ref", HALTED, blob.trim()], "").map(drop)
     }
 
-    /// Lets waves go on.
+    /// Lets waves go on again.
     pub fn lift(&self) -> Result<(), Error> {
         self.done(&["update-ref", "-d", HALTED], "").map(drop)
     }
@@ -112,7 +112,7 @@ impl Repository {
         let ended = self.run(&["rev-parse", "--verify", "--quiet", name], "")?;
         match (ended.success, ended.stderr.trim()) {
             (true, _) => Ok(Some(ended.stdout.trim().to_owned())),
-            // Where there is no such ref it says nothing; a repository that is none it complains about.
+            // Without such a ref, git says nothing; if the repository isn't one, it complains.
             (false, "") => Ok(None),
             (false, _) => Err(self.refused("rev-parse", &ended)),
         }
@@ -144,7 +144,7 @@ impl Repository {
             child.stderr.take().map(|pipe| reader(Box::new(pipe))),
         ];
         if let Some(mut stdin) = child.stdin.take() {
-            // One that does not read says why.
+            // If git doesn't read its input, it says why.
             drop(stdin.write_all(input.as_bytes()));
         }
         let begun = Instant::now();
@@ -168,7 +168,7 @@ impl Repository {
 fn reader(pipe: Box<dyn Read + Send>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut said = Vec::new();
-        // What is lost is behind the end of what is shown.
+        // Only what is beyond the part that is shown gets lost.
         drop(pipe.take(MAX_SAID).read_to_end(&mut said));
         String::from_utf8_lossy(&said).into_owned()
     })

@@ -1,10 +1,11 @@
-//! What the console may not do itself: place queues, and look at what processes do. A small program with the rights for it does,
-//! asked on a Unix socket by the console's user alone, in a few fixed words.
+//! What the console may not do itself: place queues, and record what processes do. A small program with the necessary
+//! privileges does it. Only the console's user may ask it, over a Unix socket, for a few fixed actions.
 //!
-//! - `request`: what may be asked for, and nothing else.
-//! - `work`: doing it, by a command line of this program that is fixed but for names that were checked; never by a shell.
-//! - [`serve`]: who asks, how long that may take, and how many may at once.
-//! - `ask`: the other end.
+//! - `request`: the only things that may be asked for.
+//! - `work`: does them, by running this program with a command line that is fixed except for checked names, and never
+//!   with a shell.
+//! - [`serve`]: who may ask, how long that may take, and how many may ask at once.
+//! - `ask`: the client.
 
 mod ask;
 mod request;
@@ -18,5 +19,5 @@ pub use work::{Answer, Worker};
 /// The longest request, in bytes.
 pub const MOST_REQUEST: u64 = 4096;
 
-/// The longest answer, in bytes: folded stacks are four megabytes at most, as JSON somewhat more.
+/// The longest answer, in bytes: folded stacks take at most four megabytes, and somewhat more as JSON.
 pub const MOST_ANSWER: u64 = 16 << 20;

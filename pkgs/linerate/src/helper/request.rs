@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::samples::is_name;
 
-/// How long it may be looked at what processes do, in seconds.
+/// The longest recording, in seconds.
 const MOST_SECONDS: u64 = 60;
 
 /// What to do, and for whom.
@@ -13,62 +13,62 @@ const MOST_SECONDS: u64 = 60;
 pub struct Request {
     /// What to do.
     pub verb: Verb,
-    /// Who asked the console for it, as its log has it. Nothing is decided by that.
+    /// Who asked the console for it, named as in its log. Nothing is decided by it.
     pub by: String,
 }
 
-/// What may be done.
+/// The actions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Verb {
-    /// Places the queues of an interface as the profile says, or as was last asked for.
+    /// Places an interface's queues as the profile says, or as last requested.
     Apply {
-        /// Which.
+        /// The interface.
         interface: String,
     },
-    /// Puts back what was there before the first change.
+    /// Restores what was there before the first change.
     Undo {
-        /// Of which interface.
+        /// The interface.
         interface: String,
     },
-    /// Looks at what processes do.
+    /// Records what processes do.
     Profile {
-        /// Of which service; of the whole machine where it is absent.
+        /// The service, or the whole machine if absent.
         #[serde(default)]
         service: Option<String>,
-        /// For how long.
+        /// For how long, in seconds.
         seconds: u64,
-        /// What waits, instead of what runs.
+        /// Whether to record waiting instead of running.
         #[serde(default)]
         waiting: bool,
     },
 }
 
-/// Why a request is none.
+/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// It is none of those that there are.
+    /// It isn't one of the known requests.
     #[error("this is no request: {0}")]
     Form(String),
-    /// No interface is called that.
+    /// No interface can have that name.
     #[error("no interface is called that: it has 1 to 15 visible characters without a slash")]
     Interface,
-    /// No service is called that.
+    /// No service has that name.
     #[error("no service is called that: it has letters, digits and -_.@: alone")]
     Service,
-    /// Too long, or not at all.
+    /// The time is too long, or zero.
     #[error("a profile takes 1 to {MOST_SECONDS} seconds")]
     Seconds,
-    /// Who asked is not said in a line.
+    /// The name of who asks isn't a single line.
     #[error("who asks is said in a line of 200 characters at most")]
     By,
 }
 
 impl Request {
-    /// Reads one, strictly: what is not known is refused.
+    /// Parses a request strictly: anything unknown is refused.
     ///
     /// # Errors
-    /// When it is none, or names what cannot be.
+    /// When it isn't a request, or names something impossible.
     pub fn parse(text: &[u8]) -> Result<Self, RequestError> {
         let request: Self =
             serde_json::from_slice(text).map_err(|error| RequestError::Form(error.to_string()))?;
@@ -76,10 +76,10 @@ impl Request {
         Ok(request)
     }
 
-    /// Whether all of it can be.
+    /// Whether all of it is possible.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When it isn't.
     pub fn check(&self) -> Result<(), RequestError> {
         if self.by.chars().count() > 200 || self.by.chars().any(char::is_control) {
             return Err(RequestError::By);
@@ -100,7 +100,7 @@ impl Request {
 }
 
 impl Verb {
-    /// As logs have it.
+    /// Its name in logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Apply { .. } => "nic.apply",
@@ -109,7 +109,7 @@ impl Verb {
         }
     }
 
-    /// To what, as logs have it.
+    /// Its target in logs.
     pub fn target(&self) -> &str {
         match self {
             Self::Apply { interface } | Self::Undo { interface } => interface,
@@ -118,7 +118,7 @@ impl Verb {
     }
 }
 
-/// What the kernel takes as an interface's name (`dev_valid_name`), of visible characters.
+/// What the kernel accepts as an interface's name (`dev_valid_name`), limited to visible characters.
 fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))

@@ -1,4 +1,4 @@
-//! The helper as a service: who asks, how long that may take, and how many may at once.
+//! The helper as a service: who may ask, how long that may take, and how many may ask at once.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -15,10 +15,10 @@ use service::socket::is_about_one_connection;
 
 use super::{Answer, MOST_REQUEST, Request, Worker};
 
-/// Connections at once.
+/// The most connections at once.
 const CONNECTIONS: usize = 8;
 
-/// How long a request may take to come, and its answer to go.
+/// How long receiving a request, or sending its answer, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A user who may ask.
@@ -48,7 +48,7 @@ impl FromStr for User {
     }
 }
 
-/// What was asked for and what came of it, as the log has it.
+/// A request and its outcome, as logged.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     kind: &'static str,
@@ -60,10 +60,11 @@ struct Line<'a> {
     error: Option<&'a str>,
 }
 
-/// Answers those users, one request each connection, until the process ends. Everything that is asked for has a line of JSON in `log`.
+/// Answers those users, one request per connection, until the process ends. Each request is logged as a line of JSON in
+/// `log`.
 ///
 /// # Errors
-/// When connections cannot be accepted.
+/// When connections can't be accepted.
 pub fn serve(
     listener: &UnixListener,
     users: &BTreeSet<User>,
@@ -75,7 +76,7 @@ pub fn serve(
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) if is_about_one_connection(&error) => continue,
-            // Too many files: the next may do.
+            // Too many open files; the next attempt may succeed.
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
                 thread::sleep(Duration::from_millis(100));
                 continue;
@@ -86,7 +87,7 @@ pub fn serve(
         let uid = peer.as_ref().map(|peer| peer.uid.as_raw());
         let pid = peer.as_ref().map(|peer| peer.pid.as_raw_nonzero().get());
         if !uid.is_some_and(|uid| users.contains(&User(uid))) {
-            // Not a word to strangers, nor a thread.
+            // Strangers get neither an answer nor a thread.
             note(
                 log,
                 &Line {
@@ -108,7 +109,7 @@ pub fn serve(
                 &Line { kind: "audit", uid, pid, by: None, action: None, target: None, error: Some(why) },
             );
             let mut stream = stream;
-            // A few bytes, for which there is room in a socket that is new.
+            // A few bytes, for which a new socket always has room.
             let _ = stream.set_nonblocking(true).and_then(|()| write(&mut stream, &refused(why)));
             continue;
         };
@@ -149,13 +150,13 @@ pub fn serve(
     }
 }
 
-/// A place among those at once.
+/// One of the places for connections.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
     fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(Arc::clone(open));
-        // Given back by the drop, also where there was none.
+        // Given back when dropped, even if there was no room.
         (open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS).then_some(place)
     }
 }
@@ -176,7 +177,7 @@ fn note(log: fn(&str), line: &Line<'_>) {
     }
 }
 
-/// A line, in its time and length.
+/// Reads a line, within the limits of time and length.
 fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut text = Vec::new();
@@ -204,7 +205,7 @@ fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The answer, in its time.
+/// Writes the answer, within the time limit.
 fn write(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     let text = serde_json::to_vec(answer).map_err(io::Error::other)?;
     let end = Instant::now() + PATIENCE;

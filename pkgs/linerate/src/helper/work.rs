@@ -1,4 +1,5 @@
-//! Doing what was asked for: by this very program, in a process of its own, which may crash, grow or take too long alone.
+//! Does what was asked for, by running this program in a process of its own, so that only that process can crash, grow
+//! or take too long.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -18,42 +19,42 @@ use crate::nic::plan::Steering;
 use crate::profile::Profile;
 use crate::system;
 
-/// How long placing may take: channels that are set restart a card.
+/// How long placing may take: setting channels restarts a card.
 const PLACING: Duration = Duration::from_secs(60);
 
-/// How long symbols may take, beside the time that is looked for.
+/// How long resolving symbols may take, in addition to the recording.
 const NAMING: Duration = Duration::from_secs(60);
 
-/// What is read of an error, in bytes.
+/// How much of an error message is read, in bytes.
 const MOST_ERROR: u64 = 8192;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What the command printed, which is JSON.
+    /// The command's output, which is JSON.
     pub output: String,
-    /// Why it was not done; in a line.
+    /// Why it wasn't done, in a line.
     pub error: Option<String>,
 }
 
-/// Does one thing of a kind after the other: whoever asks meanwhile is told so.
+/// Does one thing of each kind at a time; whoever asks in the meantime is told so.
 #[derive(Debug, Default)]
 pub struct Worker {
-    /// What a machine should be like, by which queues are placed.
+    /// The profile by which queues are placed.
     profile: Option<PathBuf>,
-    /// A machine that was recorded, instead of this one.
+    /// A recorded machine to use instead of this one.
     recorded: Option<PathBuf>,
     placing: Mutex<()>,
     looking: Mutex<()>,
 }
 
 impl Worker {
-    /// One for this machine, or a recorded one, that should be like a profile.
+    /// For this machine or a recorded one, and its profile.
     pub fn new(profile: Option<PathBuf>, recorded: Option<PathBuf>) -> Self {
         Self { profile, recorded, ..Self::default() }
     }
 
-    /// Does it, and waits for its end.
+    /// Does it, and waits until it has ended.
     pub fn work(&self, request: &Request) -> Answer {
         let refused = |why: String| Answer { output: String::new(), error: Some(why) };
         if let Err(error) = request.check() {
@@ -76,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// The command line. Names stand behind what ends the options.
+    /// The command line. Names come after the end of the options.
     fn words(&self, verb: &Verb) -> Result<Vec<String>, String> {
         let mut words = vec!["--json".to_owned()];
         if let Some(recorded) = &self.recorded {
@@ -111,7 +112,7 @@ impl Worker {
         Ok(words)
     }
 
-    /// How an interface is to be placed: as the console shows it.
+    /// How to place an interface's queues, which is what the console shows.
     fn wish(&self, interface: &str) -> Result<PlacementRequest, String> {
         let system = system::open(self.recorded.as_deref()).map_err(|error| exit::chain(&error))?;
         let profile = match &self.profile {
@@ -132,7 +133,7 @@ impl Worker {
     }
 }
 
-/// Runs this program with these words and nothing of the environment; what it printed.
+/// Runs this program with these words and an empty environment, and returns its output.
 fn run(words: &[String], time: Duration) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("cannot run linerate: {error}");
     let mut child = Command::new("/proc/self/exe")
@@ -150,7 +151,7 @@ fn run(words: &[String], time: Duration) -> Result<String, String> {
             let mut text = Vec::new();
             if let Some(mut pipe) = pipe {
                 let _ = pipe.by_ref().take(most).read_to_end(&mut text);
-                // What is too much is read all the same, so that it ends.
+                // Excess output is still read, so that the process can end.
                 let _ = std::io::copy(&mut pipe, &mut std::io::sink());
             }
             String::from_utf8_lossy(&text).into_owned()
