@@ -1,8 +1,8 @@
-//! What a machine should be like: the file that its image was built with.
+//! How a machine should be: the file that its image was built with.
 //!
-//! JSON, rendered by `modules/`, read by `linerate doctor --profile`. Every field may be left out, and what is left
-//! out is not looked at; a name that is not known is refused, so that a slip is found when the image is made and
-//! not when it runs.
+//! It is JSON, written by `modules/` and read by `linerate doctor --profile`. Every field is optional, and what is left
+//! out isn't checked. Unknown names are refused, so that mistakes are found when the image is built rather than when it
+//! runs.
 //!
 //! ```
 //! # let text = r#"
@@ -56,11 +56,11 @@ use crate::cpus::Cpus;
 use crate::nic::Policy;
 use crate::system::{Coalescing, Rings};
 
-/// What a machine should be like.
+/// How a machine should be.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profile {
-    /// What the machine is called where it is defined; shown, not compared.
+    /// The machine's name where it is defined; it is shown but not compared.
     pub host: Option<String>,
     /// The kernel.
     pub kernel: Kernel,
@@ -72,9 +72,9 @@ pub struct Profile {
     pub services: BTreeMap<String, Service>,
     /// File systems, by a path on them.
     pub disk: BTreeMap<String, Disk>,
-    /// What it was built as, where it is an image; left out: it is none, and nothing is looked at.
+    /// How it was built, if it is an image; without this, nothing about images is checked.
     pub image: Option<Image>,
-    /// The clock; left out: not looked at.
+    /// The clock; not checked if left out.
     pub time: Option<Time>,
 }
 
@@ -82,9 +82,9 @@ pub struct Profile {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Kernel {
-    /// Settings as `sysctl` names them, and their values: numbers, or texts in which white space is one space.
+    /// Settings by their `sysctl` names, with their values: numbers, or texts in which white space is one space.
     pub sysctl: BTreeMap<String, Value>,
-    /// Words that the command line of the kernel has to have, each as it stands there.
+    /// Words that the kernel's command line has to contain, exactly as written.
     pub parameters: Vec<String>,
 }
 
@@ -93,12 +93,12 @@ pub struct Kernel {
 pub struct Value(String);
 
 impl Value {
-    /// The value, fields one space apart: the kernel has tabs between some.
+    /// The value, with one space between fields; the kernel uses tabs in some.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What a file of the kernel says, spelled as values of a profile are.
+    /// The content of a kernel's file, normalised like the values in a profile.
     pub fn read(content: &str) -> Self {
         Self(content.split_whitespace().collect::<Vec<_>>().join(" "))
     }
@@ -131,13 +131,13 @@ impl<'de> Deserialize<'de> for Value {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cpu {
-    /// The frequency governor of every CPU; left out in virtual machines, whose frequency is the hypervisor's.
+    /// The frequency governor of every CPU; left out in virtual machines, whose frequency the hypervisor sets.
     pub governor: Option<String>,
     /// How many CPUs are online.
     pub threads: Option<usize>,
 }
 
-/// A network card: every interface that has this driver, and this address and name where they are given.
+/// A network card: every interface with this driver and, if they are given, this address and name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nic {
@@ -149,7 +149,7 @@ pub struct Nic {
     /// The interface's name.
     #[serde(default)]
     pub interface: Option<String>,
-    /// Bytes of a packet.
+    /// The size of packets in bytes.
     #[serde(default)]
     pub mtu: Option<u32>,
     /// Its channels.
@@ -158,21 +158,21 @@ pub struct Nic {
     /// Its rings.
     #[serde(default)]
     pub rings: Rings,
-    /// What it does for the kernel, by the kernel's own names (`net/ethtool/common.c`, what
-    /// `ethtool --json -k` prints for most of them): `rx-gro`, `rx-lro`, `tx-tcp-segmentation`.
+    /// What it does for the kernel, by the kernel's own names (`net/ethtool/common.c`, and for most of them the output
+    /// of `ethtool --json -k`): `rx-gro`, `rx-lro`, `tx-tcp-segmentation`.
     #[serde(default)]
     pub offloads: BTreeMap<String, bool>,
-    /// How long it gathers packets before it interrupts.
+    /// How long it collects packets before it interrupts.
     #[serde(default)]
     pub coalescing: Coalescing,
-    /// The queueing discipline of the interface, or of each of its queues where it has several.
+    /// The queueing discipline of the interface, or of each of its queues if it has several.
     #[serde(default)]
     pub qdisc: Option<String>,
-    /// What it may carry for good in each direction, in megabits a second: the baseline of a cloud's instance that
-    /// may carry more for a while.
+    /// How much it may carry permanently in each direction, in megabits per second: the baseline of a cloud instance
+    /// that may carry more for a while.
     #[serde(default)]
     pub sustained_mbit: Option<u32>,
-    /// Where its queues are served: what `linerate nic apply` is told; left out: not looked at.
+    /// Where its queues are served, as for `linerate nic apply`; not checked if left out.
     #[serde(default)]
     pub placement: Option<Placement>,
 }
@@ -189,10 +189,10 @@ pub struct Channels {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Placement {
-    /// `spread`, `local`, `pin=LIST` or `reserve=LIST`, as `linerate nic apply --policy` has it.
+    /// `spread`, `local`, `pin=LIST` or `reserve=LIST`, as for `linerate nic apply --policy`.
     #[serde(deserialize_with = "parsed")]
     pub policy: Policy,
-    /// Whether queues may hand packets on where they are fewer than CPUs; false is `--no-rps`.
+    /// Whether queues may pass packets on when there are fewer queues than CPUs; false is `--no-rps`.
     pub rps: bool,
 }
 
@@ -211,13 +211,13 @@ pub struct Service {
     /// Where it listens: `IP:PORT`, `localhost:PORT`, `:PORT` (every address) or `unix:PATH`.
     #[serde(deserialize_with = "all_parsed")]
     pub listen: Vec<Address>,
-    /// Connections that may wait to be accepted, on each TCP address of `listen`.
+    /// The number of connections that may wait to be accepted, on each TCP address of `listen`.
     pub backlog: Option<u32>,
-    /// CPUs that its processes may run on, and no others: `0-7`. Interrupts may be on the same: a packet that is
-    /// served where it came is still in the cache.
+    /// The only CPUs that its processes may run on: `0-7`. Interrupts may be on the same CPUs: a packet is still in the
+    /// cache when it is processed where it arrived.
     #[serde(deserialize_with = "maybe_parsed")]
     pub cpus: Option<Cpus>,
-    /// A URL that answers with 200 once the service is ready; `http://` alone.
+    /// A URL that answers 200 once the service is ready; only `http://`.
     pub ready: Option<String>,
 }
 
@@ -237,19 +237,19 @@ pub struct Limits {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// How much of it has to be free, of its bytes and of its inodes.
+    /// How much of it has to be free, in percent of its bytes and of its inodes.
     pub min_free_percent: u8,
 }
 
-/// An image: a store that is checked as it is read, by a hash that the boot file has.
+/// An image: its store is checked as it is read, against a hash in the boot file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// Where the store is mounted.
     pub store: String,
-    /// Whether the firmware has to start nothing but what is signed.
+    /// Whether the firmware must start only signed files.
     pub secure_boot: bool,
-    /// What is mounted that has to be encrypted on the disk.
+    /// Mounts that have to be encrypted on the disk.
     #[serde(default)]
     pub encrypted: Vec<String>,
 }
@@ -258,18 +258,18 @@ pub struct Image {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Time {
-    /// How far it may be off at most by the kernel's own reckoning (`maxerror` of adjtimex(2)), in milliseconds.
-    /// Between two corrections the kernel adds 0.5 ms a second.
+    /// How far it may be off by the kernel's own estimate (`maxerror` of adjtimex(2)), in milliseconds. Between two
+    /// corrections, the kernel adds 0.5 ms per second.
     pub max_error_ms: Option<u64>,
 }
 
-/// Why a text is no profile.
+/// Why a text isn't a profile.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}")]
 pub struct ParseError {
-    /// Where in it: `nic.front.rings.rx`.
+    /// The place of the error: `nic.front.rings.rx`.
     pub path: String,
-    /// Why.
+    /// The error.
     pub source: serde_json::Error,
 }
 
@@ -286,12 +286,12 @@ impl FromStr for Profile {
     }
 }
 
-/// A text that has a parser of its own.
+/// A text that has its own parser.
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-/// A text that has a parser of its own, or null.
+/// A text that has its own parser, or null.
 fn maybe_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -299,7 +299,7 @@ fn maybe_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
 }
 
-/// Texts that have a parser of their own.
+/// Texts that have their own parser.
 fn all_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -1,4 +1,4 @@
-//! An interface as the kernel tells of it.
+//! An interface as the kernel describes it.
 
 use std::io;
 
@@ -18,13 +18,13 @@ pub struct Device {
     pub interface: String,
     /// Its driver.
     pub driver: String,
-    /// Where it is: a PCI address, or `virtioN`.
+    /// Its location: a PCI address, or `virtioN`.
     pub device: String,
-    /// Its NUMA node, where it has one.
+    /// Its NUMA node, if it has one.
     pub node: Option<usize>,
-    /// Its channels, where its driver tells.
+    /// Its channels, if its driver reports them.
     pub channels: Option<Channels>,
-    /// Its MSI and MSI-X vectors, those of management included.
+    /// Its MSI and MSI-X vectors, including those for management.
     pub vectors: usize,
     /// Its queues, by number.
     pub queues: Vec<Queue>,
@@ -33,11 +33,11 @@ pub struct Device {
 /// A queue, or a pair of queues, with the same number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Queue {
-    /// Whether packets come in here.
+    /// Whether it receives packets.
     pub receives: bool,
-    /// Whether packets go out here.
+    /// Whether it sends packets.
     pub transmits: bool,
-    /// Its interrupts; none where it has to share one.
+    /// Its interrupts; none if it has to share one.
     pub interrupts: Vec<Interrupt>,
 }
 
@@ -50,12 +50,12 @@ pub struct Interrupt {
     pub action: String,
     /// What it is for.
     pub direction: Direction,
-    /// How often it came since it was asked for, on all CPUs.
+    /// How often it has occurred since it was requested, on all CPUs.
     pub count: u64,
 }
 
 impl Device {
-    /// Reads it.
+    /// Reads an interface.
     pub fn read(system: &dyn System, interface: &str) -> Result<Self, Error> {
         let base = format!("{INTERFACES}/{interface}");
         // A name with a slash would be another path.
@@ -65,7 +65,7 @@ impl Device {
         let place =
             system.canonical(&format!("{base}/device")).map_err(|_| Error::NoDevice(interface.to_owned()))?;
         let device = name_of(&place).to_owned();
-        // virtio's vectors and node are those of the PCI device it sits on.
+        // virtio's vectors and node are those of the PCI device it is on.
         let bus = if device.starts_with("virtio") { format!("{place}/..") } else { place.clone() };
         let driver = system.canonical(&format!("{place}/driver")).unwrap_or_default();
         let driver = name_of(&driver).to_owned();
@@ -81,7 +81,7 @@ impl Device {
             for action in line.actions {
                 let found = interrupts::queue_of(&action, interface, &device, &driver);
                 let Some((number, direction)) = found else { continue };
-                // A driver may hold vectors for queues that are not in use.
+                // A driver may hold vectors for queues that aren't in use.
                 let Some(queue) = queues.get_mut(number) else { continue };
                 let count = line.counts.iter().sum();
                 queue.interrupts.push(Interrupt { irq: line.irq, action, direction, count });
@@ -91,7 +91,7 @@ impl Device {
             interface: interface.to_owned(),
             driver,
             device,
-            // -1 where the firmware does not tell.
+            // -1 if the firmware doesn't tell.
             node: node.and_then(|node| node.trim().parse().ok()),
             channels: system.channels(interface).ok(),
             vectors: vectors.len(),
@@ -100,7 +100,7 @@ impl Device {
     }
 }
 
-/// The interfaces that have a device behind them, sorted by name.
+/// The interfaces that have a device, sorted by name.
 pub fn interfaces(system: &dyn System) -> Result<Vec<String>, Error> {
     let names =
         system.list(INTERFACES).map_err(|source| Error::Read { path: INTERFACES.to_owned(), source })?;
@@ -114,19 +114,19 @@ pub fn queue_path(interface: &str, direction: &str, queue: usize) -> String {
     format!("{INTERFACES}/{interface}/queues/{direction}-{queue}")
 }
 
-/// How many queues an interface receives by.
+/// How many queues an interface receives on.
 pub fn receiving(system: &dyn System, interface: &str) -> usize {
     let names = system.list(&format!("{INTERFACES}/{interface}/queues")).unwrap_or_default();
     count(&names, "rx-")
 }
 
-/// How many of the names are those of queues of a direction: `rx-`.
+/// How many of the names are queues of this direction, such as `rx-`.
 fn count(names: &[String], direction: &str) -> usize {
     let numbers = names.iter().filter_map(|name| name.strip_prefix(direction)?.parse::<usize>().ok());
     numbers.max().map_or(0, |highest| highest + 1)
 }
 
-/// Queues in use: a driver shows those alone in sysfs.
+/// The queues in use, which are the only ones a driver shows in sysfs.
 fn queues(system: &dyn System, base: &str) -> Result<Vec<Queue>, Error> {
     let path = format!("{base}/queues");
     let names = match system.list(&path) {

@@ -1,4 +1,4 @@
-//! Which interrupt belongs to which queue, by the names that drivers give their interrupts.
+//! Finds out which interrupt belongs to which queue, from the names that drivers give their interrupts.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 pub struct Line {
     /// Its number.
     pub irq: u32,
-    /// What asked for it; several names where several share it.
+    /// The names under which it was requested; several if it is shared.
     pub actions: Vec<String>,
-    /// How often it came, one count for each CPU online.
+    /// How often it has occurred, one count per online CPU.
     pub counts: Vec<u64>,
 }
 
-/// Parses `/proc/interrupts`; interrupts that have no number are the architecture's and left out.
+/// Parses `/proc/interrupts`, without interrupts that have no number, which belong to the architecture.
 pub fn parse(text: &str) -> Vec<Line> {
     let mut lines = text.lines();
     let cpus = lines.next().map_or(0, |header| header.split_whitespace().count());
@@ -25,7 +25,7 @@ fn parse_line(line: &str, cpus: usize) -> Option<Line> {
     let irq = irq.trim().parse().ok()?;
     let mut words = rest.split_whitespace();
     let counts = words.by_ref().take(cpus).map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
-    // Chip and hardware number come next, then, behind a comma each, the actions. Names have no spaces.
+    // The chip and hardware number come next, and then the actions, separated by commas. Names contain no spaces.
     let words: Vec<&str> = words.collect();
     let last = words.iter().rposition(|word| !word.ends_with(',')).unwrap_or(0);
     let first = (0..last).rev().take_while(|&index| words[index].ends_with(',')).last().unwrap_or(last);
@@ -33,23 +33,23 @@ fn parse_line(line: &str, cpus: usize) -> Option<Line> {
     Some(Line { irq, actions, counts })
 }
 
-/// What an interrupt of a queue is for.
+/// What a queue's interrupt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Packets that came.
+    /// Received packets.
     Receive,
-    /// Packets that went.
+    /// Sent packets.
     Transmit,
-    /// Either.
+    /// Both.
     Both,
 }
 
-/// The queue an action is for, or nothing where it is for management, another interface or unknown.
+/// The queue an action is for; none if it is for management or another interface, or unknown.
 ///
-/// The names are what these drivers hand to `request_irq`: ENA `<if>-Tx-Rx-N`; ixgbe, igb, igc and bnxt
-/// `<if>-TxRx-N`, or `<if>-rx-N` and `<if>-tx-N`; i40e, ice and iavf the same behind `<driver>-`; virtio
-/// `virtioN-input.M` and `virtioN-output.M`.
+/// These drivers pass the following names to `request_irq`: ENA `<if>-Tx-Rx-N`; ixgbe, igb, igc and bnxt `<if>-TxRx-N`,
+/// or `<if>-rx-N` and `<if>-tx-N`; i40e, ice and iavf the same after `<driver>-`; virtio `virtioN-input.M` and
+/// `virtioN-output.M`.
 pub fn queue_of(action: &str, interface: &str, device: &str, driver: &str) -> Option<(usize, Direction)> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -90,7 +90,7 @@ mod tests {
             ("ice-eth0-TxRx-7", Some((7, Both))),
             ("virtio2-input.0", Some((0, Receive))),
             ("virtio2-output.11", Some((11, Transmit))),
-            // Management, and what only looks alike.
+            // Management, and names that only look alike.
             ("eth0", None),
             ("ena-mgmnt@pci:0000:00:05.0", None),
             ("virtio2-config", None),

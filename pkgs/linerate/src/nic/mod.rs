@@ -1,9 +1,9 @@
-//! Where the queues of a network interface are served.
+//! Decides and sets where a network interface's queues are served.
 //!
-//! A [`policy`] and the machine's [`crate::topology`] give a [`plan`]: a CPU for each queue. With the
-//! [`device`] as it is, a plan becomes [`setting`]s, each a file and what shall be in it, and an even [`rss`] table.
-//! [`apply`] writes them, once what was there is [`saved`], and after a [`watch`] again; [`rings`] are kept through
-//! it. [`services`] tells who runs where.
+//! A [`policy`] and the machine's [`crate::topology`] give a [`plan`]: a CPU for each queue. With the current
+//! [`device`], a plan becomes [`setting`]s, which are files and their planned contents, and an even [`rss`] table.
+//! [`apply`] writes them once the original values are [`saved`], and after a [`watch`] again; [`rings`] are preserved.
+//! [`services`] tells which services run where.
 
 pub mod apply;
 pub mod device;
@@ -29,37 +29,37 @@ pub use reasons::{headline, reasons};
 pub use rss::Rss;
 pub use setting::Setting;
 
-/// Why an interface's queues cannot be placed.
+/// Why an interface's queues can't be placed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such interface.
     #[error("there is no interface {0}")]
     NoInterface(String),
-    /// It is not one that hardware stands behind.
+    /// It has no hardware.
     #[error("{0} has no device behind it, so it has no queues to place")]
     NoDevice(String),
-    /// No interface has one.
+    /// No interface has hardware.
     #[error("no interface has a device behind it")]
     NoDevices,
-    /// It cannot have so many queues.
+    /// It can't have this many queues.
     #[error("{interface} has {most} channels at most, not {wanted}")]
     Channels {
-        /// Which.
+        /// The interface.
         interface: String,
-        /// How many were asked for.
+        /// How many were requested.
         wanted: u32,
-        /// How many it can have; 0 where its driver tells of none.
+        /// The most it can have; 0 if its driver reports none.
         most: u32,
     },
-    /// The policy leaves no plan.
+    /// There can be no plan with this policy.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// What the kernel tells cannot be read.
+    /// What the kernel reports can't be read.
     #[error("{path}: {source}")]
     Read {
-        /// Where.
+        /// The path.
         path: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -75,39 +75,40 @@ impl Error {
     }
 }
 
-/// An interface, what it should be like, and what to change for that.
+/// An interface, how it should be, and what to change for that.
 #[derive(Debug)]
 pub struct PlacementPlan {
-    /// As it is.
+    /// Its current state.
     pub device: Device,
-    /// As it should be.
+    /// Its planned state.
     pub plan: Plan,
-    /// Each file that matters, as it is and as it should be.
+    /// Each file that matters, with its current and its planned value.
     pub settings: Vec<Setting>,
-    /// Its RSS table, where it has one.
+    /// Its RSS table, if it has one.
     pub rss: Option<Rss>,
 }
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementRequest {
     /// Which CPUs serve queues.
     pub policy: Policy,
-    /// Whether queues hand packets on.
+    /// Whether queues may pass packets on.
     pub steering: plan::Steering,
-    /// How many queues; as many as there are unless it is said.
+    /// How many queues there should be; by default as many as there are.
     pub queues: Option<u32>,
 }
 
 impl PlacementPlan {
-    /// The channels that have to be set for a wish, if others are set now.
+    /// The channels that have to be set for a request, if they are different now.
     pub fn channels(&self, wish: &PlacementRequest) -> Option<u32> {
         let now = self.device.channels.map(|channels| channels.combined);
         wish.queues.filter(|&wanted| now != Some(wanted))
     }
 }
 
-/// Plans an interface; changes nothing. Settings are those of queues that are there, however many shall be.
+/// Plans an interface, without changing anything. The settings are those of existing queues, however many there should
+/// be.
 pub fn place(
     system: &dyn System,
     topology: &Topology,
@@ -128,7 +129,7 @@ pub fn place(
     Ok(PlacementPlan { device, plan, settings, rss })
 }
 
-/// The process that moves interrupts about on its own, if it runs.
+/// The irqbalance process, which moves interrupts by itself, if it runs.
 pub fn irqbalance(system: &dyn System) -> Option<u32> {
     let pids = system.list("/proc").unwrap_or_default();
     let mut pids = pids.into_iter().filter_map(|name| name.parse::<u32>().ok());

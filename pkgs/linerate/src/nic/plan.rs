@@ -1,7 +1,7 @@
-//! A CPU for each queue.
+//! Plans a CPU for each queue.
 //!
-//! A plan depends on the machine, the policy and the number of queues alone, never on what is set now: planned
-//! again after it was applied it is the same.
+//! A plan depends only on the machine, the policy and the number of queues, and never on the current settings, so
+//! planning again after applying gives the same plan.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ use super::Policy;
 use crate::cpus::Cpus;
 use crate::topology::{Cpu, Topology};
 
-/// Whether queues hand packets on to CPUs that have no queue (RPS, `Documentation/networking/scaling.rst`).
+/// Whether queues pass packets on to CPUs that have no queue (RPS, `Documentation/networking/scaling.rst`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
-    /// Where there are fewer queues than CPUs.
+    /// If there are fewer queues than CPUs.
     #[default]
     Auto,
     /// Never.
@@ -22,11 +22,11 @@ pub enum Steering {
 /// Where the queues of an interface are served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Which policy it follows.
+    /// The policy it follows.
     pub policy: Policy,
     /// The CPUs that may serve queues.
     pub allowed: Cpus,
-    /// Of each queue, by number.
+    /// The placement of each queue, by number.
     pub placements: Vec<Placement>,
 }
 
@@ -35,7 +35,7 @@ pub struct Plan {
 pub struct Placement {
     /// The CPU of its interrupts.
     pub cpu: usize,
-    /// The CPUs that packets it received are handed to; none: they stay where the interrupt was.
+    /// The CPUs that its received packets are passed to; if none, they stay on the interrupt's CPU.
     pub rps: Cpus,
     /// The CPUs that send through it.
     pub xps: Cpus,
@@ -47,12 +47,12 @@ pub enum Error {
     /// The interface has no queues.
     #[error("there are no queues to place")]
     NoQueues,
-    /// A CPU of the policy is not there.
+    /// A CPU in the policy isn't online.
     #[error("CPU {cpu} is not online: {online} are")]
     Offline {
-        /// Which.
+        /// The CPU.
         cpu: usize,
-        /// Those that are.
+        /// The CPUs that are online.
         online: Cpus,
     },
     /// The policy leaves no CPU.
@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 impl Plan {
-    /// Plans `queues` queues of an interface on NUMA node `node`, if it is known.
+    /// Plans `queues` queues of an interface on NUMA node `node`, if that is known.
     pub fn new(
         topology: &Topology,
         node: Option<usize>,
@@ -82,7 +82,7 @@ impl Plan {
         } else {
             vec![Cpus::default(); queues]
         };
-        // Whoever runs on a CPU sends from it, so that every one needs a queue, reserved or not.
+        // Programs send from the CPU they run on, so every CPU needs a queue, reserved or not.
         let senders: Vec<usize> = topology.online().iter().collect();
         let xps = shares(topology, &cpus, &senders);
         let placements = cpus.into_iter().zip(rps).zip(xps);
@@ -115,7 +115,7 @@ fn order(topology: &Topology, node: Option<usize>, policy: &Policy) -> Result<Ve
     };
     let mut order: Vec<&Cpu> = topology.cpus.iter().filter(|cpu| allowed.contains(cpu.id)).collect();
     order.sort_by_key(|cpu| {
-        // A core whose other thread is kept for something else is half taken already, but not by a queue.
+        // A core whose other thread is reserved for something else is half in use, but not by a queue.
         let mates = topology.cpus.iter().filter(|other| other.core == cpu.core && other.id != cpu.id);
         let (mates, kept): (Vec<&Cpu>, Vec<&Cpu>) = mates.partition(|mate| allowed.contains(mate.id));
         let shared = mates.iter().filter(|mate| mate.id < cpu.id).count();
@@ -126,8 +126,8 @@ fn order(topology: &Topology, node: Option<usize>, policy: &Policy) -> Result<Ve
     Ok(order.into_iter().map(|cpu| cpu.id).collect())
 }
 
-/// Gives every CPU of `among` to a queue, as equally as can be: a queue's own first, then to the queue with the
-/// fewest, of those to the nearest.
+/// Gives every CPU in `among` to a queue, as evenly as possible: first to its own queue, then to the queue with the
+/// fewest CPUs, and of those to the nearest.
 fn shares(topology: &Topology, queues: &[usize], among: &[usize]) -> Vec<Cpus> {
     let known = |id: usize| topology.cpus.iter().find(|cpu| cpu.id == id);
     let mut shares: Vec<Cpus> = queues.iter().map(|&cpu| Cpus::from_iter([cpu])).collect();
@@ -156,7 +156,8 @@ mod tests {
 
     use super::*;
 
-    /// `nodes` NUMA nodes of `cores` cores of `threads` threads, numbered as PCs do: first threads first.
+    /// `nodes` NUMA nodes with `cores` cores of `threads` threads each, numbered as on PCs, with all first threads
+    /// first.
     fn machine(nodes: usize, cores: usize, threads: usize) -> Topology {
         let all = nodes * cores;
         let cpu = |id| Cpu { id, core: id % all, node: id % all / cores, efficient: false };
@@ -185,7 +186,7 @@ mod tests {
             (&two, None, 3, "local", &[0, 1, 2]),
             (&one, None, 3, "pin=7,2", &[7, 2, 7]),
             (&one, None, 3, "reserve=0,4", &[1, 2, 3]),
-            // Their siblings come after whole cores, since someone is at work there.
+            // Their siblings come after whole cores, since they are in use.
             (&one, None, 6, "reserve=0-1", &[2, 3, 4, 5, 6, 7]),
             (&one, None, 3, "reserve=0,2", &[1, 3, 4]),
         ];
@@ -240,7 +241,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// A machine with some CPUs offline and some isolated, and a policy that may leave CPUs on it.
+        /// A machine with some CPUs offline and some isolated, and a policy that may leave CPUs to use.
         fn any_case()(
             nodes in 1..4_usize, cores in 1..9_usize, threads in 1..3_usize,
         )(
@@ -281,9 +282,9 @@ mod tests {
                 Err(Error::NoCpus(_)) => return Ok(()),
                 Err(Error::NoQueues) => return Err(TestCaseError::fail("there are queues")),
             };
-            // Every queue has exactly one place.
+            // Every queue has exactly one placement.
             prop_assert_eq!(plan.placements.len(), queues);
-            // No queue leaves the allowed CPUs, which are online and within the policy.
+            // No queue is outside the allowed CPUs, which are online and permitted by the policy.
             let online = topology.online();
             prop_assert!(plan.allowed.is_subset(&online));
             match &policy {
@@ -300,21 +301,21 @@ mod tests {
                 prop_assert!(placement.rps.is_subset(&plan.allowed));
                 *load.entry(placement.cpu).or_default() += 1;
             }
-            // No CPU has two queues more than another.
+            // No CPU has two more queues than another.
             let (least, most) = (load.values().min(), load.values().max());
             prop_assert!(most.copied().unwrap_or(0) - least.copied().unwrap_or(0) <= 1);
-            // No sibling has a queue while a core that nobody uses has none.
+            // No sibling has a queue while an unused core has none.
             if !matches!(policy, Policy::Pin(_)) && queues <= topology.cores(&plan.allowed) {
                 let placed: Cpus = cpus(&plan).into_iter().collect();
                 prop_assert_eq!(topology.cores(&placed), queues);
             }
-            // Every CPU sends, through one queue where queues are not more than CPUs.
+            // Every CPU sends, and through a single queue if there are no more queues than CPUs.
             let senders: Vec<usize> = plan.placements.iter().flat_map(|placement| placement.xps.iter()).collect();
             prop_assert_eq!(&senders.iter().copied().collect::<Cpus>(), &online);
             if queues <= plan.allowed.len() {
                 prop_assert_eq!(senders.len(), online.len());
             }
-            // Packets are handed to every allowed CPU once, or stay.
+            // Packets are passed to every allowed CPU once, or stay.
             let steered: Vec<usize> = plan.placements.iter().flat_map(|placement| placement.rps.iter()).collect();
             if steering == Steering::Auto && queues < plan.allowed.len() {
                 prop_assert_eq!(steered.len(), plan.allowed.len());
@@ -324,7 +325,7 @@ mod tests {
             } else {
                 prop_assert!(steered.is_empty());
             }
-            // The same question has the same answer.
+            // The same request gives the same plan.
             prop_assert_eq!(Plan::new(&topology, node, queues, &policy, steering), Ok(plan));
         }
     }

@@ -7,30 +7,30 @@ use serde::{Serialize, Serializer};
 
 use crate::cpus::{self, Cpus};
 
-/// Which CPUs may serve queues, and in which order they are taken.
+/// Which CPUs may serve queues, and the order in which they are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// All: a core each before siblings, those of the interface's NUMA node first.
+    /// All CPUs: one thread of each core before siblings, and the interface's NUMA node first.
     #[default]
     Spread,
-    /// Those of the interface's NUMA node alone.
+    /// Only CPUs of the interface's NUMA node.
     Local,
-    /// These, in this order.
+    /// These CPUs, in this order.
     Pin(Vec<usize>),
-    /// All but these, which are kept for services.
+    /// All CPUs except these, which are reserved for services.
     Reserve(Cpus),
 }
 
-/// Why a text is no policy.
+/// Why a text isn't a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It is none of them.
+    /// There is no such policy.
     #[error("spread, local, pin=LIST or reserve=LIST is needed")]
     Unknown,
     /// Its list names no CPU.
     #[error("the list names no CPU")]
     Empty,
-    /// Its list is none.
+    /// Its list isn't valid.
     #[error(transparent)]
     List(#[from] cpus::ParseError),
 }

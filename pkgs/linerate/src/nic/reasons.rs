@@ -1,4 +1,4 @@
-//! A plan, in a line and explained.
+//! A plan in one line, and its explanation.
 
 use super::PlacementPlan;
 use super::device::Device;
@@ -23,7 +23,7 @@ pub fn headline(device: &Device, plan: &Plan) -> String {
     format!("{text}, {} vectors; policy {} on CPUs {}", device.vectors, plan.policy, plan.allowed)
 }
 
-/// Why a plan is what it is, one sentence a line.
+/// The reasons for a plan, one sentence per line.
 pub fn reasons(topology: &Topology, placed: &PlacementPlan) -> Vec<String> {
     let PlacementPlan { device, plan, settings, rss } = placed;
     let queues = plan.placements.len();

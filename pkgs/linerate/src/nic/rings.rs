@@ -1,11 +1,11 @@
-//! Rings, which some drivers make as long as they are by default where channels change.
+//! Preserves rings, which some drivers reset to their default length when channels change.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use crate::system::{Rings, System};
 
-/// The channels of an interface, and the rings that it had with them.
+/// An interface's channels, and the rings it had with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingSizes {
     channels: u32,
@@ -13,13 +13,13 @@ pub struct RingSizes {
 }
 
 impl RingSizes {
-    /// Looks; nothing where the driver does not tell.
+    /// Reads the current state; none if the driver doesn't report it.
     pub fn now(system: &dyn System, interface: &str) -> Option<Self> {
         let channels = system.channels(interface).ok()?.combined;
         Some(Self { channels, rings: system.rings(interface).ok()? })
     }
 
-    /// Makes the rings as long as they were; what they were set to where they were not.
+    /// Restores the rings' lengths, and returns what they were set to if they were different.
     pub fn put_back(&self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
         if system.rings(interface).is_ok_and(|now| now == self.rings) {
             return Ok(None);
@@ -29,24 +29,24 @@ impl RingSizes {
     }
 }
 
-/// Sets channels and keeps rings; what rings were set to where the driver took them along.
+/// Sets channels and preserves rings; returns what rings were set to if the driver had reset them.
 pub fn set_channels(system: &dyn System, interface: &str, combined: u32) -> io::Result<Option<Rings>> {
     let before = RingSizes::now(system, interface);
     system.set_channels(interface, combined)?;
     before.map_or(Ok(None), |seen| seen.put_back(system, interface))
 }
 
-/// What was last seen of interfaces, so that rings are kept where somebody else sets channels.
+/// The last known state of interfaces, to preserve rings when somebody else sets channels.
 #[derive(Debug, Default)]
 pub struct Memory(BTreeMap<String, RingSizes>);
 
 impl Memory {
-    /// Looks again: rings that have become others along with the channels are put back, and other rings with the
-    /// same channels are what somebody wants.
+    /// Checks again: rings that changed along with the channels are restored, while a change of rings alone is
+    /// intended.
     pub fn look(&mut self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
         let Some(now) = RingSizes::now(system, interface) else { return Ok(None) };
         let before = self.0.get(interface).filter(|before| before.channels != now.channels);
-        // What fails is tried again with the next look.
+        // What fails is tried again at the next check.
         let set = before.map_or(Ok(None), |before| before.put_back(system, interface))?;
         let rings = set.clone().unwrap_or(now.rings);
         self.0.insert(interface.to_owned(), RingSizes { rings, ..now });
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(machine.rings("eth0").expect("rings"), LONG);
         machine.refuse("rings eth0", Errno::NOMEM, 1);
         assert!(set_channels(&machine, "eth0", 4).is_err());
-        // A driver that does not tell of rings has none to keep.
+        // If a driver doesn't report rings, there are none to preserve.
         let machine: Recorded = "channels eth0 combined=4 max_combined=4\n".parse().expect("a machine");
         assert_eq!(set_channels(&machine, "eth0", 2).expect("set"), None);
     }

@@ -1,4 +1,4 @@
-//! The table by which a card spreads packets over its receive queues (RSS, `Documentation/networking/scaling.rst`).
+//! The table by which a card distributes packets to its receive queues (RSS, `Documentation/networking/scaling.rst`).
 
 use std::io;
 
@@ -8,17 +8,17 @@ use super::Error;
 use super::device::Device;
 use crate::system::System;
 
-/// The table of an interface.
+/// An interface's table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rss {
     /// The queue of each entry.
     pub now: Vec<u32>,
-    /// The queue that each should have.
+    /// The queue that each entry should have.
     pub wanted: Vec<u32>,
 }
 
 impl Rss {
-    /// Reads it; nothing where the card has one queue, or a driver that shows no table.
+    /// Reads it; none if the card has one queue, or the driver doesn't show a table.
     pub fn read(system: &dyn System, device: &Device) -> Result<Option<Self>, Error> {
         let queues = device.queues.iter().filter(|queue| queue.receives).count();
         if queues < 2 {
@@ -26,7 +26,7 @@ impl Rss {
         }
         match system.indirection(&device.interface) {
             Ok(now) => Ok(Some(Self::new(now, queues))),
-            // Some drivers say EINVAL where the device has no such table.
+            // Some drivers return EINVAL if the device has no such table.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) =>
             {
@@ -38,7 +38,7 @@ impl Rss {
         }
     }
 
-    /// What a table should be for so many queues: what it is where that is even, whatever its order.
+    /// What a table should be for this many queues: unchanged if it is even, whatever its order.
     fn new(now: Vec<u32>, queues: usize) -> Self {
         let mut counts = vec![0_usize; queues];
         let known =
@@ -50,7 +50,7 @@ impl Rss {
         Self { now, wanted }
     }
 
-    /// Puts back a table that was there. The default is not set but left to the kernel, which then follows channels.
+    /// Restores a table. The default isn't written but left to the kernel, which then follows the channels.
     pub fn restore(system: &dyn System, interface: &str, table: &[u32]) -> io::Result<()> {
         let queues = table.iter().max().map_or(1, |highest| highest + 1);
         let default = table.iter().zip(0..).all(|(&queue, entry)| queue == entry % queues);
@@ -58,7 +58,7 @@ impl Rss {
         system.set_indirection(interface, if default && there { &[] } else { table })
     }
 
-    /// Whether every queue has as many entries as any other, but for one.
+    /// Whether all queues have the same number of entries, give or take one.
     pub fn holds(&self) -> bool {
         self.now == self.wanted
     }
@@ -76,7 +76,7 @@ mod tests {
         assert!(Rss::new(vec![3, 2, 1, 0, 0, 1, 2, 3], 4).holds());
         assert!(Rss::new(vec![1, 0, 1], 2).holds());
         assert_eq!(Rss::new(vec![0; 6], 4).wanted, [0, 1, 2, 3, 0, 1]);
-        // Entries of queues that are no more.
+        // Entries of queues that no longer exist.
         assert_eq!(Rss::new(vec![0, 1, 2, 3], 2).wanted, [0, 1, 0, 1]);
     }
 

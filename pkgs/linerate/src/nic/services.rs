@@ -1,4 +1,4 @@
-//! The CPUs that services run on, so that a plan can be laid beside them.
+//! Finds the CPUs that services run on, to show them next to a plan.
 
 use serde::Serialize;
 
@@ -8,12 +8,12 @@ use crate::system::System;
 /// Where services have their control groups (`Documentation/admin-guide/cgroup-v2.rst`).
 pub const GROUPS: &str = "/sys/fs/cgroup/system.slice";
 
-/// A service that runs, and where.
+/// A running service, and its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Service {
     /// Its unit.
     pub unit: String,
-    /// The CPUs that threads of it keep to, each to one; of none where no thread does, all that it may run on.
+    /// The CPUs that its threads are pinned to, one each; if no thread is pinned, all CPUs that it may run on.
     pub cpus: Cpus,
 }
 
@@ -36,7 +36,7 @@ pub fn threads(system: &dyn System, unit: &str) -> Vec<Cpus> {
     all
 }
 
-/// The services of this project that run, by name.
+/// This project's running services, by name.
 pub fn running(system: &dyn System) -> Vec<Service> {
     let units = system.list(GROUPS).unwrap_or_default();
     let units = units.into_iter().filter(|unit| unit.starts_with("linerate-") && unit.ends_with(".service"));

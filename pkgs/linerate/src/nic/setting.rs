@@ -1,4 +1,4 @@
-//! What a plan means for files.
+//! Translates a plan into files.
 
 use std::io;
 
@@ -9,26 +9,26 @@ use super::{Error, Plan};
 use crate::cpus::Cpus;
 use crate::system::System;
 
-/// A file that says which CPUs, as it is and as it should be.
+/// A file that names CPUs, with its current and its planned value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Of what.
+    /// What it is for.
     #[serde(flatten)]
     pub subject: Subject,
-    /// Of which queue.
+    /// The queue.
     pub queue: usize,
     /// The file.
     pub path: String,
-    /// What it says, byte for byte.
+    /// Its content, byte for byte.
     #[serde(skip)]
     pub content: String,
-    /// The CPUs it says.
+    /// The CPUs it names.
     pub now: Cpus,
-    /// The CPUs it should say.
+    /// The CPUs it should name.
     pub wanted: Cpus,
 }
 
-/// What a setting is of.
+/// What a setting is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Subject {
@@ -39,14 +39,14 @@ pub enum Subject {
         /// Its name.
         action: String,
     },
-    /// Where packets that came are handed to (`rps_cpus`).
+    /// Where received packets are passed to (`rps_cpus`).
     Rps,
-    /// Who sends through it (`xps_cpus`).
+    /// The CPUs that send through the queue (`xps_cpus`).
     Xps,
 }
 
 impl Subject {
-    /// `cpus` as its file takes them.
+    /// `cpus` in the format of its file.
     pub fn spell(&self, cpus: &Cpus) -> String {
         match self {
             Self::Irq { .. } => cpus.to_string(),
@@ -54,7 +54,7 @@ impl Subject {
         }
     }
 
-    /// The CPUs that the content of its file names.
+    /// The CPUs named by the content of its file.
     pub fn understand(&self, content: &str) -> Result<Cpus, crate::cpus::ParseError> {
         match self {
             Self::Irq { .. } => content.parse(),
@@ -64,13 +64,13 @@ impl Subject {
 }
 
 impl Setting {
-    /// Whether it is as it should be.
+    /// Whether it is as planned.
     pub fn holds(&self) -> bool {
         self.now == self.wanted
     }
 }
 
-/// All settings of a plan, queue by queue; those that the device does not have are left out.
+/// All settings of a plan, queue by queue, without those that the device doesn't have.
 pub fn of(system: &dyn System, device: &Device, plan: &Plan) -> Result<Vec<Setting>, Error> {
     let mut settings = Vec::new();
     for (number, (queue, placement)) in device.queues.iter().zip(&plan.placements).enumerate() {
@@ -95,8 +95,7 @@ pub fn of(system: &dyn System, device: &Device, plan: &Plan) -> Result<Vec<Setti
     Ok(settings)
 }
 
-/// A setting, or nothing where the kernel has no such file, or has it and cannot read it: `xps_cpus` of an
-/// interface with one queue.
+/// A setting; none if the kernel has no such file, or can't read it, as with `xps_cpus` on an interface with one queue.
 fn read(
     system: &dyn System,
     subject: Subject,

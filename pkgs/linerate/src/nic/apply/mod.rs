@@ -1,4 +1,4 @@
-//! Applies a plan, checks it, and takes it back.
+//! Applies a plan, checks it, and undoes it.
 
 pub mod saved;
 pub mod watch;
@@ -20,10 +20,10 @@ use crate::topology::Topology;
 use saved::{Key, Original, Saved, Store};
 use write::{Written, restore, write};
 
-/// Why a plan is not applied.
+/// Why a plan wasn't applied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something else would move the interrupts away again.
+    /// Another program would move the interrupts away again.
     #[error(
         "irqbalance (process {0}) runs and would move the interrupts away again: stop it first, systemctl disable \
          --now irqbalance"
@@ -32,93 +32,93 @@ pub enum Error {
     /// There is no plan.
     #[error(transparent)]
     Nic(#[from] crate::nic::Error),
-    /// The driver refuses other channels, or another RSS table.
+    /// The driver refuses to change the channels or the RSS table.
     #[error("{interface}: {what}: {source}; nothing is changed")]
     Driver {
-        /// Of which interface.
+        /// The interface.
         interface: String,
-        /// What was asked for.
+        /// What was requested.
         what: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The queues did not come back after the channels were set.
+    /// The queues didn't come back after the channels were set.
     #[error("{interface} shows {found} queues after {wanted} channels were set; nothing is changed")]
     Missing {
-        /// Of which interface.
+        /// The interface.
         interface: String,
-        /// How many should be there.
+        /// How many there should be.
         wanted: u32,
-        /// How many are.
+        /// How many there are.
         found: usize,
     },
-    /// What is there cannot be kept, so nothing is changed.
+    /// The current settings can't be saved, so nothing is changed.
     #[error(transparent)]
     Saved(#[from] saved::Error),
-    /// A write failed; everything that was changed is as it was.
+    /// A write failed, and everything has been restored.
     #[error("{0}; nothing is changed")]
     RolledBack(#[source] write::Error),
-    /// A write failed, and so did going back.
+    /// A write failed, and so did restoring.
     #[error("{cause}; of what was changed {left} settings could not be put back, the first: {first}")]
     HalfWay {
         /// What failed first.
         cause: Box<Error>,
-        /// How many could not be put back.
+        /// How many settings couldn't be restored.
         left: usize,
-        /// Why.
+        /// The reason for the first of them.
         first: Box<write::Error>,
     },
 }
 
-/// Why not everything is put back.
+/// Why not everything was restored.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// The interface cannot be read.
+    /// The interface can't be read.
     #[error(transparent)]
     Nic(#[from] crate::nic::Error),
-    /// The driver refuses the channels or the RSS table that there were.
+    /// The driver refuses the original channels or RSS table.
     #[error("{interface}: {what} could not be put back: {source}")]
     Driver {
-        /// Of which interface.
+        /// The interface.
         interface: String,
-        /// What was there.
+        /// The original setting.
         what: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// What was kept cannot be read or forgotten.
+    /// The saved settings can't be read or deleted.
     #[error(transparent)]
     Saved(#[from] saved::Error),
-    /// The kernel refuses some of it, which is still kept.
+    /// The kernel refuses some of the original settings, which stay saved.
     #[error("{interface}: {left} settings could not be put back, the first: {first}")]
     Kept {
-        /// Of which interface.
+        /// The interface.
         interface: String,
-        /// How many.
+        /// How many there are.
         left: usize,
-        /// Why.
+        /// The reason for the first of them.
         first: write::Error,
     },
 }
 
-/// What was done with an interface.
+/// What was done to an interface.
 #[derive(Debug, Serialize)]
 pub struct Applied {
     /// Its name.
     pub interface: String,
-    /// The channels that were set, if there were others.
+    /// The channels that were set, if they were different.
     pub channels: Option<u32>,
-    /// Rings that were set again, since the channels had taken them along.
+    /// Rings that were set again, since changing the channels had reset them.
     pub rings: Option<Rings>,
-    /// Whether the RSS table was dealt out anew.
+    /// Whether the RSS table was written anew.
     pub rss: bool,
     /// What was changed.
     pub changed: Vec<Setting>,
-    /// How many settings were as they should be.
+    /// How many settings were already right.
     pub held: usize,
-    /// Interrupts that the kernel manages itself, by action: left alone.
+    /// Interrupts that the kernel manages itself, by action; they are left alone.
     pub managed: Vec<String>,
-    /// Interrupts that move when they come next, by action.
+    /// Interrupts that move when they next occur, by action.
     pub pending: Vec<String>,
 }
 
@@ -129,10 +129,10 @@ impl Applied {
     }
 }
 
-/// Applies a plan: all of it, or nothing. What is as planned is not written.
+/// Applies a plan, either completely or not at all. Settings that already match aren't written.
 ///
-/// Channels come first, since other channels take the queues' settings and the RSS table along, and then rings,
-/// which do as well.
+/// Channels come first, since changing them resets the queues' settings and the RSS table; then rings, since they do so
+/// too.
 pub fn apply(
     system: &dyn System,
     store: &Store,
@@ -154,7 +154,7 @@ pub fn apply(
     let mut kept = None;
     if let Some(wanted) = placed.channels(wish) {
         let now = placed.device.channels.map_or(0, |channels| channels.combined);
-        // All of it: the restart takes what is right along with what is wrong.
+        // All settings, since the restart resets the right ones along with the wrong ones.
         placed.settings.iter().for_each(|setting| saved.keep(setting));
         saved.channels.get_or_insert(now);
         if let Some(rss) = &placed.rss {
@@ -163,7 +163,7 @@ pub fn apply(
         store.save(&saved)?;
         run.settings = placed.settings;
         run.rss = placed.rss.map(|rss| rss.now);
-        // A table that was set would forbid channels that it does not fit.
+        // A table that was set would forbid channels that it doesn't fit.
         let default = if run.rss.is_some() { system.set_indirection(interface, &[]) } else { Ok(()) };
         let seen = RingSizes::now(system, interface);
         if let Err(source) = default.and_then(|()| system.set_channels(interface, wanted)) {
@@ -201,7 +201,7 @@ pub fn apply(
     if let Some(rss) = &rss {
         saved.indirection.get_or_insert_with(|| rss.now.clone());
     }
-    // Before the first change, so that a crash leaves what undo needs.
+    // Before the first change, so that undo has what it needs even after a crash.
     store.save(&saved)?;
     if let Some(Rss { now, .. }) = rss {
         if let Err(source) = system.set_indirection(interface, &[]) {
@@ -224,7 +224,7 @@ pub fn apply(
                 applied.changed.push(setting);
             }
             Err(cause) => {
-                // What reads back differently was changed all the same.
+                // A setting that reads back differently was changed all the same.
                 if matches!(cause, write::Error::Different { .. }) {
                     run.settings.push(setting);
                 }
@@ -237,11 +237,11 @@ pub fn apply(
     Ok(applied)
 }
 
-/// How often it is looked whether queues are back, and how long is waited between.
+/// How often to check whether the queues are back, and how long to wait in between.
 const LOOKS: u32 = 20;
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Plans again, once the queues are there that channels were set for.
+/// Plans again once the queues exist that the channels were set for.
 fn restarted(
     system: &dyn System,
     topology: &Topology,
@@ -261,20 +261,20 @@ fn restarted(
     Err(Error::Missing { interface: interface.to_owned(), wanted, found })
 }
 
-/// What one run has changed, as it was.
+/// What one run has changed, with the original values.
 struct Run<'a> {
     system: &'a dyn System,
     store: &'a Store,
     interface: &'a str,
     before: Option<Saved>,
     settings: Vec<Setting>,
-    /// Channels, and rings where the driver tells.
+    /// Channels, and rings if the driver reports them.
     seen: Option<(u32, Option<RingSizes>)>,
     rss: Option<Vec<u32>>,
 }
 
 impl Run<'_> {
-    /// Puts it back, and says how the run failed.
+    /// Restores everything, and says how the run failed.
     fn take_back(self, cause: Error) -> Error {
         let Self { system, store, interface, before, settings, seen, rss } = self;
         let driver = |what: &str, done: io::Result<()>| {
@@ -290,7 +290,7 @@ impl Run<'_> {
         {
             failed.extend(driver("the RSS table", Rss::restore(system, interface, &table)));
         }
-        // Interrupts may have other numbers once channels were set: they are found by name.
+        // After a change of channels, interrupts may have other numbers, so they are found by name.
         let device = Device::read(system, interface).ok();
         for setting in settings.iter().rev() {
             let path = device.as_ref().and_then(|device| path(device, &Key::of(setting)));
@@ -318,22 +318,22 @@ fn action(setting: &Setting) -> Option<String> {
     }
 }
 
-/// What was taken back.
+/// What was undone.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Undone {
-    /// Of which interface.
+    /// The interface.
     pub interface: String,
-    /// The channels that there are again, if there were others.
+    /// The channels that were restored, if they were different.
     pub channels: Option<u32>,
-    /// Whether the RSS table is again what it was.
+    /// Whether the RSS table was restored.
     pub rss: bool,
-    /// Files that are again as they were.
+    /// Files that were restored.
     pub restored: Vec<String>,
-    /// What is not there any more, such as an interrupt of a queue that is no longer in use.
+    /// Settings that no longer exist, such as the interrupt of a queue that is no longer in use.
     pub gone: Vec<Key>,
 }
 
-/// Puts everything back as it was before the first change, and forgets it.
+/// Restores everything to its state before the first change, and deletes what was saved.
 pub fn undo(system: &dyn System, store: &Store, interface: &str) -> Result<Undone, UndoError> {
     let mut undone = Undone { interface: interface.to_owned(), ..Undone::default() };
     let Some(mut saved) = store.load(interface)? else { return Ok(undone) };
@@ -389,7 +389,7 @@ pub fn undo(system: &dyn System, store: &Store, interface: &str) -> Result<Undon
     Ok(undone)
 }
 
-/// Where a setting is now.
+/// A setting's current path.
 fn path(device: &Device, key: &Key) -> Option<String> {
     match key {
         Key::Irq { action } => {
@@ -402,35 +402,35 @@ fn path(device: &Device, key: &Key) -> Option<String> {
     }
 }
 
-/// What is not as planned.
+/// How an interface differs from its plan.
 #[derive(Debug, Serialize)]
 pub struct Verified {
-    /// Of which interface.
+    /// The interface.
     pub interface: String,
-    /// By which policy.
+    /// The policy.
     pub policy: String,
     /// How many settings are as planned.
     pub held: usize,
     /// Whether some queue has more entries of the RSS table than others.
     pub uneven: bool,
-    /// How many channels were asked for, where there are others.
+    /// How many channels were requested, if there are others.
     pub channels: Option<u32>,
-    /// Those that are not.
+    /// Settings that differ.
     pub drifted: Vec<Setting>,
     /// Interrupts that the kernel manages itself, by action.
     pub managed: Vec<String>,
-    /// Interrupts that move when they come next, by action.
+    /// Interrupts that move when they next occur, by action.
     pub pending: Vec<String>,
 }
 
 impl Verified {
-    /// How many things are not as planned.
+    /// How many things differ from the plan.
     pub fn wrong(&self) -> usize {
         self.drifted.len() + usize::from(self.uneven) + usize::from(self.channels.is_some())
     }
 }
 
-/// Compares an interface with its plan; changes nothing.
+/// Compares an interface with its plan, without changing anything.
 pub fn verify(system: &dyn System, placed: &PlacementPlan, saved: Option<&Saved>) -> Verified {
     let managed = saved.map_or(&[][..], |saved| &saved.managed);
     let mut verified = Verified {

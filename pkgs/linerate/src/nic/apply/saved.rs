@@ -1,7 +1,7 @@
-//! What was there before the first change, kept until it is undone.
+//! The settings from before the first change, saved until it is undone.
 //!
-//! A file for each interface, in a directory that does not outlive the boot: neither do the settings. Interrupts are
-//! named by action, since their numbers may change with a restart of the port.
+//! There is a file per interface, in a directory that, like the settings, doesn't outlive the boot. Interrupts are
+//! named by action, since their numbers may change when a port restarts.
 
 use std::fs;
 use std::io;
@@ -14,44 +14,44 @@ use crate::nic::plan::Steering;
 use crate::nic::policy;
 use crate::nic::setting::{Setting, Subject};
 
-/// Where it is kept unless told otherwise.
+/// The default directory.
 pub const DIRECTORY: &str = "/run/linerate";
 
-/// What was there, and what was asked for instead.
+/// The original settings, and what was requested instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// Of which interface.
+    /// The interface.
     pub interface: String,
-    /// The policy that was applied last.
+    /// The policy that was last applied.
     pub policy: String,
-    /// Whether RPS was left to the plan.
+    /// Whether the plan may use RPS.
     pub steering: bool,
-    /// How many queues were asked for, if it was said.
+    /// How many queues were requested, if any number was.
     #[serde(default)]
     pub queues: Option<u32>,
     /// How many channels there were, if others were set.
     #[serde(default)]
     pub channels: Option<u32>,
-    /// The RSS table that was there, if another was set.
+    /// The original RSS table, if another was set.
     #[serde(default)]
     pub indirection: Option<Vec<u32>>,
-    /// Interrupts that the kernel does not let go of, by action.
+    /// Interrupts that the kernel manages itself, by action.
     pub managed: Vec<String>,
-    /// What was there.
+    /// The original settings.
     pub originals: Vec<Original>,
 }
 
-/// What was in one file.
+/// The original content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
-    /// Which one.
+    /// Its setting.
     #[serde(flatten)]
     pub key: Key,
     /// Byte for byte.
     pub content: String,
 }
 
-/// A setting whatever its path is.
+/// A setting, independent of its path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Key {
@@ -98,17 +98,17 @@ impl Saved {
         }
     }
 
-    /// Whether RPS was left to the plan.
+    /// Whether the plan may use RPS.
     pub fn steering(&self) -> Steering {
         if self.steering { Steering::Auto } else { Steering::Off }
     }
 
-    /// What was asked for.
+    /// What was requested.
     pub fn wish(&self) -> Result<PlacementRequest, policy::ParseError> {
         Ok(PlacementRequest { policy: self.policy.parse()?, steering: self.steering(), queues: self.queues })
     }
 
-    /// Keeps what is there now, unless something older is known: the oldest is the original.
+    /// Saves the current value, unless an older one is known: the oldest is the original.
     pub fn keep(&mut self, setting: &Setting) {
         let key = Key::of(setting);
         if !self.originals.iter().any(|original| original.key == key) {
@@ -117,34 +117,34 @@ impl Saved {
     }
 }
 
-/// Where originals are kept.
+/// Where original settings are saved.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: Option<PathBuf>,
 }
 
-/// Why originals cannot be kept or read.
+/// Why original settings can't be saved or read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct Error {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 
 impl Store {
-    /// Keeps them in a directory, made where it is missing.
+    /// Saves them in a directory, which is created if it is missing.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory: Some(directory) }
     }
 
-    /// Keeps nothing: for a rehearsal on a machine that only exists in memory.
+    /// Saves nothing, for a rehearsal on a machine that exists only in memory.
     pub fn nowhere() -> Self {
         Self { directory: None }
     }
 
-    /// What was kept of an interface.
+    /// What is saved about an interface.
     pub fn load(&self, interface: &str) -> Result<Option<Saved>, Error> {
         let Some(path) = self.path(interface) else { return Ok(None) };
         let failed = |source| Error { path: path.clone(), source };
@@ -155,7 +155,7 @@ impl Store {
         }
     }
 
-    /// Keeps what was there: all of it, or nothing where that fails.
+    /// Saves the original settings, either completely or not at all.
     pub fn save(&self, saved: &Saved) -> Result<(), Error> {
         let Some(path) = self.path(&saved.interface) else { return Ok(()) };
         let failed = |source| Error { path: path.clone(), source };
@@ -165,7 +165,7 @@ impl Store {
         fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(failed)
     }
 
-    /// Forgets an interface.
+    /// Deletes what is saved about an interface.
     pub fn forget(&self, interface: &str) -> Result<(), Error> {
         let Some(path) = self.path(interface) else { return Ok(()) };
         match fs::remove_file(&path) {
@@ -174,7 +174,7 @@ impl Store {
         }
     }
 
-    /// The interfaces of which something is kept, sorted.
+    /// The interfaces with saved settings, sorted.
     pub fn interfaces(&self) -> Result<Vec<String>, Error> {
         let Some(directory) = &self.directory else { return Ok(Vec::new()) };
         let failed = |source| Error { path: directory.clone(), source };

@@ -1,4 +1,4 @@
-//! Waiting for what makes it necessary to place queues again: a link that came back, other channels or rings.
+//! Waits until queues may have to be placed again: a link has come back, or channels or rings have changed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,17 +7,18 @@ use std::time::Duration;
 use crate::system::System;
 use crate::system::netlink::UNKNOWN;
 
-/// How long it has to be quiet before queues are placed again: a link that flaps settles within.
+/// How long it has to be quiet before queues are placed again; a flapping link settles within that time.
 pub const SETTLE: Duration = Duration::from_millis(500);
 
-/// How often that may begin anew: after 5 s at most queues are placed, quiet or not.
+/// How often that wait may start again: after at most 5 s, queues are placed whether it is quiet or not.
 const RESTLESS: usize = 10;
 
-/// How long without any notification before all is looked at once more: interrupts can be moved without one.
+/// How long to wait without any notification before everything is checked once more, since interrupts can be moved
+/// without one.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until interfaces of those watched have to be looked at: those that changed, once it is quiet, or all after
-/// a while.
+/// Waits until watched interfaces have to be checked: those that changed, once it is quiet, or all of them after a
+/// while.
 pub fn settled(system: &dyn System, watched: &[String]) -> io::Result<Vec<String>> {
     let mut changed: BTreeSet<String> = system.changes(PATIENCE)?;
     if changed.is_empty() {
@@ -48,7 +49,7 @@ mod tests {
             (&[&["lo"], &["eth1"], &[]], &["eth1"]),
             // Notifications were lost: anything may have changed.
             (&[&[""], &[]], &["eth0", "eth1"]),
-            // None came for a long while.
+            // None came for a long time.
             (&[&[]], &["eth0", "eth1"]),
         ];
         for (script, expected) in cases {

@@ -1,4 +1,5 @@
-//! One setting, written: what is refused for good, what only now, and what the kernel keeps for itself.
+//! Writes a single setting, and tells what is refused for good, what is refused only for now, and what the kernel
+//! manages itself.
 
 use std::io;
 use std::time::Duration;
@@ -9,61 +10,62 @@ use crate::cpus::Cpus;
 use crate::nic::setting::{Setting, Subject};
 use crate::system::System;
 
-/// How often a write is tried that is refused for now.
+/// How often to try a write that is refused for now.
 pub const ATTEMPTS: u32 = 5;
 
-/// How long before the second attempt; twice as long before each further one.
+/// The pause before the second attempt, which doubles before each further one.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It holds.
+    /// The setting is in effect.
     Done,
-    /// It holds, and the interrupt moves when it comes next: until then `effective_affinity_list` is the old one.
+    /// The setting is in effect, and the interrupt moves when it next occurs; until then, `effective_affinity_list`
+    /// stays the old one.
     Pending,
-    /// The kernel manages this interrupt itself and does not let go of it.
+    /// The kernel manages this interrupt itself.
     Managed,
 }
 
-/// Why a setting cannot be written.
+/// Why a setting can't be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The CPU has no interrupt vector left.
+    /// The CPU has no interrupt vectors left.
     #[error("{path}: CPUs {cpus} have no interrupt vector left (ENOSPC): use fewer queues or other CPUs")]
     NoVector {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Which CPUs.
+        /// The CPUs.
         cpus: Cpus,
     },
-    /// Not as this user.
+    /// This user may not write it.
     #[error("{path}: permission denied: only root may place queues")]
     Denied {
-        /// Which file.
+        /// The file.
         path: String,
     },
-    /// Whatever else the kernel says, for transient errors after so many attempts.
+    /// Any other error of the kernel; for transient ones, after all attempts.
     #[error("{path}: {source}")]
     Refused {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What it says.
+        /// The error.
         source: io::Error,
     },
-    /// It was taken, and is not there.
+    /// The write was accepted but has no effect.
     #[error("{path}: {wanted} was written, but it reads {found:?}")]
     Different {
-        /// Which file.
+        /// The file.
         path: String,
         /// What was written.
         wanted: String,
-        /// What is there.
+        /// What it contains.
         found: String,
     },
 }
 
-/// Writes what a setting should say and reads it back.
+/// Writes a setting's planned value and reads it back.
 pub fn write(system: &dyn System, setting: &Setting) -> Result<Written, Error> {
     let path = &setting.path;
     let text = setting.subject.spell(&setting.wanted);
@@ -84,7 +86,7 @@ pub fn write(system: &dyn System, setting: &Setting) -> Result<Written, Error> {
     Ok(if irq && !moved(system, setting) { Written::Pending } else { Written::Done })
 }
 
-/// Puts back what was in a file, byte for byte.
+/// Restores the content of a file, byte for byte.
 pub fn restore(system: &dyn System, path: &str, content: &str) -> Result<(), Error> {
     let failed = |source| Error::Refused { path: path.to_owned(), source };
     patiently(system, path, content.trim_end()).map_err(failed)?;
@@ -106,7 +108,7 @@ fn read(system: &dyn System, path: &str) -> Result<String, Error> {
     system.read(path).map_err(|source| Error::Refused { path: path.to_owned(), source })
 }
 
-/// Writes; tries again where the kernel is busy with something that passes.
+/// Writes, and tries again while the kernel is temporarily busy.
 fn patiently(system: &dyn System, path: &str, text: &str) -> io::Result<()> {
     let mut pause = PAUSE;
     for _ in 1..ATTEMPTS {
