@@ -1,4 +1,4 @@
-//! CPUs: which share a core, which a NUMA node, which are slower than others.
+//! CPUs: which share a core or a NUMA node, and which are slower than others.
 
 use std::io;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 use crate::cpus::Cpus;
 use crate::system::System;
 
-/// Where the kernel tells of CPUs (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
+/// Where the kernel describes CPUs (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
 pub const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Where it tells of NUMA nodes (`Documentation/ABI/stable/sysfs-devices-node`).
+/// Where it describes NUMA nodes (`Documentation/ABI/stable/sysfs-devices-node`).
 const NODES: &str = "/sys/devices/system/node";
 
-/// The efficiency cores of a hybrid CPU, which have performance counters of their own.
+/// The efficiency cores of a hybrid CPU, which have their own performance counters.
 const EFFICIENT: &str = "/sys/devices/cpu_atom/cpus";
 
-/// A CPU as the scheduler knows it: a hardware thread.
+/// A CPU as the scheduler sees it: a hardware thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// Its number.
@@ -29,17 +29,17 @@ pub struct Cpu {
     pub efficient: bool,
 }
 
-/// The CPUs that are online, ascending.
+/// The online CPUs in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// Each of them.
+    /// The CPUs.
     pub cpus: Vec<Cpu>,
-    /// Those that the scheduler keeps tasks away from (`isolcpus`).
+    /// The CPUs that the scheduler keeps tasks away from (`isolcpus`).
     pub isolated: Cpus,
 }
 
 impl Topology {
-    /// Reads it.
+    /// Reads the topology.
     pub fn read(system: &dyn System) -> io::Result<Self> {
         let list = |path: &str| -> io::Result<Cpus> {
             system.read(path)?.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -69,12 +69,12 @@ impl Topology {
         Ok(Self { cpus, isolated: optional(&format!("{CPUS}/isolated"))? })
     }
 
-    /// The numbers of all.
+    /// The numbers of all of them.
     pub fn online(&self) -> Cpus {
         self.cpus.iter().map(|cpu| cpu.id).collect()
     }
 
-    /// Those on a NUMA node.
+    /// The CPUs on a NUMA node.
     pub fn on_node(&self, node: usize) -> Cpus {
         self.cpus.iter().filter(|cpu| cpu.node == node).map(|cpu| cpu.id).collect()
     }

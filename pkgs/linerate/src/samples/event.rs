@@ -1,6 +1,7 @@
-//! The kernel's events, a ring of records for each.
+//! The kernel's events, each with its ring of records.
 //!
-//! A process has an event for each of its threads, which costs the others nothing; the machine has one for each CPU.
+//! For a process there is an event per thread, which costs other processes nothing; for the whole machine there is one
+//! per CPU.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,15 +16,15 @@ use super::{Error, Kind, Target};
 use crate::system::System;
 use crate::topology::Topology;
 
-/// Memory of all rings together, in bytes, and of one at least and at most: powers of two.
+/// The memory of all rings together in bytes, and the least and most of a single one, which are powers of two.
 const RINGS: usize = 32 << 20;
 const LEAST_RING: usize = 32 << 10;
 const MOST_RING: usize = 512 << 10;
 
-/// What one round may take out of the rings: who switches faster than that loses records, and they are counted.
+/// The most that one round takes out of the rings. If threads switch faster than that, records are lost, and counted.
 const MOST_EVENTS: usize = 1 << 16;
 
-/// How the kernel's events are asked for.
+/// A way to ask for the kernel's events.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     name: &'static str,
@@ -32,8 +33,8 @@ struct Way {
 }
 
 impl Way {
-    /// Those for a kind, the best first: a virtual machine may have no counters of its CPU's, and who is not root nothing of
-    /// the kernel.
+    /// The ways for a kind, best first: a virtual machine may lack hardware counters, and without root nothing of the
+    /// kernel can be seen.
     fn all(kind: Kind) -> Vec<Self> {
         let way = |name, kernel| Self { name, kernel, kind };
         match kind {
@@ -79,30 +80,30 @@ impl Way {
     }
 }
 
-/// Whom an event is of.
+/// What an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whom {
     Thread(u32),
     Cpu(usize),
 }
 
-/// Events that are open.
+/// Open events.
 pub(super) struct Events {
     way: Way,
     ring: usize,
     open: BTreeMap<Whom, Sampler>,
-    /// What happened later than the last round began: something of another CPU may come before it.
+    /// Events later than the start of the last round, since another CPU's event may still come before them.
     later: Vec<Event>,
     lost: u64,
 }
 
-/// The kernel's clock that events have, in nanoseconds.
+/// The kernel's clock for events, in nanoseconds.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Whom events are to be of.
+/// What the events for a target belong to.
 fn whom(system: &dyn System, target: &Target) -> Result<Vec<Whom>, Error> {
     if *target == Target::Machine {
         let topology = Topology::read(system).map_err(Error::Kernel)?;
@@ -117,10 +118,10 @@ fn whom(system: &dyn System, target: &Target) -> Result<Vec<Whom>, Error> {
 }
 
 impl Events {
-    /// Opens those of a target, and begins to count.
+    /// Opens a target's events and starts counting.
     pub(super) fn open(system: &dyn System, target: &Target, kind: Kind) -> Result<Self, Error> {
         let whom = whom(system, target)?;
-        // Room for threads that begin later.
+        // Leaves room for threads that start later.
         let ring = RINGS / (whom.len() * 2).max(1);
         let ring = (1 << ring.max(1).ilog2()).clamp(LEAST_RING, MOST_RING);
         let Some(&first) = whom.first() else { return Err(Error::Kernel(Errno::SRCH.into())) };
@@ -145,14 +146,14 @@ impl Events {
         Err(failed(system, why.unwrap_or_else(|| Errno::NOSYS.into()), waiting))
     }
 
-    /// Opens events for threads that have begun since.
+    /// Opens events for threads that have started since.
     pub(super) fn follow(&mut self, system: &dyn System, target: &Target) -> Result<(), Error> {
         if *target == Target::Machine {
             return Ok(());
         }
         match whom(system, target) {
             Ok(whom) => self.add(&whom),
-            // They have ended, or are too many by now: those that are known are looked at all the same.
+            // They have ended, or there are now too many; the known ones are still watched.
             Err(Error::NoService(_) | Error::NoProcess(_) | Error::Many { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -165,9 +166,9 @@ impl Events {
             }
             match self.way.open(one, self.ring) {
                 Ok(sampler) => drop(self.open.insert(one, sampler)),
-                // It has ended between.
+                // It has ended in the meantime.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => {}
-                // Those that are open are worth more than none.
+                // The events that are open are better than none.
                 Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
                     break;
                 }
@@ -180,7 +181,7 @@ impl Events {
         Ok(())
     }
 
-    /// Hands on what has happened, in its order; with `all` nothing is kept for the next time.
+    /// Passes on what has happened, in order; with `all`, nothing is kept for the next time.
     pub(super) fn empty(&mut self, all: bool, mut each: impl FnMut(Event)) {
         let before = now();
         let mut events = std::mem::take(&mut self.later);
@@ -202,7 +203,7 @@ impl Events {
         events.into_iter().for_each(&mut each);
     }
 
-    /// Counts nothing more.
+    /// Stops counting.
     pub(super) fn stop(&mut self) {
         for sampler in self.open.values_mut() {
             // A thread that has ended counts nothing anyway.
@@ -214,29 +215,29 @@ impl Events {
     pub(super) fn ended(&self) -> bool {
         let runs = |whom: &Whom| match whom {
             Whom::Cpu(_) => true,
-            // The file system has it by its number, wherever it belongs to.
+            // `/proc` has every thread by its number, whatever process it belongs to.
             Whom::Thread(tid) => std::path::Path::new(&format!("/proc/{tid}")).exists(),
         };
         !self.open.keys().any(runs)
     }
 
-    /// What the kernel calls them.
+    /// The kernel's name for the event.
     pub(super) fn name(&self) -> &'static str {
         self.way.name
     }
 
-    /// Whether the kernel's own part is seen.
+    /// Whether the kernel's own part is included.
     pub(super) fn kernel(&self) -> bool {
         self.way.kernel
     }
 
-    /// Records that found no room.
+    /// Records that were lost for lack of room.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// Which of two errors says more: that it is not allowed, before that there is none of it.
+/// The more informative of two errors: a lack of permission rather than of support.
 fn worse(one: Option<io::Error>, other: io::Error) -> io::Error {
     match one {
         Some(one) if one.kind() == io::ErrorKind::PermissionDenied => one,

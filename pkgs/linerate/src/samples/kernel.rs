@@ -1,19 +1,19 @@
-//! The kernel's functions, by address (`/proc/kallsyms`).
+//! The kernel's functions by address (`/proc/kallsyms`).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-/// The longest file that is read, in bytes: a kernel with all its modules has a tenth of it.
+/// The longest file, in bytes; with all its modules, a kernel has a tenth of it.
 const MOST: u64 = 128 << 20;
 
-/// The kernel's functions, by where they begin.
+/// The kernel's functions, by their start.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     functions: Vec<(u64, Box<str>)>,
 }
 
 impl Kernel {
-    /// Those of the kernel that runs; none where it does not tell (`kernel.kptr_restrict`).
+    /// The running kernel's functions; none if it doesn't reveal them (`kernel.kptr_restrict`).
     pub(super) fn read() -> Self {
         match File::open("/proc/kallsyms") {
             Ok(file) => Self::parse(BufReader::new(file.take(MOST))),

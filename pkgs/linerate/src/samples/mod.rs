@@ -1,14 +1,15 @@
-//! What processes do: call stacks sampled by the kernel (perf_event_open(2)), while they are on a CPU or while they wait.
+//! Records what processes do: call stacks sampled by the kernel (perf_event_open(2)) while they are on a CPU or while
+//! they wait.
 //!
-//! - `target`: which processes are meant.
-//! - `event`: the kernel's events, and the rings that it writes them to.
-//! - `record`: what is in them.
-//! - `stacks`: what is kept of them, in bounds.
+//! - `target`: which processes to record.
+//! - `event`: the kernel's events, and the rings it writes them to.
+//! - `record`: the records in those rings.
+//! - `stacks`: what is kept of them, within limits.
 //! - `symbols`, `kernel`: the names of addresses.
 //!
-//! The kernel walks stacks by frame pointers. What is compiled without them (Debian's C library, Rust code without
-//! `-C force-frame-pointers`) has the function that ran, and callers that are missing or wrong; DWARF unwinding would need a copy
-//! of each stack, and is not done.
+//! The kernel walks stacks by frame pointers. For code compiled without them (Debian's C library, Rust code without `-C
+//! force-frame-pointers`), the function that ran is right, but callers may be missing or wrong. DWARF unwinding isn't
+//! done, since it would need a copy of each stack.
 
 mod event;
 mod kernel;
@@ -31,72 +32,72 @@ pub use target::{Target, is_name};
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What runs, so many times a second of a CPU's time.
+    /// Running code, sampled this often per second of CPU time.
     OnCpu {
-        /// How many times.
+        /// How often.
         hertz: u32,
     },
-    /// What waits, and for how long: each time that a thread leaves its CPU.
+    /// Waiting, by its duration: each time a thread leaves its CPU.
     Waiting,
 }
 
-/// What was seen.
+/// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Folded stacks, a line each, sorted: the command's name, then functions from the outermost on; those of the kernel end with
-    /// `_[k]`.
+    /// Folded stacks, one per line, sorted: the command's name, then the functions from the outermost; the kernel's end
+    /// with `_[k]`.
     pub folded: String,
-    /// What they are weighed in.
+    /// The unit of their weights.
     pub unit: Unit,
     /// The event that the kernel counted.
     pub event: &'static str,
-    /// Whether the kernel's own part is in it.
+    /// Whether the kernel's own part is included.
     pub kernel: bool,
-    /// Stacks that were looked at.
+    /// How many stacks were recorded.
     pub seen: u64,
-    /// Of what the kernel wrote, what was lost since its rings were full.
+    /// How many of the kernel's records were lost because its rings were full.
     pub lost: u64,
 }
 
-/// Why nothing can be seen.
+/// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such service runs.
+    /// No such service is running.
     #[error("{0} does not run here: neither a unit nor a process is called that")]
     NoService(String),
     /// No such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// More of them than is looked at.
+    /// There are more than can be recorded.
     #[error("{what} {most} are looked at at most, and there are {found}")]
     Many {
         /// What there is too much of.
         what: &'static str,
-        /// How many are looked at.
+        /// How many can be recorded.
         most: usize,
         /// How many there are.
         found: usize,
     },
-    /// Not as this user.
+    /// This user may not.
     #[error(
         "perf events are not for this user (kernel.perf_event_paranoid is {paranoid}{}): run it as root, or with CAP_PERFMON",
         if *.waiting { ", and waiting is seen by the kernel's events alone" } else { "" }
     )]
     Denied {
-        /// What the kernel is set to.
+        /// The kernel's setting.
         paranoid: String,
-        /// Whether waiting was asked for.
+        /// Whether waiting was to be recorded.
         waiting: bool,
     },
-    /// The kernel has none of it.
+    /// The kernel doesn't support it.
     #[error("this kernel has no perf events for that: {0}")]
     Unsupported(#[source] io::Error),
-    /// Rings of so much memory are not for this user.
+    /// This user may not have rings with this much memory.
     #[error(
         "cannot map the kernel's rings: {0}; kernel.perf_event_mlock_kb bounds them where one is not root"
     )]
     Rings(#[source] io::Error),
-    /// Whatever else the kernel says.
+    /// Any other error of the kernel.
     #[error("perf events: {0}")]
     Kernel(#[source] io::Error),
 }
@@ -111,13 +112,13 @@ impl Error {
 /// How often the rings are emptied.
 const EMPTIED: Duration = Duration::from_millis(25);
 
-/// How often it is looked for threads that have begun since.
+/// How often to look for threads that have started since.
 const LOOKED: Duration = Duration::from_millis(250);
 
-/// Looks at processes for so long.
+/// Records processes for this long.
 ///
 /// # Errors
-/// When there are none, or the kernel does not let us.
+/// When there are none, or the kernel doesn't allow it.
 pub fn take(system: &dyn System, target: &Target, kind: Kind, time: Duration) -> Result<Taken, Error> {
     let mut events = Events::open(system, target, kind)?;
     let (mut stacks, mut waits, mut symbols) = (Stacks::default(), Waits::default(), Symbols::default());
@@ -134,7 +135,7 @@ pub fn take(system: &dyn System, target: &Target, kind: Kind, time: Duration) ->
                 Kind::OnCpu { .. } => event.sample().map(|stack| (stack, 1)),
                 Kind::Waiting => waits.note(event),
             };
-            // Nobody asks what we do ourselves, nor what a CPU does that has nothing to do.
+            // This process and idle CPUs are of no interest.
             if let Some((stack, weight)) = stack
                 && stack.pid != 0
                 && (stack.pid != own || target.names(own))
@@ -162,7 +163,7 @@ pub fn take(system: &dyn System, target: &Target, kind: Kind, time: Duration) ->
     }
     let unit = if kind == Kind::Waiting { Unit::Micros } else { Unit::Samples };
     let (event, kernel, lost) = (events.name(), events.kernel(), events.lost());
-    // Files of symbols take memory, and the rings are not needed any more.
+    // Symbols take memory, and the rings are no longer needed.
     drop(events);
     Ok(Taken { folded: stacks.fold(&mut symbols, unit), unit, event, kernel, seen: stacks.seen(), lost })
 }

@@ -1,47 +1,47 @@
-//! What the kernel writes to a ring (perf_event_open(2), "MMAP layout"), as far as we ask for it.
+//! The records that the kernel writes to a ring (perf_event_open(2), "MMAP layout"), as far as they are used here.
 
-/// Records of samples, of what was lost, and of threads that come to a CPU and leave it (`PERF_RECORD_*`).
+/// Records of samples, of losses, and of threads that are switched in and out (`PERF_RECORD_*`).
 const LOST: u32 = 2;
 const SAMPLE: u32 = 9;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
-/// `PERF_RECORD_MISC_SWITCH_OUT`, and `_PREEMPT`: it would have gone on.
+/// `PERF_RECORD_MISC_SWITCH_OUT`, and `_PREEMPT`: the thread would have kept running.
 const OUT: u16 = 1 << 13;
 const PREEMPTED: u16 = 1 << 14;
 
-/// Addresses of a stack at most: what `kernel.perf_event_max_stack` may be set to is more.
+/// The most addresses in a stack; `kernel.perf_event_max_stack` can be set to more.
 const MOST_ADDRESSES: usize = 512;
 
-/// A stack that was seen.
+/// A recorded stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stack {
-    /// Of which process.
+    /// Its process.
     pub(super) pid: u32,
-    /// Of which thread.
+    /// Its thread.
     pub(super) tid: u32,
-    /// The innermost address first, and which of them are the kernel's (`PERF_CONTEXT_*`).
+    /// The addresses, innermost first, with marks for the kernel's (`PERF_CONTEXT_*`).
     pub(super) addresses: Box<[u64]>,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A stack was seen.
+    /// A stack was sampled.
     Sample(Stack),
-    /// A thread left its CPU, and would have gone on or not.
+    /// A thread left its CPU.
     Left {
-        /// Which thread.
+        /// The thread.
         tid: u32,
-        /// Whether somebody else was to run.
+        /// Whether it was preempted and would have kept running.
         preempted: bool,
     },
-    /// A thread came to a CPU.
+    /// A thread was put on a CPU.
     Came {
-        /// Which thread.
+        /// The thread.
         tid: u32,
     },
-    /// So many records found no room.
+    /// This many records were lost.
     Lost(u64),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// The stack, if it is one.
+    /// The stack, if it is a sample.
     pub(super) fn sample(self) -> Option<Stack> {
         match self.what {
             What::Sample(stack) => Some(stack),
@@ -63,7 +63,8 @@ impl Event {
         }
     }
 
-    /// Reads a record of samples with `TID`, `TIME` and `CALLCHAIN`, and `sample_id_all`. None where it is none of ours.
+    /// Reads a record of samples with `TID`, `TIME` and `CALLCHAIN`, and with `sample_id_all`; none if it is of another
+    /// kind.
     pub(super) fn read(kind: u32, misc: u16, data: &[u8]) -> Option<Self> {
         let mut fields = Fields(data);
         match kind {
@@ -94,7 +95,7 @@ impl Event {
     }
 }
 
-/// Numbers, one after the other, as the machine has them.
+/// Numbers one after the other, in the machine's byte order.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -121,12 +122,12 @@ mod tests {
 
     #[test]
     fn records_are_read_as_the_kernel_writes_them() {
-        // A pid and a tid are halves of a number.
+        // A pid and a tid are the halves of one number.
         let who = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
         let stack = Stack { pid: 7, tid: 9, addresses: [1, 2].into() };
         for (kind, misc, numbers, expected) in [
             (SAMPLE, 0, &[who, 5, 2, 1, 2][..], Some((5, What::Sample(stack.clone())))),
-            // What says that it is longer than it is has what is there.
+            // A record that claims to be longer than it is gets what is there.
             (SAMPLE, 0, &[who, 5, u64::MAX, 1, 2], Some((5, What::Sample(stack)))),
             (SAMPLE, 0, &[who, 5], None),
             (LOST, 0, &[1, 3], Some((0, What::Lost(3)))),

@@ -1,4 +1,4 @@
-//! What is kept of stacks while they are counted: in bounds, however many different ones there are.
+//! What is kept of stacks while they are counted, within limits however many different ones there are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,20 +7,20 @@ use console::flame::Unit;
 use super::record::{Event, Stack, What};
 use super::symbols::Symbols;
 
-/// Different stacks, and addresses of all of them together: 32 MiB.
+/// The most different stacks, and the most addresses in all of them together: 32 MiB.
 const MOST_STACKS: usize = 1 << 16;
 const MOST_ADDRESSES: usize = 1 << 22;
 
-/// Threads that wait.
+/// The most waiting threads.
 const MOST_WAITING: usize = 1 << 14;
 
-/// The bytes of all folded lines.
+/// The most bytes in all folded lines.
 const MOST_FOLDED: usize = 4 << 20;
 
-/// What has no room is counted as this.
+/// What doesn't fit is counted under this name.
 const OTHERS: &str = "(others)";
 
-/// Stacks, and what each weighs.
+/// Stacks and their weights.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     weights: HashMap<(u32, Box<[u64]>), u64>,
@@ -30,7 +30,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// Counts one.
+    /// Counts a stack.
     pub(super) fn add(&mut self, stack: Stack, weight: u64) {
         self.seen += 1;
         let key = (stack.pid, stack.addresses);
@@ -49,7 +49,7 @@ impl Stacks {
         self.seen
     }
 
-    /// All of them by name, folded. The heaviest are kept where it would be too much.
+    /// All stacks by name, folded. If that is too much, the heaviest are kept.
     pub(super) fn fold(&self, symbols: &mut Symbols, unit: Unit) -> String {
         let mut folded: BTreeMap<String, u64> = BTreeMap::new();
         let mut others = self.others;
@@ -83,7 +83,8 @@ impl Stacks {
     }
 }
 
-/// A stack without the functions of the scheduler at its end: all that waits is in there, and it says nothing of why.
+/// A stack without the scheduler's functions at its end, which every waiting thread has and which don't tell why it
+/// waits.
 fn without_scheduler(stack: &str) -> &str {
     let mut rest = stack;
     while let Some((outer, name)) = rest.rsplit_once(';')
@@ -97,26 +98,26 @@ fn without_scheduler(stack: &str) -> &str {
     rest
 }
 
-/// Threads that left their CPU, and from where.
+/// Threads that left their CPU, and where they did.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// By thread: since when, and the stack; whether it only makes room for somebody else.
+    /// By thread: since when it waits, and its stack; whether it was only preempted.
     waiting: HashMap<u32, (u64, Stack)>,
 }
 
 impl Waits {
-    /// Notes what happened, in its order; a stack and for how many nanoseconds it has waited, once it does not any more.
+    /// Notes what happened, in order; returns a stack, and for how many nanoseconds it waited, once the wait is over.
     pub(super) fn note(&mut self, event: Event) -> Option<(Stack, u64)> {
         let at = event.at;
         match event.what {
-            // Seen as it leaves.
+            // Sampled as it leaves.
             What::Sample(stack) => {
                 if self.waiting.len() < MOST_WAITING {
                     self.waiting.insert(stack.tid, (at, stack));
                 }
                 None
             }
-            // It waits for a CPU, and for nothing of its own.
+            // It waits only for a CPU.
             What::Left { tid, preempted: true } => {
                 self.waiting.remove(&tid);
                 None
@@ -126,7 +127,7 @@ impl Waits {
                 let (since, stack) = self.waiting.remove(&tid)?;
                 Some((stack, at.saturating_sub(since)))
             }
-            // Who has come back since is not known.
+            // Which threads have come back since isn't known.
             What::Lost(_) => {
                 self.waiting.clear();
                 None
@@ -134,7 +135,7 @@ impl Waits {
         }
     }
 
-    /// Those that still wait, and for how long.
+    /// Threads that are still waiting, and for how long.
     pub(super) fn left(self, now: u64) -> impl Iterator<Item = (Stack, u64)> {
         self.waiting.into_values().map(move |(since, stack)| (stack, now.saturating_sub(since)))
     }

@@ -1,4 +1,4 @@
-//! The names of addresses: which file is mapped there, and which functions its symbols and line tables have.
+//! Finds the names of addresses: the file that is mapped there, and the functions in its symbols and line tables.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,48 +14,49 @@ use object::{Object, ObjectSegment};
 
 use super::kernel::Kernel;
 
-/// From where on addresses of a stack are the kernel's, or the program's again (`PERF_CONTEXT_*`, linux/perf_event.h).
+/// Marks in a stack after which addresses are the kernel's, or the program's again (`PERF_CONTEXT_*`,
+/// linux/perf_event.h).
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 const CONTEXT_MOST: u64 = -4095_i64 as u64;
 
-/// Processes and files that are remembered, and what is read of a process's mappings.
+/// How many processes and files are remembered, and how much of a process's mappings is read.
 const MOST_PROCESSES: usize = 2048;
 const MOST_FILES: usize = 256;
 const MOST_NAMES: usize = 1 << 16;
 const MOST_MAPS: u64 = 1 << 20;
 
-/// The bytes of all files whose symbols are read, and how long names are looked for: what comes later is named by its file. The
-/// heaviest stacks come first.
+/// The most bytes of all files whose symbols are read, and the time for looking names up; later addresses get their
+/// file's name. The heaviest stacks come first.
 const MOST_BYTES: u64 = 1 << 30;
 const NAMING: Duration = Duration::from_secs(20);
 
-/// The longest file whose symbols are read, in bytes: a program with all that a debugger wants to know.
+/// The longest file whose symbols are read, in bytes: a program with full debugging information.
 const MOST_FILE: u64 = 512 << 20;
 
-/// Where line tables are that were taken out of programs, by the digest that the linker leaves in both.
+/// Where line tables are kept that were split off programs, by the build id that the linker puts into both.
 const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/lib/debug/.build-id"];
 
-/// The names of addresses, in processes that were met.
+/// The names of addresses in known processes.
 #[derive(Default)]
 pub(super) struct Symbols {
     processes: HashMap<u32, Process>,
     files: HashMap<PathBuf, Rc<Binary>>,
-    /// By file and offset: most addresses are in many stacks.
+    /// By file and offset, since most addresses are in many stacks.
     names: HashMap<(usize, u64), Vec<String>>,
     kernel: Option<Kernel>,
     bytes: u64,
     begun: Option<Instant>,
 }
 
-/// A process as it was when it was met.
+/// A process as it was when it was first seen.
 #[derive(Debug, Default)]
 struct Process {
     command: String,
     maps: Vec<Mapping>,
 }
 
-/// A part of a file, in memory.
+/// A part of a file mapped into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapping {
     begin: u64,
@@ -73,7 +74,7 @@ struct Binary {
 }
 
 impl Symbols {
-    /// Remembers what a process has mapped, before it is gone.
+    /// Remembers a process's mappings before it is gone.
     pub(super) fn meet(&mut self, pid: u32) {
         if self.processes.contains_key(&pid) || self.processes.len() >= MOST_PROCESSES {
             return;
@@ -83,7 +84,7 @@ impl Symbols {
         self.processes.insert(pid, Process { command, maps });
     }
 
-    /// A stack's functions, the command first and the innermost last, as a folded line has them.
+    /// The functions of a stack as in a folded line: first the command, last the innermost function.
     pub(super) fn stack(&mut self, pid: u32, addresses: &[u64]) -> String {
         let mut names = Vec::new();
         let (mut kernel, mut first) = (false, true);
@@ -96,7 +97,7 @@ impl Symbols {
                 }
                 continue;
             }
-            // All but the innermost are where a call returns to, which may be in the function after it.
+            // All but the innermost are return addresses, which may already be in the next function.
             let at = if first { address } else { address.saturating_sub(1) };
             first = false;
             if kernel {
@@ -114,7 +115,7 @@ impl Symbols {
         clean.collect::<Vec<_>>().join(";")
     }
 
-    /// The functions at an address of a process, those that are compiled into others first.
+    /// The functions at an address of a process, with inlined ones first.
     fn user(&mut self, pid: u32, address: u64) -> Vec<String> {
         let mapping = self.processes.get(&pid).and_then(|process| {
             process.maps.iter().find(|mapping| (mapping.begin..mapping.end).contains(&address))
@@ -133,7 +134,7 @@ impl Symbols {
             None if self.begun.is_some_and(|begun| begun.elapsed() > NAMING) => Vec::new(),
             None => {
                 let names = binary.functions(at);
-                // Files that are not remembered may share their place.
+                // Files that aren't remembered may share an index.
                 if self.names.len() < MOST_NAMES && self.files.contains_key(Path::new(&mapping.path)) {
                     self.names.insert(key, names.clone());
                 }
@@ -152,7 +153,8 @@ impl Symbols {
         if let Some(binary) = self.files.get(&known) {
             return Rc::clone(binary);
         }
-        // As the process sees it, which may be a container; a program that was replaced is still there as what runs.
+        // The path as the process sees it, perhaps in a container; a replaced program is still available as its
+        // executable.
         let places = match path.strip_suffix(" (deleted)") {
             Some(_) => vec![PathBuf::from(format!("/proc/{pid}/exe"))],
             None => vec![PathBuf::from(format!("/proc/{pid}/root{path}")), known.clone()],
@@ -193,10 +195,10 @@ impl Mapping {
 }
 
 impl Binary {
-    /// Reads where a file's parts belong, and its symbols, or those that were taken out of it, where they are no longer than this.
+    /// Reads a file's segments and its symbols, or those that were split off it, if they are no longer than this.
     fn open(path: &Path, most: u64) -> Option<Self> {
         let most = most.min(MOST_FILE);
-        // What is no file may have no end, or be waited for.
+        // Something that isn't a regular file may be endless, or block.
         let small =
             |path: &Path| fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= most);
         let described = small(path)?;
@@ -217,7 +219,7 @@ impl Binary {
         Some(Self { segments, bytes, loader })
     }
 
-    /// The functions at an offset of the file, those that are compiled into others first.
+    /// The functions at an offset in the file, with inlined ones first.
     fn functions(&self, offset: u64) -> Vec<String> {
         let at = self
             .segments
@@ -227,7 +229,7 @@ impl Binary {
         let address = address.wrapping_add(offset - begin);
         let mut names = Vec::new();
         if let Ok(mut frames) = loader.find_frames(address) {
-            // Few are within one another; what says more is broken.
+            // Few functions are nested; more means a broken file.
             while let (true, Ok(Some(frame))) = (names.len() < 64, frames.next()) {
                 let name = frame.function.as_ref().and_then(|name| name.demangle().ok().map(Cow::into_owned));
                 names.extend(name);
@@ -241,14 +243,14 @@ impl Binary {
     }
 }
 
-/// Where line tables of this digest are, below a directory.
+/// The path below a directory of line tables with this build id.
 fn aside(directory: &str, build: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len() < 64)?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(Path::new(directory).join(format!("{first:02x}/{rest}.debug")))
 }
 
-/// The beginning of a file; nothing where it cannot be read.
+/// The beginning of a file; empty if it can't be read.
 fn limited(path: &str) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST_MAPS).read_to_end(&mut bytes));

@@ -1,25 +1,25 @@
-//! Which processes are looked at.
+//! Which processes to record.
 
 use super::Error;
 use crate::nic::services::processes;
 use crate::system::{System, name_of};
 
-/// Threads at most: each has an event and a ring of its own.
+/// The most threads, since each has its own event and ring.
 const MOST_THREADS: usize = 512;
 
-/// Which processes are looked at.
+/// Which processes to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Those of a service, by the name of its unit or program: `links`, `linerate-links`, `nginx.service`.
+    /// Those of a service, by its unit's or program's name: `links`, `linerate-links`, `nginx.service`.
     Service(String),
-    /// One.
+    /// A single process.
     Process(u32),
-    /// All of them, and the kernel.
+    /// All processes, and the kernel.
     Machine,
 }
 
 impl Target {
-    /// The processes that there are of it now; of the machine none in particular.
+    /// The target's current processes; none in particular for the machine.
     pub(super) fn processes(&self, system: &dyn System) -> Result<Vec<u32>, Error> {
         match self {
             Self::Machine => Ok(Vec::new()),
@@ -45,19 +45,19 @@ impl Target {
         }
     }
 
-    /// Whether this process was asked for by its number.
+    /// Whether this process was requested by its number.
     pub(super) fn names(&self, pid: u32) -> bool {
         *self == Self::Process(pid)
     }
 }
 
-/// What a service may be called: a unit's name or a program's, and nothing that would be a path.
+/// Whether a text can be a service's name: a unit's or program's name, and nothing that could be a path.
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:\\".contains(&byte);
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// The processes of a unit, and where there is none those of a program: `linerate up` runs them without units.
+/// A unit's processes or, if there is no such unit, a program's: `linerate up` runs services without units.
 fn of_service(system: &dyn System, name: &str) -> Vec<u32> {
     if !is_name(name) {
         return Vec::new();
@@ -72,7 +72,7 @@ fn of_service(system: &dyn System, name: &str) -> Vec<u32> {
     }
     let numbers = system.list("/proc").unwrap_or_default();
     let is_meant = |pid: &u32| {
-        // By what it was called as: `comm` has 15 bytes.
+        // By the name it was started with, since `comm` has only 15 bytes.
         let line = system.read(&format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = line.split('\0');
         let program = words.next().map(|path| name_of(path.trim_end())).unwrap_or_default();

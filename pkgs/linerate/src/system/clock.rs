@@ -1,4 +1,4 @@
-//! What the kernel thinks of its clock.
+//! The kernel's view of its clock.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::Clock;
 
-/// Asks adjtimex(2), which changes nothing where `modes` is 0.
+/// Asks adjtimex(2), which changes nothing if `modes` is 0.
 pub fn read() -> io::Result<Clock> {
     let mut timex = MaybeUninit::<libc::timex>::zeroed();
-    // SAFETY: a timex of zeros is a valid one with `modes` 0, and the pointer is to memory of our own.
+    // SAFETY: a timex of zeros is valid with `modes` 0, and the pointer is to our own memory.
     let state = unsafe { libc::adjtimex(timex.as_mut_ptr()) };
     if state < 0 {
         return Err(io::Error::last_os_error());

@@ -1,6 +1,6 @@
-//! What ethtool's netlink has no message for: a driver's own counters, and setting the RSS table (before 6.17).
+//! What ethtool's netlink has no messages for: a driver's own counters, and setting the RSS table (before 6.17).
 //!
-//! The commands and structures are those of `include/uapi/linux/ethtool.h`.
+//! The commands and structures are from `include/uapi/linux/ethtool.h`.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ const GET_INDIRECTION: u32 = 0x38;
 const SET_INDIRECTION: u32 = 0x39;
 /// `ETH_SS_STATS`: the string set of counters.
 const STATISTICS_SET: u32 = 1;
-/// `ETH_GSTRING_LEN`: bytes of a name, the zero at its end included.
+/// `ETH_GSTRING_LEN`: the bytes of a name, including the zero at its end.
 const NAME_BYTES: usize = 32;
-/// More counters than any driver has: those with the most have some dozens for each of 256 queues. Kernels
-/// write as many as there are, whatever room they were told of, and there may be more with every restart of a port:
-/// so there is always room for so many. Pages that are not written cost nothing.
+/// More counters than any driver has: the largest have some dozens for each of 256 queues. Kernels write all counters,
+/// however much room they were told of, and each restart of a port may add some, so there is always room for this many.
+/// Pages that aren't written to cost nothing.
 const MAX_COUNTERS: usize = 1 << 16;
 /// More entries than any RSS table has.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// The driver's own counters of an interface.
+/// An interface's own driver counters.
 pub fn statistics(interface: &str) -> io::Result<BTreeMap<String, u64>> {
     let port = Port::open(interface)?;
     // struct ethtool_sset_info: cmd, reserved, a mask of 64 bits, and a count for each bit.
@@ -76,7 +76,7 @@ pub fn indirection(interface: &str) -> io::Result<Vec<u32>> {
     Ok(table.split_off(2))
 }
 
-/// Sets the RSS table of an interface; none: the default, which the kernel then deals out anew with other channels.
+/// Sets an interface's RSS table; without entries, the default, which the kernel recomputes when channels change.
 pub fn set_indirection(interface: &str, wanted: &[u32]) -> io::Result<()> {
     let port = Port::open(interface)?;
     if !wanted.is_empty() && wanted.len() != entries(&port)? {
@@ -87,7 +87,7 @@ pub fn set_indirection(interface: &str, wanted: &[u32]) -> io::Result<()> {
     port.ask(&mut table)
 }
 
-/// How many entries the table has: what the kernel answers where it is asked for none.
+/// The number of entries in the table, which the kernel returns when asked for none.
 fn entries(port: &Port) -> io::Result<usize> {
     let mut size = [GET_INDIRECTION, 0];
     port.ask(&mut size)?;
@@ -98,7 +98,7 @@ fn entries(port: &Port) -> io::Result<usize> {
     }
 }
 
-/// A socket to ask about an interface by.
+/// A socket for requests about an interface.
 struct Port {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
@@ -117,14 +117,14 @@ impl Port {
         Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)?, name })
     }
 
-    /// Hands a command and room for its answer to the driver. How much is written follows from the counts in it.
+    /// Passes a command, with room for its answer, to the driver. The counts in it determine how much is written.
     fn ask(&self, words: &mut [u32]) -> io::Result<()> {
-        // SAFETY: an ifreq of zeros is a valid one.
+        // SAFETY: an ifreq of zeros is valid.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_name = self.name;
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
         // SAFETY: the socket is open, the request lives through the call, and its data points to `words`, which every
-        // caller has made long enough: as the counts in it say, or for more counters than there are.
+        // caller has made long enough: for the counts in it, or for more counters than there are.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }

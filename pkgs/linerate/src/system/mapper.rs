@@ -1,6 +1,6 @@
-//! What device-mapper maps: a store that is checked block by block (dm-verity), and by which hash.
+//! What device-mapper maps: a store that is checked block by block (dm-verity), and its hash.
 //!
-//! The command and structures are those of `include/uapi/linux/dm-ioctl.h`, what a table says is of
+//! The command and structures are from `include/uapi/linux/dm-ioctl.h`; the format of a table is in
 //! `Documentation/admin-guide/device-mapper/verity.rst`.
 #![allow(unsafe_code)]
 
@@ -10,40 +10,40 @@ use std::os::fd::AsRawFd;
 
 use super::Verity;
 
-/// Who answers; only root is.
+/// The device that answers, but only root.
 const CONTROL: &str = "/dev/mapper/control";
 /// `DM_TABLE_STATUS`: `_IOWR(DM_IOCTL, 12, struct dm_ioctl)`.
 const TABLE_STATUS: u32 = (3 << 30) | ((HEADER_BYTES as u32) << 16) | (0xfd << 8) | 12;
-/// `DM_STATUS_TABLE_FLAG`: what was loaded, and not how it does.
+/// `DM_STATUS_TABLE_FLAG`: the table that was loaded, rather than its status.
 const TABLE: u32 = 1 << 4;
-/// `DM_BUFFER_FULL_FLAG`: there is more than fits.
+/// `DM_BUFFER_FULL_FLAG`: the answer doesn't fit.
 const FULL: u32 = 1 << 8;
 /// `struct dm_ioctl`.
 const HEADER_BYTES: usize = 312;
 /// `struct dm_target_spec`.
 const TARGET_BYTES: usize = 40;
-/// Where its type begins.
+/// The offset of its type.
 const TYPE_OFFSET: usize = 24;
-/// `DM_NAME_LEN`, and where the name is.
+/// `DM_NAME_LEN`, and the offset of the name.
 const NAME_BYTES: usize = 128;
 const NAME_OFFSET: usize = 48;
-/// A table's line has two devices, a hash and a salt.
+/// A table line has two devices, a hash and a salt.
 const BUFFER_WORDS: usize = 4096 / 8;
-/// The interface's version, of which the first number has to be the kernel's.
+/// The interface's version; its first number has to be the kernel's.
 const VERSION: u32 = 4;
 
-/// The device of this name.
+/// The device with this name.
 pub fn verity(name: &str) -> io::Result<Verity> {
     if name.is_empty() || name.len() >= NAME_BYTES || name.contains('\0') {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let table = ask(name, TABLE)?;
-    // Version, device, device of hashes, two sizes, blocks, the first hash, algorithm, and the hash of all.
+    // Version, device, hash device, two sizes, blocks, the first hash, algorithm, and the root hash.
     let root = table.split(' ').nth(8).ok_or(io::ErrorKind::InvalidData)?.to_owned();
     Ok(Verity { root, corrupt: !ask(name, 0)?.starts_with('V') })
 }
 
-/// What the kernel says of the one target of a device, which has to be verity.
+/// What the kernel says about a device's only target, which has to be verity.
 fn ask(name: &str, flags: u32) -> io::Result<String> {
     let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
     let mut buffer = [0_u64; BUFFER_WORDS];
@@ -57,8 +57,8 @@ fn ask(name: &str, flags: u32) -> io::Result<String> {
     for (word, bytes) in buffer.iter_mut().zip(header.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
     }
-    // SAFETY: the file is open, and the buffer lives through the call, is aligned as the structure asks, and is as long as
-    // its data_size says, beyond which the kernel does not write.
+    // SAFETY: the file is open, and the buffer lives through the call, is aligned as the structure requires, and is as
+    // long as its data_size says, beyond which the kernel doesn't write.
     let done = unsafe { libc::ioctl(control.as_raw_fd(), TABLE_STATUS as _, buffer.as_mut_ptr()) };
     if done != 0 {
         return Err(io::Error::last_os_error());

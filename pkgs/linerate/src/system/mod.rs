@@ -1,7 +1,7 @@
 //! The machine behind one small interface.
 //!
-//! Whatever is decided here is decided from what [`System`] tells, so that every rule is tested against
-//! [`recorded`] machines, and the [`real`] one needs no test double.
+//! All decisions are based on what [`System`] reports, so every rule is tested against [`recorded`] machines, and the
+//! [`real`] one needs no test double.
 
 pub mod clock;
 pub mod ioctl;
@@ -22,26 +22,26 @@ use serde::{Deserialize, Serialize};
 pub use real::Real;
 pub use recorded::Recorded;
 
-/// Why a machine cannot be looked at.
+/// Why a machine can't be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What was recorded cannot be read.
+    /// The recording can't be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is no recorded machine.
+    /// The file isn't a recorded machine.
     #[error("{}: {source}; --machine takes a recorded machine, and --profile what a machine should be like", path.display())]
     Machine {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: recorded::ParseError,
     },
-    /// The kernel cannot be asked.
+    /// The kernel can't be asked.
     #[error("netlink: {0}")]
     Netlink(#[source] io::Error),
 }
@@ -53,7 +53,7 @@ impl OpenError {
     }
 }
 
-/// This machine, or the one that was recorded in a file.
+/// This machine, or the one recorded in a file.
 pub fn open(recorded: Option<&Path>) -> Result<Box<dyn System>, OpenError> {
     let Some(path) = recorded else {
         return Ok(Box::new(Real::default()));
@@ -63,14 +63,14 @@ pub fn open(recorded: Option<&Path>) -> Result<Box<dyn System>, OpenError> {
     Ok(Box::new(machine.map_err(|source| OpenError::Machine { path: path.to_owned(), source })?))
 }
 
-/// A machine: its sysfs and procfs, and what has to be asked by netlink or by a system call.
+/// A machine: its sysfs and procfs, and what is requested through netlink or system calls.
 ///
-/// What an interface's driver cannot tell or do is [`io::ErrorKind::Unsupported`].
+/// If an interface's driver can't report or do something, the error is [`io::ErrorKind::Unsupported`].
 pub trait System {
     /// The whole content of a file.
     fn read(&self, path: &str) -> io::Result<String>;
 
-    /// Writes a whole file in one call, which is what sysfs and procfs ask for.
+    /// Writes a whole file in one call, as sysfs and procfs require.
     fn write(&self, path: &str, content: &str) -> io::Result<()>;
 
     /// The names in a directory, sorted.
@@ -79,7 +79,7 @@ pub trait System {
     /// The path without symbolic links and `..`.
     fn canonical(&self, path: &str) -> io::Result<String>;
 
-    /// When a file, or a link itself, was changed, in seconds since 1970.
+    /// When a file, or a link itself, was last changed, in seconds since 1970.
     fn modified(&self, path: &str) -> io::Result<u64>;
 
     /// Channels of an interface.
@@ -91,35 +91,35 @@ pub trait System {
     /// Rings of an interface.
     fn rings(&self, interface: &str) -> io::Result<Rings>;
 
-    /// Sets those rings of an interface that are given, which restarts its queues.
+    /// Sets the given rings of an interface, which restarts its queues.
     fn set_rings(&self, interface: &str, rings: &Rings) -> io::Result<()>;
 
-    /// How long an interface gathers packets before it interrupts.
+    /// How long an interface collects packets before it interrupts.
     fn coalescing(&self, interface: &str) -> io::Result<Coalescing>;
 
-    /// What an interface does for the kernel, by the kernel's names, and whether it does now.
+    /// What an interface can do for the kernel, by the kernel's names, and whether it does so now.
     fn offloads(&self, interface: &str) -> io::Result<BTreeMap<String, bool>>;
 
-    /// The driver's own counters of an interface, as `ethtool -S` names them.
+    /// An interface's own driver counters, as `ethtool -S` names them.
     fn statistics(&self, interface: &str) -> io::Result<BTreeMap<String, u64>>;
 
-    /// The queue that each entry of an interface's RSS table names.
+    /// The queue in each entry of an interface's RSS table.
     fn indirection(&self, interface: &str) -> io::Result<Vec<u32>>;
 
-    /// Sets the RSS table of an interface, of as many entries as it has; of none: the default, which is even. With
-    /// a table that was set, a kernel refuses fewer channels than it names (`net/ethtool/channels.c`).
+    /// Sets an interface's RSS table, with as many entries as it has, or with none the default, which is even. While a
+    /// table is set, the kernel refuses fewer channels than it names (`net/ethtool/channels.c`).
     fn set_indirection(&self, interface: &str, table: &[u32]) -> io::Result<()>;
 
-    /// The queueing disciplines at the leaves of an interface: one, or one for each queue.
+    /// The queueing disciplines at the leaves of an interface: one, or one per queue.
     fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>>;
 
-    /// TCP sockets that listen.
+    /// Listening TCP sockets.
     fn listeners(&self) -> io::Result<Vec<TcpListener>>;
 
-    /// How much of the file system is free that a path is on.
+    /// How much is free on the file system that a path is on.
     fn free(&self, path: &str) -> io::Result<Free>;
 
-    /// A device of device-mapper's whose blocks are checked as they are read. Only root is told.
+    /// A device-mapper device whose blocks are checked as they are read. Only root can find out.
     fn verity(&self, name: &str) -> io::Result<Verity>;
 
     /// The clock.
@@ -128,14 +128,14 @@ pub trait System {
     /// The time, in seconds since 1970.
     fn now(&self) -> i64;
 
-    /// The status that a URL is answered with.
+    /// The status of the response to a URL.
     fn get(&self, url: &str) -> io::Result<u16>;
 
-    /// Waits until the kernel tells of changes to interfaces, at most so long; their names. The first call begins to
-    /// listen.
+    /// Waits for the kernel's notifications about changed interfaces, at most this long, and returns their names. The
+    /// first call starts listening.
     fn changes(&self, patience: Duration) -> io::Result<BTreeSet<String>>;
 
-    /// Lets time pass before another attempt.
+    /// Waits before another attempt.
     fn pause(&self, time: Duration);
 }
 
@@ -166,55 +166,55 @@ pub struct Rings {
     pub tx: Option<u32>,
 }
 
-/// How long a network card gathers packets before it interrupts, as `ethtool -C` names it
+/// How long a network card collects packets before it interrupts, with `ethtool -C`'s names
 /// (`ETHTOOL_MSG_COALESCE_GET`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Coalescing {
-    /// Whether the driver finds out by itself, for packets that come.
+    /// Whether the driver adapts by itself, for received packets.
     pub adaptive_rx: Option<bool>,
-    /// Whether it does for packets that went.
+    /// Whether it does for sent packets.
     pub adaptive_tx: Option<bool>,
-    /// How long after a packet came, in microseconds. To ixgbe 1 means adaptive.
+    /// How long after a packet was received, in microseconds. For ixgbe, 1 means adaptive.
     pub rx_usecs: Option<u32>,
-    /// How long after a packet went, in microseconds.
+    /// How long after a packet was sent, in microseconds.
     pub tx_usecs: Option<u32>,
-    /// After how many packets that came.
+    /// After how many received packets.
     pub rx_frames: Option<u32>,
-    /// After how many packets that went.
+    /// After how many sent packets.
     pub tx_frames: Option<u32>,
 }
 
-/// A TCP socket that listens (`NETLINK_SOCK_DIAG`).
+/// A listening TCP socket (`NETLINK_SOCK_DIAG`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TcpListener {
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
-    /// Connections that may wait to be accepted: what the service asked for, capped by `net.core.somaxconn`.
+    /// How many connections may wait to be accepted: what the service asked for, capped by `net.core.somaxconn`.
     pub backlog: u32,
-    /// Connections that wait.
+    /// How many are waiting.
     pub waiting: u32,
 }
 
 /// A device that dm-verity checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verity {
-    /// The hash of all that is on it, in hexadecimal: what is read is checked by it.
+    /// The root hash of everything on it, in hexadecimal, against which reads are checked.
     pub root: String,
-    /// Whether a block was another one when it was read.
+    /// Whether a block read didn't match.
     pub corrupt: bool,
 }
 
-/// What is free of a file system, in percent.
+/// What is free on a file system, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Free {
-    /// Of its bytes, those kept for root left out.
+    /// Of its bytes, without those reserved for root.
     pub bytes: u8,
-    /// Of its inodes; 100 where they are not counted.
+    /// Of its inodes; 100 if it doesn't count them.
     pub inodes: u8,
 }
 
-/// What the kernel thinks of its clock (adjtimex(2)).
+/// The kernel's view of its clock (adjtimex(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Clock {
     /// Whether something keeps it in time.

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::netlink::{Changes, Netlink};
 use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, Verity, clock, ioctl, mapper};
 
-/// The longest file that is read, in bytes: `/proc/interrupts` of a thousand CPUs fits.
+/// The longest file, in bytes: enough for `/proc/interrupts` with a thousand CPUs.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
 /// How long a service may take to say that it is ready.
 const READY: Duration = Duration::from_secs(5);
 
-/// This machine. Asks nothing before it is asked.
+/// This machine. Opening it asks for nothing yet.
 #[derive(Debug, Default)]
 pub struct Real {
     netlink: Netlink,
@@ -31,7 +31,7 @@ impl System for Real {
     }
 
     fn write(&self, path: &str, content: &str) -> io::Result<()> {
-        // One write, and no creation: a setting that is not there must not become a file.
+        // A single write without creating the file: a setting that doesn't exist mustn't become a file.
         let written = OpenOptions::new().write(true).open(path)?.write(content.as_bytes())?;
         if written == content.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
@@ -101,7 +101,7 @@ impl System for Real {
         let told = rustix::fs::statvfs(path)?;
         let percent =
             |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100).min(100) as u8;
-        // As df(1) has it: what is kept for root is neither free nor there.
+        // As in df(1): what is reserved for root is neither free nor counted.
         let used = told.f_blocks - told.f_bfree;
         Ok(Free {
             bytes: percent(told.f_bavail, used + told.f_bavail),

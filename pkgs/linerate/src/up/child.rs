@@ -1,4 +1,4 @@
-//! A service that runs, and what it says.
+//! A running service, and its output.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,22 +16,22 @@ use super::Error;
 /// How long a service may take to end before it is killed: longer than any of them drains by default.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The longest line that is passed on whole, in bytes; of a longer one the beginning is.
+/// The longest line that is passed on whole, in bytes.
 const MAX_LINE: usize = 16 * 1024;
 
-/// What the line of a token begins with that `linerate-links serve --print-token` prints.
+/// How the line with a token begins that `linerate-links serve --print-token` prints.
 const TOKEN: [&str; 2] = ["token ", "key "];
 
-/// A line that a service said.
+/// A line of a service's output.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// Which service.
+    /// The service.
     pub name: &'static str,
-    /// What.
+    /// The line.
     pub line: String,
 }
 
-/// Where a service says that it is ready: by a status of 200.
+/// Where a service says that it is ready, with status 200.
 #[derive(Clone, Debug)]
 pub enum ReadyAt {
     /// `/readyz` of its admin listener.
@@ -40,7 +40,7 @@ pub enum ReadyAt {
     Unix(PathBuf, &'static str),
 }
 
-/// A service that runs. Dropped, it is killed.
+/// A running service, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Child {
     name: &'static str,
@@ -50,7 +50,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it; `said` gets what it says, line by line.
+    /// Starts it; `said` gets its output, line by line.
     pub fn start(
         name: &'static str,
         mut command: Command,
@@ -60,7 +60,7 @@ impl Child {
         let program = command.get_program().into();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
-        // Ctrl-C goes to the foreground's group: we tell the services ourselves, all at once and only once.
+        // Ctrl-C goes to the foreground's process group: `up` tells the services itself, all at once and only once.
         command.process_group(0).kill_on_drop(true);
         let mut process = command.spawn().map_err(|source| Error::Start { program, source })?;
         let (send, token) = mpsc::channel(1);
@@ -76,12 +76,12 @@ impl Child {
         Ok(Self { name, process, ready_at, token: Some(token) })
     }
 
-    /// Its name, and its process as long as it runs.
+    /// Its name, and its process while it runs.
     pub fn process(&self) -> Option<(&'static str, u32)> {
         Some((self.name, self.process.id()?))
     }
 
-    /// The token that it prints, if it prints one; to be asked for once.
+    /// The token that it prints, if it does; to be called only once.
     pub fn token(&mut self) -> mpsc::Receiver<String> {
         self.token.take().unwrap_or_else(|| mpsc::channel(1).1)
     }
@@ -101,7 +101,7 @@ impl Child {
         Err(Error::NotReady { name: self.name })
     }
 
-    /// Waits until it ends, which it should not.
+    /// Waits until it ends, which it shouldn't.
     pub async fn ended(&mut self) -> Error {
         match self.process.wait().await {
             Ok(status) => Error::Ended { name: self.name, status },
@@ -113,12 +113,12 @@ impl Child {
     pub fn terminate(&self) {
         let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(pid) = pid {
-            // It may have ended by itself meanwhile.
+            // It may have ended by itself in the meantime.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 
-    /// Waits until it has ended, and kills it where that takes too long.
+    /// Waits until it has ended, and kills it if that takes too long.
     pub async fn end(&mut self) {
         if timeout(PATIENCE, self.process.wait()).await.is_err() {
             drop(self.process.kill().await);
@@ -151,12 +151,12 @@ async fn is_ok(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -
     Ok(status == *b"HTTP/1.1 200")
 }
 
-/// Passes on what is said, line by line.
+/// Passes output on, line by line.
 async fn lines(from: Option<impl AsyncRead + Unpin>, mut to: impl FnMut(String)) {
     let Some(from) = from else { return };
     let mut from = BufReader::with_capacity(MAX_LINE, from);
     loop {
-        // The buffer bounds a line; the rest of a longer one comes as the next.
+        // The buffer limits a line; the rest of a longer one becomes the next.
         let Ok(bytes) = from.fill_buf().await else { return };
         if bytes.is_empty() {
             return;

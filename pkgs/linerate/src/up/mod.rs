@@ -1,11 +1,12 @@
-//! The services of the box, run together for trying out: on embedded storage, on free ports, stopped together.
+//! Runs all services together to try them out: with embedded storage, on free ports, and stopped together.
 //!
-//! Nothing takes over here (`--handover`): when one of them ends all do, and none is started again. A second `up` beside the
-//! first is another box, at other ports, and not its successor. Units of systemd are what restarts without a lost connection.
+//! There is no handover here (`--handover`): when one service ends, all do, and none is restarted. A second `up` next
+//! to the first is another set at other ports, not its successor. Use systemd units to restart without losing
+//! connections.
 //!
 //! - [`program`]: where the services' binaries are.
-//! - [`port`]: where they can listen.
-//! - [`child`]: a service that runs, and what it says.
+//! - [`port`]: the ports they can use.
+//! - [`child`]: a running service, and its output.
 
 pub mod child;
 pub mod port;
@@ -27,39 +28,39 @@ use tokio::sync::mpsc;
 use child::{Child, LogLine, ReadyAt};
 use port::{Ports, ReassignedPort};
 
-/// How long services may take to become ready; the first start makes their databases.
+/// How long services may take to become ready; the first start creates their databases.
 const READY: Duration = Duration::from_secs(30);
 
-/// The code of the link that is there from the beginning, and where it leads.
+/// The code and target of the link that exists from the start.
 const EXAMPLE: (&str, &str) = ("hello", "https://example.com/");
 
-/// What writes files, as its lines are called.
+/// The name under which the writer's lines are shown.
 const WRITER: &str = "writer";
 
 /// The longest path of a Unix socket, in bytes (unix(7)).
 const MOST_SOCKET: usize = 107;
 
-/// The file that is served where there is none yet.
+/// The file that is served if there is none yet.
 const PAGE: &str = "<!doctype html>\n<title>linerate</title>\n<h1>It works</h1>\n";
 
-/// Why the services do not run together.
+/// Why the services can't run together.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A binary is nowhere to be found.
+    /// A binary can't be found.
     #[error("{0} is neither beside linerate nor on PATH: cargo build --release builds it")]
     Program(&'static str),
-    /// A program cannot be started.
+    /// A program can't be started.
     #[error("{program}: {source}")]
     Start {
-        /// Which.
+        /// The program.
         program: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A program that prepares something failed; it said why.
+    /// A program that prepares something failed.
     #[error("{program} {what}: {said}")]
     Prepare {
-        /// Which.
+        /// The program.
         program: PathBuf,
         /// What it should do.
         what: &'static str,
@@ -69,23 +70,23 @@ pub enum Error {
     /// A service ended by itself.
     #[error("{name} ended: {status}")]
     Ended {
-        /// Which.
+        /// The service.
         name: &'static str,
-        /// How.
+        /// Its exit status.
         status: std::process::ExitStatus,
     },
-    /// A service is not ready in time.
+    /// A service isn't ready in time.
     #[error("{name} is not ready after {} s", READY.as_secs())]
     NotReady {
-        /// Which.
+        /// The service.
         name: &'static str,
     },
     /// A file or directory.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// Ports, signals or the runtime.
@@ -93,38 +94,38 @@ pub enum Error {
     System(#[from] io::Error),
 }
 
-/// What runs, and how to reach it.
+/// What is running, and how to reach it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Running {
-    /// Where short links are answered.
+    /// Where short links are served.
     pub links: SocketAddr,
-    /// Where links are made.
+    /// Where links are created.
     pub links_admin: SocketAddr,
-    /// Where files are answered.
+    /// Where files are served.
     pub files: SocketAddr,
-    /// Where users are answered.
+    /// Where users are served.
     pub api: SocketAddr,
-    /// Where a browser shows all of it.
+    /// Where the console is.
     pub console: SocketAddr,
-    /// Ports that are not the usual ones, which somebody else has.
+    /// Ports that differ from the usual ones, because those are taken.
     pub moved: Vec<ReassignedPort>,
     /// Where the programs are.
     pub programs: PathBuf,
     /// Where databases and files are.
     pub data: PathBuf,
-    /// What lets whoever has it make links.
+    /// The token for creating links.
     pub token: String,
-    /// The processes of the services, by their names.
+    /// The services' processes, by name.
     pub processes: BTreeMap<&'static str, u32>,
     /// Commands to try.
     pub commands: Vec<String>,
 }
 
-/// How often services are started on other ports, where somebody else took the first between our look and theirs.
+/// How often services are started on other ports, if somebody took the first ones just before they did.
 const ATTEMPTS: usize = 3;
 
-/// Starts the services, calls `ready` once they answer and `said` with what they say, and stops them when one ends
-/// or the process is told to.
+/// Starts the services, calls `ready` once they answer and `said` with their output, and stops them when one ends or
+/// the process is told to.
 pub fn run(
     data: &Path,
     mut ready: impl FnMut(&Running) -> io::Result<()>,
@@ -165,7 +166,7 @@ pub fn run(
     })
 }
 
-/// The services' programs, and what they keep where.
+/// The services' programs, and where their data is.
 struct Services {
     links: PathBuf,
     files: PathBuf,
@@ -174,7 +175,7 @@ struct Services {
 }
 
 impl Services {
-    /// Finds the programs, and makes what they need.
+    /// Finds the programs, and creates what they need.
     fn find(data: &Path) -> Result<Self, Error> {
         let services = Self {
             links: program::find("linerate-links")?,
@@ -204,12 +205,12 @@ impl Services {
         self.data.join("www")
     }
 
-    /// Where a service writes down who wrote what.
+    /// The path of a service's audit log.
     fn audit(&self, service: &str) -> PathBuf {
         self.data.join(format!("{service}-audit.log"))
     }
 
-    /// Where what writes files is asked: beside the data, or where that is too long for a socket, where everybody may make one.
+    /// The writer's socket: next to the data or, if that path is too long for a socket, where everybody may create one.
     fn writer_socket(&self) -> PathBuf {
         let beside = self.data.join("files-writer.socket");
         let absolute = std::path::absolute(&beside).unwrap_or(beside);
@@ -219,7 +220,7 @@ impl Services {
         env::temp_dir().join(format!("linerate-up-{}.socket", std::process::id()))
     }
 
-    /// Starts all, and gives what links will print as its token.
+    /// Starts all of them; the token that links prints will arrive on the receiver.
     fn start(
         &self,
         ports: &Ports,
@@ -246,7 +247,7 @@ impl Services {
         Ok((vec![links, files, api, writer], token))
     }
 
-    /// Starts what writes below the root of files, for the console, which is of the same user.
+    /// Starts the writer for files' root, for the console, which runs as the same user.
     fn writer(&self, said: impl Fn(&LogLine) + Clone + 'static) -> Result<Child, Error> {
         let socket = self.writer_socket();
         let mut command = Command::new(env::current_exe()?);
@@ -260,8 +261,8 @@ impl Services {
         Child::start(WRITER, command, ReadyAt::Unix(socket, "/uploads"), said)
     }
 
-    /// Starts the console, which everybody on this machine may use as whoever has the token: it is in the environment of that
-    /// process alone, and on no disk.
+    /// Starts the console, which everybody on this machine may use with the token's rights. The token is only in that
+    /// process's environment, and not on any disk.
     fn console(
         &self,
         ports: &Ports,
@@ -271,7 +272,7 @@ impl Services {
         let mut command = Command::new(env::current_exe()?);
         let (public, admin) = ports.console;
         command.args(["console", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
-        // It is of the same user, and may what that user may.
+        // It runs as the same user, and may do what that user may.
         command.args(["--helper", "self"]);
         for (service, (_, admin)) in [("links", ports.links), ("files", ports.files), ("api", ports.api)] {
             command.arg(format!("--{service}")).arg(admin.to_string());
@@ -287,7 +288,7 @@ impl Services {
         Child::start("console", command, ReadyAt::Admin(admin), said)
     }
 
-    /// Commands that work as they are, each ending with a URL or a word that more may follow.
+    /// Commands that work as they are; each ends with a URL, or a word that more can follow.
     fn commands(&self, ports: &Ports, token: &str) -> Vec<String> {
         let (code, target) = EXAMPLE;
         let Ports { links: (links, admin), files: (files, _), api: (api, _), .. } = ports;
@@ -327,7 +328,7 @@ impl Services {
     }
 }
 
-/// Makes the database and the link that is there from the beginning.
+/// Creates the database and the link that exists from the start.
 fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
     let (code, target) = EXAMPLE;
     let run = |arguments: &[&str]| {
@@ -335,7 +336,7 @@ fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
         command.args(arguments).arg("--database").arg(database).stdin(Stdio::null());
         command.output().map_err(|source| Error::Start { program: links.to_owned(), source })
     };
-    // It is there from the last time, or it is added.
+    // It exists from the last time, or is added.
     if database.exists() && run(&["get", code])?.status.success() {
         return Ok(());
     }
@@ -347,7 +348,7 @@ fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
     Err(Error::Prepare { program: links.to_owned(), what: "add", said })
 }
 
-/// Waits until all are ready, says so, which may add more, and then until the first ends.
+/// Waits until all are ready and announces it, which may start more, and then waits until the first one ends.
 async fn together(
     children: &mut Vec<Child>,
     ready: impl AsyncFnOnce(&mut Vec<Child>) -> Result<(), Error>,
@@ -369,17 +370,17 @@ async fn together(
     Err(first.await)
 }
 
-/// What short links begin with.
+/// The URL that short links start with.
 fn public_url(ports: &Ports) -> String {
     format!("http://{}", ports.links.0)
 }
 
-/// A Unix socket, as addresses name it.
+/// A Unix socket in the notation of addresses.
 fn unix(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-/// Text as one word for a shell.
+/// A text as a single shell word.
 fn quoted(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
     if !text.is_empty() && text.chars().all(plain) {

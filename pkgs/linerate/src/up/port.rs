@@ -1,4 +1,4 @@
-//! Ports that are free.
+//! Finds free ports.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,56 +7,55 @@ use std::os::unix::net::{self, UnixListener};
 
 use serde::Serialize;
 
-/// How many ports are tried before it is said that there is none.
+/// How many ports are tried before giving up.
 const ATTEMPTS: usize = 16;
 
-/// How many there are.
+/// How many ports are needed.
 const PORTS: usize = 8;
 
-/// The ports of links, files, api and the console, for everybody and for the operator, as everything that is written about
-/// them has them.
+/// The ports of links, files, api and the console, public and for the operator, as in all documentation.
 const USUAL: [u16; PORTS] = [8080, 8081, 8090, 8091, 8100, 8101, 8110, 8111];
 
-/// A port that somebody else has, and the one that is used instead.
+/// A port that is taken, and the one that is used instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReassignedPort {
     /// The usual one.
     pub from: u16,
-    /// The other.
+    /// The one used instead.
     pub to: u16,
 }
 
-/// Where each service listens on loopback: for everybody, and for its operator.
+/// Each service's addresses on loopback: the public one, and the operator's.
 #[derive(Debug)]
 pub struct Ports {
-    /// Of links.
+    /// linerate-links.
     pub links: (SocketAddr, SocketAddr),
-    /// Of files.
+    /// linerate-files.
     pub files: (SocketAddr, SocketAddr),
-    /// Of the API.
+    /// linerate-api.
     pub api: (SocketAddr, SocketAddr),
-    /// Of the console.
+    /// linerate-console.
     pub console: (SocketAddr, SocketAddr),
-    /// Those that are not the usual ones.
+    /// Ports that differ from the usual ones.
     pub moved: Vec<ReassignedPort>,
-    /// What keeps others of us from them.
+    /// Keeps other runs of `up` from taking them.
     _claims: Vec<UnixListener>,
 }
 
 impl Ports {
-    /// The usual ones, and any where those are taken.
+    /// The usual ports, or any others where those are taken.
     pub fn usual() -> io::Result<Self> {
         Self::choose(USUAL)
     }
 
-    /// Any.
+    /// Any free ports.
     pub fn any() -> io::Result<Self> {
         Self::choose([0; PORTS])
     }
 
-    /// All are held until the last is chosen, so that no two are the same. Between that and a service's own listening
-    /// somebody else may take one; then the service says so and ends. So that another `up` is not who does that, ours are
-    /// claimed as long as this lives.
+    /// All ports are held until the last is chosen, so that no two are the same. Somebody else may take one before the
+    /// service listens on it; the service then says so and ends. For as long as this value lives, the ports are also
+    /// claimed, so that it isn't another `up` that takes them.
     fn choose(wanted: [u16; PORTS]) -> io::Result<Self> {
         let held = wanted.into_iter().map(hold).collect::<io::Result<Vec<_>>>()?;
         let (listeners, claims): (Vec<TcpListener>, Vec<UnixListener>) = held.into_iter().unzip();
@@ -69,7 +68,7 @@ impl Ports {
     }
 }
 
-/// Holds a port and claims it, or another where that is taken.
+/// Holds and claims a port, or another if it is taken.
 fn hold(wanted: u16) -> io::Result<(TcpListener, UnixListener)> {
     let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
     for port in std::iter::once(wanted).chain(std::iter::repeat_n(0, ATTEMPTS)) {
@@ -83,7 +82,7 @@ fn hold(wanted: u16) -> io::Result<(TcpListener, UnixListener)> {
     Err(taken)
 }
 
-/// A name that one process at a time can have (unix(7), abstract sockets), and that ends with it.
+/// A name that only one process at a time can have (unix(7), abstract sockets), and that disappears with it.
 fn claim(port: u16) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&net::SocketAddr::from_abstract_name(format!("linerate-up/{port}"))?)
 }

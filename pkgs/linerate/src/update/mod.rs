@@ -1,8 +1,8 @@
-//! Versions of a box that is an image (`linerate.appliance.image`): which are in its slots, which runs, and the way from one
-//! to another.
+//! Versions of a machine that runs an image (`linerate.appliance.image`): those in its slots, the running one, and how
+//! to change between them.
 //!
-//! systemd-sysupdate(8) fetches, checks signatures and writes; systemd-boot counts tries. What is here decides whether
-//! they may: no version below the floor, none over the one that a boot on trial would fall back to.
+//! systemd-sysupdate(8) downloads, checks signatures and writes; systemd-boot counts tries. This module decides whether
+//! they may: no version below the floor, and none that would replace the one a machine on trial falls back to.
 
 mod settings;
 mod slots;
@@ -20,7 +20,7 @@ pub use settings::{SETTINGS, Settings, SettingsError};
 pub use slots::{Entry, Trial};
 pub use version::{Version, VersionError};
 
-/// Why a version is not gone to.
+/// Why the machine didn't change to a version.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The settings.
@@ -29,52 +29,52 @@ pub enum Error {
     /// The EFI system partition.
     #[error("{}: {source}", path.display())]
     Boot {
-        /// Which of its files.
+        /// The file on it.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// systemd-sysupdate does not start.
+    /// systemd-sysupdate doesn't start.
     #[error("{}: {source}", program.display())]
     Start {
         /// Where it should be.
         program: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// systemd-sysupdate was not done in time.
+    /// systemd-sysupdate took too long.
     #[error("systemd-sysupdate took longer than {} s, and was ended: the server stalls, or --timeout is too short", .0.as_secs())]
     TooLong(Duration),
-    /// systemd-sysupdate failed; it said why on standard error, or here.
+    /// systemd-sysupdate failed; the reason is on standard error, or in here.
     #[error("systemd-sysupdate ended with {status}{}{said}", if said.is_empty() { "" } else { ": " })]
     Sysupdate {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// The last that it said, where that was not passed on.
+        /// The end of its output, if that wasn't passed on.
         said: String,
     },
-    /// What systemd-sysupdate printed is none of its answers.
+    /// systemd-sysupdate's output isn't one of its known answers.
     #[error("systemd-sysupdate answered what is not understood: {0}")]
     Answer(String),
-    /// No update is set up.
+    /// No updates are configured.
     #[error("this image takes no updates: linerate.appliance.image.update.source is not set")]
     NoSource,
-    /// Below the floor.
+    /// The version is below the floor.
     #[error(
         "{version} is below {floor}, the lowest version that this box goes to (linerate.appliance.image.update.floor)"
     )]
     BelowFloor {
-        /// Which.
+        /// The version.
         version: Version,
-        /// And the lowest.
+        /// The lowest version allowed.
         floor: Version,
     },
-    /// Older than what runs.
+    /// The version is older than the running one.
     #[error(
         "{version} is older than {running}, which runs: linerate update rollback goes back to what is in the other slot"
     )]
     Older {
-        /// Which.
+        /// The version.
         version: Version,
         /// What runs.
         running: Version,

@@ -20,11 +20,11 @@ const LINK_HEADER: usize = 16;
 /// `IFLA_IFNAME` (`include/uapi/linux/if_link.h`).
 const LINK_NAME: u16 = 3;
 
-/// Notifications of one kind that are read at once. Beyond that the kernel's socket holds them, and where that overflows
-/// the kernel says so, which counts as a change.
+/// How many notifications of one kind are read at once. The kernel's socket holds the rest, and if it overflows the
+/// kernel says so, which counts as a change.
 const AT_ONCE: usize = 256;
 
-/// The name of no interface: that something changed and nobody knows what.
+/// Not an interface's name: something has changed, but it isn't known what.
 pub const UNKNOWN: &str = "";
 
 /// Notifications of interfaces that changed.
@@ -35,7 +35,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Begins to listen.
+    /// Starts listening.
     pub fn listen() -> io::Result<Self> {
         let links = Socket::open(NETLINK_ROUTE)?;
         links.join(LINKS)?;
@@ -53,14 +53,14 @@ impl Changes {
             })?;
         }
         if settings {
-            // Of what kind the change is does not matter: to look at an interface is cheap.
+            // The kind of change doesn't matter, since checking an interface is cheap.
             gather(&mut self.settings, &mut changed, |message| Some(ethtool::changed(message)))?;
         }
         Ok(changed)
     }
 }
 
-/// Reads the notifications that are there: of each whether it counts, and if so the interface's name where it has one.
+/// Reads the waiting notifications; `name` says whether one counts and, if so, the interface's name if it has one.
 fn gather(
     socket: &mut Socket,
     changed: &mut BTreeSet<String>,
@@ -82,7 +82,7 @@ fn gather(
     Ok(())
 }
 
-/// A queue that overflowed has lost notifications, so anything may have changed; the rest is a failure.
+/// An overflowed queue has lost notifications, so anything may have changed; other errors are failures.
 fn lost(error: io::Error) -> io::Result<String> {
     match error.raw_os_error() {
         Some(libc::ENOBUFS) => Ok(UNKNOWN.to_owned()),

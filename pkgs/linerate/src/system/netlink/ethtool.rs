@@ -10,7 +10,7 @@ use super::message::{Attributes, Message, Writer};
 use super::socket::Socket;
 use crate::system::{Channels, Coalescing, Rings};
 
-/// `GENL_ID_CTRL`: the family that knows the others (`include/uapi/linux/genetlink.h`).
+/// `GENL_ID_CTRL`: the family that knows all others (`include/uapi/linux/genetlink.h`).
 const CONTROLLER: u16 = 0x10;
 /// `CTRL_CMD_GETFAMILY`, version 2.
 const GET_FAMILY: [u8; 4] = [3, 2, 0, 0];
@@ -19,11 +19,11 @@ mod family {
     pub const ID: u16 = 1;
     pub const NAME: u16 = 2;
     pub const GROUPS: u16 = 7;
-    /// `CTRL_ATTR_MCAST_GRP_…`, of each group.
+    /// `CTRL_ATTR_MCAST_GRP_…` of each group.
     pub const GROUP_NAME: u16 = 1;
     pub const GROUP_ID: u16 = 2;
 }
-/// Bytes of `struct genlmsghdr`: command, version, two of none.
+/// The size of `struct genlmsghdr`: command, version, two reserved bytes.
 const HEADER: usize = 4;
 /// `ETHTOOL_GENL_NAME`, `ETHTOOL_GENL_VERSION`, `ETHTOOL_MCGRP_MONITOR_NAME`.
 const NAME: &str = "ethtool";
@@ -34,7 +34,7 @@ const MONITOR: &str = "monitor";
 const INTERFACE: u16 = 1;
 const INTERFACE_NAME: u16 = 2;
 
-/// `ETHTOOL_MSG_…`: questions.
+/// `ETHTOOL_MSG_…`: requests.
 mod command {
     pub const FEATURES_GET: u8 = 11;
     pub const RINGS_GET: u8 = 15;
@@ -78,16 +78,16 @@ mod features {
     pub const FIXED: u16 = 5;
 }
 
-/// `ETHTOOL_A_BITSET_…`: bits with names, as the kernel writes them unless it is asked for fewer bytes.
+/// `ETHTOOL_A_BITSET_…`: bits with names, as the kernel writes them unless it is asked for the compact form.
 mod bitset {
     pub const NO_MASK: u16 = 1;
     pub const BITS: u16 = 3;
-    /// In them, of each bit.
+    /// In them, for each bit.
     pub const NAME: u16 = 2;
     pub const VALUE: u16 = 3;
 }
 
-/// A socket to ask the family by.
+/// A socket for requests to the family.
 #[derive(Debug)]
 pub struct Ethtool {
     socket: Socket,
@@ -117,13 +117,13 @@ impl Ethtool {
         }
     }
 
-    /// Begins to listen to what changes, by whomever, and no longer asks.
+    /// Starts listening for changes, whoever makes them; this socket then sends no more requests.
     pub fn monitored(self) -> io::Result<Socket> {
         self.socket.join(self.monitor.ok_or(io::ErrorKind::Unsupported)?)?;
         Ok(self.socket)
     }
 
-    /// Has something done about an interface; what is told is handed on.
+    /// Sends a request about an interface, and passes on the answer.
     fn ask(
         &mut self,
         command: u8,
@@ -138,7 +138,7 @@ impl Ethtool {
         self.socket.ask(self.family, &header, write, told)
     }
 
-    /// What the answer to a question about an interface is made into.
+    /// Sends a request about an interface, and turns the answer into a value.
     fn get<T: Default>(
         &mut self,
         command: u8,
@@ -177,7 +177,7 @@ impl Ethtool {
         self.get(command::RINGS_GET, interface, read)
     }
 
-    /// Sets those rings of an interface that are given.
+    /// Sets the given rings of an interface.
     pub fn set_rings(&mut self, interface: &str, wanted: &Rings) -> io::Result<()> {
         let write = |question: Writer| question.some_u32(rings::RX, wanted.rx).some_u32(rings::TX, wanted.tx);
         self.ask(command::RINGS_SET, interface, write, |_| ())
@@ -201,12 +201,12 @@ impl Ethtool {
     }
 }
 
-/// The name of the interface that a notification is of.
+/// The name of the interface that a notification is about.
 pub fn changed(message: &Message<'_>) -> Option<String> {
     message.attributes(HEADER).nested(INTERFACE).text(INTERFACE_NAME)
 }
 
-/// The kernel names those that could be on in some sets, and those that are in another.
+/// The kernel lists offloads that could be on in some sets, and those that are on in another.
 fn offloads(told: Attributes<'_>) -> BTreeMap<String, bool> {
     let mut all = BTreeMap::new();
     for set in [features::SWITCHED, features::FIXED, features::WANTED] {
@@ -216,7 +216,7 @@ fn offloads(told: Attributes<'_>) -> BTreeMap<String, bool> {
     all
 }
 
-/// The bits of a set by name, and whether each is in it: without a mask those that are not there are not.
+/// The names of a set's bits, and whether each is in it; without a mask, bits that aren't listed aren't in it.
 fn bits(set: Attributes<'_>) -> impl Iterator<Item = (String, bool)> {
     let listed = set.get(bitset::NO_MASK).is_some();
     set.nested(bitset::BITS).filter_map(move |(_, bit)| {
@@ -230,7 +230,7 @@ mod tests {
     use super::super::message::Messages;
     use super::*;
 
-    /// A set of bits as the kernel writes it.
+    /// A set of bits as the kernel would write it.
     fn set(written: Writer, kind: u16, listed: bool, bits: &[(&str, bool)]) -> Writer {
         written.nested(kind, |set| {
             let set = if listed { set.attribute(bitset::NO_MASK, &[]) } else { set };

@@ -1,34 +1,34 @@
-//! Messages of netlink and the attributes in them (`include/uapi/linux/netlink.h`, netlink(7)).
+//! Netlink messages and their attributes (`include/uapi/linux/netlink.h`, netlink(7)).
 //!
-//! Numbers are the machine's own, whatever its byte order. What a message says of its length is held against what is
-//! there: a length that does not fit ends what is read, and nothing panics.
+//! Numbers are in the machine's own byte order. Lengths in a message are compared with the actual data: one that
+//! doesn't fit ends the reading, and nothing panics.
 
 /// Bytes of `struct nlmsghdr`: length (32 bits), kind (16), flags (16), sequence (32), port (32).
 pub const HEADER: usize = 16;
-/// What everything is aligned to (`NLMSG_ALIGNTO`, `NLA_ALIGNTO`).
+/// The alignment of everything (`NLMSG_ALIGNTO`, `NLA_ALIGNTO`).
 const ALIGNMENT: usize = 4;
 /// Bytes of `struct nlattr`: length (16 bits), kind (16).
 const ATTRIBUTE_HEADER: usize = 4;
-/// `NLA_F_NESTED`: attributes are in it, which strict families want to be told.
+/// `NLA_F_NESTED`: it contains attributes, which strict families want to be told.
 const NESTED: u16 = 1 << 15;
 /// `NLA_TYPE_MASK`: a kind without its flags.
 const KIND: u16 = (1 << 14) - 1;
 
-/// A message that was received.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// What it is: a number of the family's, or one below 16 of netlink's own.
+    /// Its kind: a number of the family's, or one below 16 of netlink's own.
     pub kind: u16,
     /// `NLM_F_…`.
     pub flags: u16,
-    /// Which question it answers.
+    /// The request that it answers.
     pub sequence: u32,
-    /// All behind the header.
+    /// Everything after the header.
     pub payload: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// The attributes behind a family's own header of so many bytes.
+    /// The attributes after a family's own header of this many bytes.
     pub fn attributes(&self, header: usize) -> Attributes<'a> {
         Attributes(self.payload.get(header..).unwrap_or_default())
     }
@@ -55,39 +55,39 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Attributes, each with its kind and what is in it.
+/// Attributes, each with its kind and content.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// The first of a kind.
+    /// The first attribute of a kind.
     pub fn get(mut self, kind: u16) -> Option<&'a [u8]> {
         self.find_map(|(its, value)| (its == kind).then_some(value))
     }
 
-    /// A number of 32 bits.
+    /// A 32-bit number.
     pub fn u32(self, kind: u16) -> Option<u32> {
         u32_at(self.get(kind)?, 0)
     }
 
-    /// A number of 16 bits.
+    /// A 16-bit number.
     pub fn u16(self, kind: u16) -> Option<u16> {
         u16_at(self.get(kind)?, 0)
     }
 
-    /// A truth in 8 bits.
+    /// A boolean in 8 bits.
     pub fn flag(self, kind: u16) -> Option<bool> {
         self.get(kind)?.first().map(|&byte| byte != 0)
     }
 
-    /// A text, up to the zero at its end.
+    /// A text, up to its terminating zero.
     pub fn text(self, kind: u16) -> Option<String> {
         let bytes = self.get(kind)?;
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// The attributes in one; none where it is not there.
+    /// The attributes inside another; none if it is missing.
     pub fn nested(self, kind: u16) -> Attributes<'a> {
         Attributes(self.get(kind).unwrap_or_default())
     }
@@ -105,12 +105,12 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// A message that is written.
+/// A message that is being written.
 #[derive(Debug)]
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Begins one with a family's own header.
+    /// Begins a message with a family's own header.
     pub fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -120,7 +120,7 @@ impl Writer {
         Self(bytes)
     }
 
-    /// Adds an attribute. Questions are small: one of 64 KiB would not fit its length.
+    /// Adds an attribute. Requests are small; an attribute of 64 KiB wouldn't fit its length field.
     pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         debug_assert!(value.len() <= usize::from(u16::MAX) - ATTRIBUTE_HEADER);
         self.0.extend_from_slice(&((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
@@ -135,7 +135,7 @@ impl Writer {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
-    /// Adds a number where there is one.
+    /// Adds a number if there is one.
     pub fn some_u32(self, kind: u16, value: Option<u32>) -> Self {
         match value {
             Some(value) => self.u32(kind, value),
@@ -143,12 +143,12 @@ impl Writer {
         }
     }
 
-    /// Adds a text with the zero at its end.
+    /// Adds a text with a terminating zero.
     pub fn text(self, kind: u16, value: &str) -> Self {
         self.attribute(kind, &[value.as_bytes(), &[0]].concat())
     }
 
-    /// Adds what is written in between as one attribute.
+    /// Adds what `inner` writes as one attribute.
     pub fn nested(mut self, kind: u16, inner: impl FnOnce(Self) -> Self) -> Self {
         let start = self.0.len();
         self = self.attribute(kind | NESTED, &[]);
@@ -158,7 +158,7 @@ impl Writer {
         self
     }
 
-    /// The message as it is sent.
+    /// The message, ready to be sent.
     pub fn finish(mut self, sequence: u32) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
@@ -167,17 +167,17 @@ impl Writer {
     }
 }
 
-/// A number of 32 bits at a place.
+/// The 32-bit number at an offset.
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// A number of 16 bits at a place.
+/// The 16-bit number at an offset.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What stands behind something of so many bytes and what aligns it.
+/// What follows after this many bytes and their padding.
 fn behind(bytes: &[u8], length: usize) -> &[u8] {
     bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! What this machine tells over netlink: ethtool's family, rtnetlink and socket diagnosis.
+//! What this machine reports over netlink: ethtool's family, rtnetlink and socket diagnosis.
 //!
 //! - [`message`]: messages and their attributes as bytes.
-//! - [`socket`]: questions with their answers, and what comes unasked.
+//! - [`socket`]: requests with their answers, and notifications.
 //! - [`ethtool`]: channels, rings, coalescing and offloads.
 //! - [`changes`]: which interfaces changed.
 
@@ -31,10 +31,10 @@ const QDISC_HEADER: usize = 20;
 /// `TCA_KIND`: a discipline's name.
 const QDISC_KIND: u16 = 1;
 
-/// The disciplines that only pass packets on to one of each queue (`net/sched/sch_mq.c`, `sch_mqprio.c`).
+/// The disciplines that only pass packets on to one per queue (`net/sched/sch_mq.c`, `sch_mqprio.c`).
 const BRANCHES: [&str; 2] = ["mq", "mqprio"];
 
-/// Disciplines on the way in; packets on the way out do not meet them.
+/// Disciplines for incoming packets, which outgoing packets don't pass.
 const INWARD: [&str; 2] = ["ingress", "clsact"];
 
 /// `SOCK_DIAG_BY_FAMILY` (`include/uapi/linux/sock_diag.h`).
@@ -44,13 +44,13 @@ const SOCKETS: u16 = 20;
 const SOCKETS_QUESTION: usize = 56;
 /// Only `TCP_LISTEN` (`include/net/tcp_states.h`).
 const LISTENING: u32 = 1 << 10;
-/// Where `struct inet_diag_msg` has the port and address that a socket is bound to, and its queues.
+/// The offsets in `struct inet_diag_msg` of the port and address that a socket is bound to, and of its queues.
 const PORT: usize = 4;
 const ADDRESS: usize = 8;
 const RECEIVE_QUEUE: usize = 56;
 const SEND_QUEUE: usize = 60;
 
-/// Asks over netlink, each question by a socket of its own.
+/// Sends requests over netlink, each through its own socket.
 #[derive(Debug, Default)]
 pub struct Netlink;
 
@@ -90,14 +90,14 @@ impl Netlink {
         let mut socket = Socket::open(NETLINK_ROUTE)?;
         let index = name_to_index(&socket, interface)?;
         socket.all(GET_QDISC, &[0; QDISC_HEADER], |message| {
-            // Those of all interfaces are told, whichever is asked for.
+            // The kernel lists those of all interfaces, whichever was requested.
             let kind = message.attributes(QDISC_HEADER).text(QDISC_KIND)?;
             let leaf = !BRANCHES.contains(&kind.as_str()) && !INWARD.contains(&kind.as_str());
             (leaf && u32_at(message.payload, 4) == Some(index)).then_some(kind)
         })
     }
 
-    /// TCP sockets that listen.
+    /// Listening TCP sockets.
     pub fn listeners(&self) -> io::Result<Vec<TcpListener>> {
         let mut socket = Socket::open(NETLINK_SOCK_DIAG)?;
         let mut all = Vec::new();
@@ -112,7 +112,7 @@ impl Netlink {
     }
 }
 
-/// What is told of a socket. Of one that listens the queues are connections (`net/ipv4/tcp_diag.c`).
+/// What is reported about a socket. For a listening socket, the queues are connections (`net/ipv4/tcp_diag.c`).
 fn listener(message: &Message<'_>) -> Option<TcpListener> {
     let told = message.payload;
     let address = told.get(ADDRESS..)?;
@@ -152,7 +152,7 @@ mod tests {
             };
             let before = find();
             let _waits = TcpStream::connect(address).expect("a connection");
-            // It may have been made before the socket that listens has it.
+            // The connection may exist before the listening socket has it.
             assert_eq!(readable([listening.as_fd()], Duration::from_secs(30)).expect("readable"), [true]);
             let after = find();
             assert_eq!((before.waiting, after.waiting), (0, 1));

@@ -1,4 +1,4 @@
-//! A socket of netlink: questions with their answers, and notifications.
+//! A netlink socket: requests with their answers, and notifications.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,35 +10,35 @@ use rustix::io::Errno;
 
 use super::message::{Attributes, HEADER, Message, Messages, Writer, u32_at};
 
-/// `NLM_F_REQUEST`: a question.
+/// `NLM_F_REQUEST`: a request.
 const REQUEST: u16 = 0x01;
-/// `NLM_F_ACK`: that it is done is to be said.
+/// `NLM_F_ACK`: asks for a confirmation.
 const ACKNOWLEDGE: u16 = 0x04;
-/// `NLM_F_DUMP_INTR`, of an answer: what it tells of changed meanwhile.
+/// `NLM_F_DUMP_INTR`, in an answer: the data changed in the meantime.
 const INTERRUPTED: u16 = 0x10;
-/// `NLM_F_CAPPED`, of an error: of the question it refuses only the header is in it.
+/// `NLM_F_CAPPED`, in an error: it has only the header of the refused request.
 const CAPPED: u16 = 0x100;
-/// `NLM_F_ACK_TLVS`, of an error: attributes are in it.
+/// `NLM_F_ACK_TLVS`, in an error: it has attributes.
 const EXTENDED: u16 = 0x200;
-/// `NLM_F_DUMP`: all there are.
+/// `NLM_F_DUMP`: asks for everything.
 const DUMP: u16 = 0x300;
 /// `NLMSG_ERROR`: an errno, or 0 for "done".
 const ERROR: u16 = 2;
-/// `NLMSG_DONE`: the end of all there are, and an errno.
+/// `NLMSG_DONE`: the end of a dump, and an errno.
 const DONE: u16 = 3;
-/// `NLMSGERR_ATTR_MSG`: why, in words.
+/// `NLMSGERR_ATTR_MSG`: the reason in words.
 const WORDS: u16 = 1;
 
 /// How long the kernel may take to answer. Setting channels restarts a port.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More bytes than a datagram has: the kernel fills 32 KiB at most (`netlink_dump` in `net/netlink/af_netlink.c`).
+/// More bytes than a datagram has: the kernel fills at most 32 KiB (`netlink_dump` in `net/netlink/af_netlink.c`).
 const DATAGRAM: usize = 64 * 1024;
-/// The most that one answer may have, in bytes: a million sockets fit.
+/// The longest answer, in bytes: a million sockets fit.
 const ANSWER: usize = 128 * 1024 * 1024;
-/// How often all there are is asked for, if it changes while it is told.
+/// How often a dump is requested if its data keeps changing.
 const ATTEMPTS: usize = 4;
 
-/// A socket of one protocol of netlink's.
+/// A socket of one netlink protocol.
 #[derive(Debug)]
 pub struct Socket {
     socket: netlink_sys::Socket,
@@ -55,21 +55,21 @@ struct Refused {
 }
 
 impl Socket {
-    /// Opens one.
+    /// Opens a socket.
     pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = netlink_sys::Socket::new(protocol)?;
         socket.bind_auto()?;
-        // For words; before Linux 4.12 there are none.
+        // For reasons in words, which there aren't before Linux 4.12.
         let _ = socket.set_ext_ack(true);
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(DATAGRAM) })
     }
 
-    /// Begins to listen to a group.
+    /// Starts listening to a group.
     pub fn join(&self, group: u32) -> io::Result<()> {
         self.socket.add_membership(group)
     }
 
-    /// Asks for one thing or has one done; each message of the answer is handed on.
+    /// Sends a request, and passes on each message of the answer.
     pub fn ask(
         &mut self,
         kind: u16,
@@ -81,7 +81,7 @@ impl Socket {
         self.answered(question, each).map(drop)
     }
 
-    /// Asks for all there are; what each message of the answer is made into, if anything.
+    /// Requests a dump, and collects what each message of the answer is made into, if anything.
     pub fn all<T>(
         &mut self,
         kind: u16,
@@ -98,7 +98,7 @@ impl Socket {
         Err(io::Error::new(io::ErrorKind::Interrupted, "the kernel's answer changed as it was told"))
     }
 
-    /// Sends a question and hands on what answers it, to the end. Whether nothing changed meanwhile.
+    /// Sends a request and passes on the complete answer; returns whether nothing changed in the meantime.
     fn answered(&mut self, question: Writer, mut each: impl FnMut(&Message<'_>)) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send_to(&question.finish(self.sequence), &SocketAddr::new(0, 0), 0)?;
@@ -125,7 +125,7 @@ impl Socket {
         }
     }
 
-    /// The next datagram, if there is one and the kernel sent it. Does not wait.
+    /// The next datagram, if there is one and the kernel sent it. Doesn't wait.
     pub fn receive(&mut self) -> io::Result<Option<&[u8]>> {
         self.buffer.clear();
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
@@ -147,7 +147,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Waits until one of the sockets has something, at most so long; which have.
+/// Waits until one of the sockets can be read, at most this long; returns which can.
 pub fn readable<const N: usize>(sockets: [BorrowedFd<'_>; N], patience: Duration) -> io::Result<[bool; N]> {
     let deadline = Instant::now() + patience;
     loop {
@@ -155,7 +155,7 @@ pub fn readable<const N: usize>(sockets: [BorrowedFd<'_>; N], patience: Duration
         let rest = deadline.saturating_duration_since(Instant::now());
         let rest = Timespec::try_from(rest).map_err(io::Error::other)?;
         match poll(&mut asked, Some(&rest)) {
-            // What has failed is read too, which tells how.
+            // A failed socket is read too, which returns the error.
             Ok(_) => return Ok(asked.map(|one| !one.revents().is_empty())),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -170,7 +170,7 @@ fn verdict(message: &Message<'_>) -> io::Result<()> {
         return Ok(());
     }
     let refused = io::Error::from_raw_os_error(errno.wrapping_neg());
-    // struct nlmsgerr: the errno, and the question or its header. At the end of all there are it is the errno alone.
+    // struct nlmsgerr: the errno, and the request or its header. At the end of a dump there is only the errno.
     let question = match (message.kind, message.flags & CAPPED) {
         (DONE, _) => 0,
         (_, 0) => u32_at(message.payload, 4).map_or(HEADER, |length| length as usize),
@@ -193,7 +193,7 @@ fn verdict(message: &Message<'_>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A last message with an errno, a question's bytes and perhaps words behind it.
+    /// A last message with an errno, a request's bytes and perhaps a reason in words.
     fn last(kind: u16, flags: u16, errno: i32, question: &[u8], words: Option<&str>) -> Vec<u8> {
         let header = [&errno.to_ne_bytes(), question].concat();
         let written = Writer::new(kind, flags, &header);

@@ -1,4 +1,4 @@
-//! A machine written down in a text file, changed in memory only.
+//! A machine recorded in a text file, which is changed only in memory.
 //!
 //! ```text
 //! # A comment.
@@ -47,7 +47,7 @@ use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, Verit
 use crate::cpus::Cpus;
 pub use parse::ParseError;
 
-/// Symbolic links on a path before it counts as a loop, as in the kernel (`MAXSYMLINKS`).
+/// How many symbolic links a path may have before it counts as a loop, as in the kernel (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
 /// A machine in memory.
@@ -66,7 +66,7 @@ struct State {
     offloads: BTreeMap<String, BTreeMap<String, bool>>,
     statistics: BTreeMap<String, BTreeMap<String, u64>>,
     indirection: BTreeMap<String, Vec<u32>>,
-    /// Interfaces whose table was set and is not the default.
+    /// Interfaces with a table that was set and isn't the default.
     set_tables: BTreeSet<String>,
     qdiscs: BTreeMap<String, Vec<String>>,
     listeners: Vec<TcpListener>,
@@ -82,14 +82,14 @@ struct State {
     writes: Vec<(String, String)>,
 }
 
-/// What a restart of an interface's queues brings back.
+/// What a restart of an interface's queues resets.
 #[derive(Clone, Debug, Default)]
 struct Fresh {
     files: BTreeMap<String, String>,
     rings: BTreeMap<String, Rings>,
 }
 
-/// Why and how often a file refuses what is written to it.
+/// Why and how often a file refuses writes.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     errno: Errno,
@@ -97,45 +97,45 @@ struct Refusal {
 }
 
 impl Recorded {
-    /// Puts a file there, or other content into it.
+    /// Creates a file, or replaces its content.
     pub fn set(&self, path: &str, content: &str) {
         self.state.borrow_mut().files.insert(path.to_owned(), content.to_owned());
     }
 
-    /// Lays another machine's lines over this one's: what both tell is as the other tells it.
+    /// Adds another machine's lines to this one's, replacing those that both have.
     pub fn amend(&self, other: Self) {
         self.state.borrow_mut().overlay(other.state.into_inner());
     }
 
-    /// Takes a file away.
+    /// Removes a file.
     pub fn remove(&self, path: &str) {
         self.state.borrow_mut().files.remove(path);
     }
 
-    /// Refuses what is written to a file, so many times.
+    /// Refuses this many writes to a file.
     pub fn refuse(&self, path: &str, errno: Errno, times: usize) {
         self.state.borrow_mut().refusals.insert(path.to_owned(), Refusal { errno, times });
     }
 
-    /// Has the kernel tell, one call after another, of changes to these interfaces.
+    /// Makes successive calls report changes to these interfaces.
     pub fn tell(&self, changes: &[&[&str]]) {
         let names = |names: &&[&str]| names.iter().map(|&name| name.to_owned()).collect();
         self.state.borrow_mut().changes = changes.iter().rev().map(names).collect();
     }
 
-    /// All that was written so far: paths and contents, in order.
+    /// Everything written so far: paths and contents, in order.
     pub fn writes(&self) -> Vec<(String, String)> {
         self.state.borrow().writes.clone()
     }
 
-    /// Every file and what is in it.
+    /// Every file and its content.
     pub fn files(&self) -> BTreeMap<String, String> {
         self.state.borrow().files.clone()
     }
 }
 
 impl State {
-    /// Follows symbolic links and `..`, as the kernel walks a path.
+    /// Follows symbolic links and `..` as the kernel does.
     fn resolve(&self, path: &str) -> io::Result<String> {
         let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done = String::new();
@@ -163,7 +163,7 @@ impl State {
         Ok(done)
     }
 
-    /// Whether there is anything at or below a resolved path.
+    /// Whether anything exists at or below a resolved path.
     fn exists(&self, path: &str) -> bool {
         self.files.contains_key(path) || !self.below(path).is_empty()
     }
@@ -185,7 +185,7 @@ impl State {
             let queue = path.strip_prefix(&queues)?.split('/').next()?;
             queue.rsplit('-').next()?.parse::<u32>().ok()
         };
-        // What the driver made first, as far as it is still in use.
+        // What the driver first set up, as far as it is still in use.
         self.files.retain(|path, _| number(path).is_none());
         for (path, content) in &fresh.files {
             let ours = path == "/proc/interrupts" || path.starts_with("/proc/irq/");
@@ -216,7 +216,7 @@ impl State {
         }
     }
 
-    /// Lays what is so later over what is so now.
+    /// Replaces the current state with the later one where both have it.
     fn overlay(&mut self, later: Self) {
         self.files.extend(later.files);
         self.links.extend(later.links);
@@ -238,7 +238,7 @@ impl State {
         }
     }
 
-    /// Stores what is written the way the kernel spells it.
+    /// Stores a written value the way the kernel formats it.
     fn store(&mut self, path: &str, content: &str) -> io::Result<()> {
         let invalid = |_| io::Error::from(Errno::INVAL);
         let stored = match name_of(path) {
@@ -315,7 +315,7 @@ impl System for Recorded {
         if state.exists(&path) { Ok(path) } else { Err(Errno::NOENT.into()) }
     }
 
-    /// What was recorded has no times.
+    /// Recordings have no times.
     fn modified(&self, _: &str) -> io::Result<u64> {
         Err(Errno::OPNOTSUPP.into())
     }
@@ -428,7 +428,7 @@ impl System for Recorded {
         self.state.borrow_mut().changes.pop().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// What is later is so now. Nothing else changes while nobody writes, so there is nothing to wait for.
+    /// The later state becomes the current one. Nothing else changes without writes, so there is nothing to wait for.
     fn pause(&self, _: Duration) {
         let mut state = self.state.borrow_mut();
         if let Some(later) = state.later.take() {
@@ -437,7 +437,7 @@ impl System for Recorded {
     }
 }
 
-/// What is written down of a machine, or that its driver cannot tell.
+/// What is recorded of a machine; otherwise its driver can't report it.
 fn told<T: Clone>(told: Option<&T>) -> io::Result<T> {
     told.cloned().ok_or_else(|| Errno::OPNOTSUPP.into())
 }

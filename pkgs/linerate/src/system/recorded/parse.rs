@@ -1,4 +1,4 @@
-//! The format that machines are written down in.
+//! The format of recorded machines.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::{Fresh, Recorded, Refusal, State};
 use crate::cpus::Cpus;
 use crate::system::{Channels, Clock, Coalescing, Free, Rings, TcpListener, Verity};
 
-/// The errnos a machine can be told to refuse with, by name.
+/// The errnos that a recorded machine can refuse with, by name.
 const ERRNOS: [(&str, Errno); 8] = [
     ("EACCES", Errno::ACCESS),
     ("EAGAIN", Errno::AGAIN),
@@ -23,11 +23,11 @@ const ERRNOS: [(&str, Errno); 8] = [
     ("EPERM", Errno::PERM),
 ];
 
-/// Why a text is no machine.
+/// Why a text isn't a machine.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ParseError {
-    /// Which line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// What is wrong with it.
     pub what: &'static str,
@@ -51,7 +51,7 @@ impl FromStr for Recorded {
     }
 }
 
-/// Reads lines up to one that says `later`, and says where that is.
+/// Reads lines up to one that says `later`, and returns its position.
 fn read<'a>(
     lines: &mut impl Iterator<Item = (usize, &'a str)>,
     state: &mut State,
@@ -82,7 +82,7 @@ fn read<'a>(
     Ok(None)
 }
 
-/// A file or a link; the paths of a file whose lines follow.
+/// A file or a link; returns the paths of a file whose lines follow.
 fn file(line: &str, state: &mut State) -> Result<Vec<String>, &'static str> {
     if let Some((path, target)) = line.split_once(" -> ") {
         for path in expanded(path)? {
@@ -103,7 +103,7 @@ fn file(line: &str, state: &mut State) -> Result<Vec<String>, &'static str> {
     Ok(open)
 }
 
-/// What netlink or a system call would tell: a word, mostly of what, and the rest.
+/// What netlink or a system call would return: a word, mostly followed by its subject, and the rest.
 fn answer(line: &str, state: &mut State) -> Result<(), &'static str> {
     let mut words = line.split_whitespace();
     let kind = words.next().unwrap_or_default();
@@ -232,7 +232,7 @@ fn answer(line: &str, state: &mut State) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `NAME=VALUE`, as often as it comes.
+/// Repeated `NAME=VALUE`.
 fn pairs<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<(&'a str, &'a str)>, &'static str> {
     words.map(|word| word.split_once('=').ok_or("NAME=VALUE is needed")).collect()
 }
