@@ -76,24 +76,24 @@ pub enum Error {
     Older {
         /// The version.
         version: Version,
-        /// What runs.
+        /// The running version.
         running: Version,
     },
-    /// The running version may yet have to give way to the other slot's.
+    /// The running version may still have to give way to the other slot's.
     #[error(
         "{0} is on trial: the other slot is what the box would go back to; wait until this boot counts as good"
     )]
     OnTrial(Version),
-    /// It runs already.
+    /// It is already running.
     #[error("{0} runs already")]
     Runs(Version),
-    /// Nothing to go back to.
+    /// There is nothing to go back to.
     #[error("there is no other version to go back to that has not failed")]
     NothingElse,
-    /// What runs has no boot file.
+    /// The running version has no boot file.
     #[error("what runs, {0}, has no boot file on the EFI partition")]
     Unknown(Version),
-    /// The boot is not begun.
+    /// The reboot didn't start.
     #[error("systemctl reboot ended with {0}")]
     Reboot(ExitStatus),
 }
@@ -108,36 +108,36 @@ impl Error {
     }
 }
 
-/// What a box has, as programs get it.
+/// The state of a machine, as programs get it.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// What its files are called by.
+    /// The identifier in its files' names.
     pub id: String,
-    /// The version that runs.
+    /// The running version.
     pub running: Version,
-    /// The lowest that it goes to.
+    /// The lowest version allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Version>,
     /// Where updates come from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What may boot, the newest first.
+    /// The versions that may boot, newest first.
     pub versions: Vec<Entry>,
 }
 
-/// A box that is an image.
+/// A machine that runs an image.
 #[derive(Debug)]
 pub struct Appliance {
     settings: Settings,
 }
 
 impl Appliance {
-    /// The one that these settings describe.
+    /// The machine that these settings describe.
     pub fn new(settings: Settings) -> Self {
         Self { settings }
     }
 
-    /// What runs, and what else could.
+    /// The running version, and the others that may boot.
     pub fn status(&self) -> Result<Status, Error> {
         let Settings { id, version, floor, source, .. } = &self.settings;
         Ok(Status {
@@ -149,7 +149,8 @@ impl Appliance {
         })
     }
 
-    /// The version that the server has and the box has not; signatures are checked. At most so long is waited for it.
+    /// The version that the server has and the machine doesn't; signatures are checked. Waits at most this long for the
+    /// server.
     pub fn check(&self, patience: Duration) -> Result<Option<Version>, Error> {
         let said = sysupdate::ask(self.program()?, &["--json=short", "check-new"], patience)
             .map_err(|failure| self.failed(failure))?;
@@ -170,9 +171,9 @@ impl Appliance {
         }
     }
 
-    /// Writes a version, the newest unless one is named, into the slot that does not run; it is on trial from the next boot
-    /// on. One that is there and has failed gets its tries again. Nothing where there is nothing newer. Each step, to ask and
-    /// to fetch, takes at most so long.
+    /// Writes a version, by default the newest, into the slot that isn't running; it is on trial from the next boot. A
+    /// version that is already there and has failed gets its tries back. Returns none if there is nothing newer. Each
+    /// step, checking and downloading, takes at most this long.
     pub fn apply(&self, wanted: Option<&Version>, patience: Duration) -> Result<Option<Version>, Error> {
         let running = &self.settings.version;
         let entries = self.entries()?;
@@ -210,7 +211,7 @@ impl Appliance {
         Ok(Some(version))
     }
 
-    /// Lets the other slot's version boot from now on, by counting the running one as failed.
+    /// Makes the other slot's version boot from now on, by marking the running one as failed.
     pub fn rollback(&self) -> Result<Version, Error> {
         let entries = self.entries()?;
         let running = self.running(&entries)?;
@@ -227,7 +228,7 @@ impl Appliance {
         Ok(other.version.clone())
     }
 
-    /// Boots again.
+    /// Reboots.
     pub fn reboot(&self) -> Result<(), Error> {
         let program = PathBuf::from("systemctl");
         let status = Command::new(&program)
@@ -275,7 +276,7 @@ impl Appliance {
     }
 }
 
-/// The last line of what a program said, and not more of it than fits a message.
+/// The last line of a program's output, cut to what fits into a message.
 fn last_line(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").chars().take(300).collect()

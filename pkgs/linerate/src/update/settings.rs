@@ -1,4 +1,4 @@
-//! What the image was built as, and where it may go: a file that it has in /etc.
+//! How the image was built and where its updates come from, from a file in /etc.
 
 use std::fs;
 use std::io;
@@ -15,21 +15,21 @@ pub const SETTINGS: &str = "/etc/linerate/update.json";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What files and partitions of the image are called by.
+    /// The identifier in the names of the image's files and partitions.
     pub id: String,
-    /// The version that runs.
+    /// The running version.
     pub version: Version,
     /// Where the EFI system partition is mounted.
     pub boot: PathBuf,
-    /// What a version's partitions are called in [`Settings::partitions`], with `@v` for the version.
+    /// The names of a version's partitions in [`Settings::partitions`], with `@v` for the version.
     pub labels: Vec<String>,
-    /// Where partitions are by these names: udev's directory.
+    /// Where partitions are found by these names: udev's directory.
     pub partitions: PathBuf,
     /// How often a new version may try to be healthy.
     pub tries: u32,
-    /// The lowest version that it goes to.
+    /// The lowest version allowed.
     pub floor: Option<Version>,
-    /// Where updates come from; none where there are none.
+    /// Where updates come from, if anywhere.
     pub source: Option<String>,
     /// systemd-sysupdate.
     pub sysupdate: PathBuf,
@@ -41,30 +41,30 @@ pub enum SettingsError {
     /// There is no such file.
     #[error("{}: {source}; only a box that is an image (linerate.appliance.image) is updated so", path.display())]
     Missing {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is another one.
+    /// The file isn't valid.
     #[error("{}: {source}", path.display())]
     Wrong {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: serde_json::Error,
     },
 }
 
 impl Settings {
-    /// Whether all that this version's boot file needs is on the disk. An update that was cut short has begun by taking the
-    /// name from what it writes over, and the boot file may be there yet.
+    /// Whether everything that this version's boot file needs is on the disk. An interrupted update has already taken
+    /// the name from the partition it overwrites, while the boot file may still be there.
     pub fn is_whole(&self, version: &Version) -> bool {
         let version = version.to_string();
         self.labels.iter().all(|label| self.partitions.join(label.replace("@v", &version)).exists())
     }
 
-    /// Those of this file.
+    /// Loads them from this file.
     pub fn load(path: &Path) -> Result<Self, SettingsError> {
         let text = fs::read_to_string(path)
             .map_err(|source| SettingsError::Missing { path: path.to_owned(), source })?;

@@ -1,4 +1,4 @@
-//! What may boot: a file for each version on the EFI system partition, in whose name systemd-boot counts its tries
+//! The versions that may boot: a file for each on the EFI system partition, in whose name systemd-boot counts its tries
 //! (systemd, Automatic Boot Assessment).
 
 use std::fs::{self, File};
@@ -12,24 +12,24 @@ use super::Version;
 /// Where systemd-boot looks for boot files, on the EFI system partition.
 const DIRECTORY: &str = "EFI/Linux";
 
-/// How a version fares on trial.
+/// A version's state of trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trial {
-    /// It booted and was healthy, or is the first on the disk.
+    /// It has booted and was healthy, or is the first on the disk.
     Good,
-    /// It has not been healthy yet; without a try left it has failed.
+    /// It hasn't been healthy yet; with no tries left, it has failed.
     #[serde(untagged)]
     Left {
-        /// Boots that it may still try.
+        /// Boots it may still try.
         left: u32,
-        /// Boots that it has tried.
+        /// Boots it has tried.
         done: u32,
     },
 }
 
 impl Trial {
-    /// Whether no try is left.
+    /// Whether there are no tries left.
     pub fn is_failed(self) -> bool {
         matches!(self, Self::Left { left: 0, .. })
     }
@@ -40,13 +40,13 @@ impl Trial {
 pub struct Entry {
     /// Its number.
     pub version: Version,
-    /// How it fares on trial.
+    /// Its state of trial.
     pub trial: Trial,
     #[serde(skip)]
     name: String,
 }
 
-/// The versions of the image `id`, the newest first. Other files are ignored.
+/// The versions of the image `id`, newest first. Other files are ignored.
 pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);
     let at = |source| (directory.clone(), source);
@@ -62,7 +62,7 @@ pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)
     Ok(found)
 }
 
-/// Renames a version's boot file to what its trial has come to. After a power cut it has the old name or the new one.
+/// Renames a version's boot file for its new state of trial. After a power cut, it has either the old or the new name.
 pub fn count(boot: &Path, id: &str, entry: &Entry, trial: Trial) -> Result<(), (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);
     let counted = match trial {

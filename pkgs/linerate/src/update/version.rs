@@ -1,23 +1,23 @@
-//! Versions of an image: numbers with dots between.
+//! Versions of an image: numbers separated by dots.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest that one may be, in bytes: a partition's name has 36 characters, and some for what is in it.
+/// The longest version, in bytes: a partition's name has 36 characters, some of which name its content.
 const MAX_LENGTH: usize = 29;
 
-/// A version. It is written as it was read: `1.0` is not `1`, and is the higher one.
+/// A version. It is written as it was read: `1.0` isn't `1`, and is the higher one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version {
-    // First, since by these versions are compared.
+    // First, since versions are compared by them.
     numbers: Vec<u64>,
     text: String,
 }
 
-/// What is no version.
+/// A text that isn't a version.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is no version: numbers with dots between, such as 2026.11.23, {MAX_LENGTH} characters at most"

@@ -1,20 +1,20 @@
-//! What writes below the root that files are served from: a program of its own, as the user whom the root belongs to, asked
-//! on a Unix socket by the console's user alone. The server that everybody reaches stays read-only.
+//! Writes below the root that files are served from. This is a separate program that runs as the root's owner, and only
+//! the console's user may ask it, over a Unix socket. The server that everybody can reach stays read-only.
 //!
 //! ```text
 //!  console ─▶ serve ─┬▶ tus: uploads that go on where they broke off ─▶ uploads ─▶ record ─┐
 //!                    └▶ rename, delete, make a directory ──────────────▶ path ─────────────┴▶ tree ─▶ root
 //! ```
 //!
-//! An upload is written aside, in a hidden directory of the same file system that nobody else may read. Whole and checked
-//! it is renamed into place, so that no reader ever sees a part of it. What was acknowledged outlives the process, and the
-//! machine's power too: it is on the disk by then.
+//! An upload is first written to a hidden directory on the same file system that nobody else may read. Once complete
+//! and checked, it is renamed into place, so readers never see a part of it. Acknowledged data survives the process and
+//! a power cut, since it is on the disk by then.
 //!
-//! - `path`: what may be named.
-//! - `tree`: the root; names are looked up by the kernel alone, without a symbolic link on the way.
-//! - `record`: what is kept of an upload. `uploads`: all of them, their room and their end.
+//! - `path`: paths that may be named.
+//! - `tree`: the root; only the kernel looks names up, without following symbolic links.
+//! - `record`: what is stored about an upload. `uploads`: all uploads, their limits and their end.
 //! - `tus`: the protocol's header fields.
-//! - [`serve`]: who asks, and what is answered.
+//! - [`serve`]: who may ask, and the answers.
 
 mod path;
 mod record;

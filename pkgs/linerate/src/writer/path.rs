@@ -1,39 +1,39 @@
-//! What may be named: a path below the root, of plain names.
+//! Paths that may be named: below the root, with plain names.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 /// The longest name, in bytes (`NAME_MAX`).
 const MOST_NAME: usize = 255;
 
-/// The longest path, in bytes; the kernel takes four times as many, and URLs of such length are of no use.
+/// The longest path, in bytes; the kernel accepts four times as many, but URLs of that length are of no use.
 const MOST_PATH: usize = 1024;
 
-/// How deep directories may be.
+/// How deep directories may be nested.
 const MOST_DEEP: usize = 32;
 
-/// What is escaped in paths, as files' listener for operators has them.
+/// What is escaped in paths, as on the operator's listener of files.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A path below the root, of one name at least.
+/// A path below the root, with at least one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WritePath(Vec<Vec<u8>>);
 
-/// Why a path is none that may be written.
+/// Why a path may not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PathError {
-    /// It is not of the form.
+    /// It is malformed.
     #[error("a path begins with a slash and has one name at least")]
     Form,
-    /// Too much of it.
+    /// It is too long.
     #[error("a path has {MOST_PATH} bytes at most, in {MOST_DEEP} names of {MOST_NAME} at most")]
     Long,
-    /// A name with a dot in front, `..` among them.
+    /// A name starts with a dot, such as `..`.
     #[error("names do not begin with a dot")]
     Dot,
     /// Bytes below space, or 127.
     #[error("names have no control characters")]
     Control,
-    /// For what is made.
+    /// For new names.
     #[error(
         "names are text in UTF-8, without characters that turn its direction round, and with no space at either end"
     )]
@@ -41,7 +41,8 @@ pub(super) enum PathError {
 }
 
 impl WritePath {
-    /// A path of what may be there already, with its bytes escaped as in URLs. A slash at its end says nothing.
+    /// The path of something that may already exist, with its bytes escaped as in URLs. A final slash makes no
+    /// difference.
     ///
     /// # Errors
     /// [`PathError`].
@@ -68,13 +69,13 @@ impl WritePath {
         Ok(Self(names))
     }
 
-    /// A path of what is made: its names are text that looks like what it is.
+    /// The path of something new, whose names have to be text that looks like what it is.
     ///
     /// # Errors
     /// [`PathError`].
     pub(super) fn new(escaped: &str) -> Result<Self, PathError> {
         let path = Self::existing(escaped)?;
-        // What is above is there already, and may be called anything.
+        // The directories above already exist, and may have any name.
         let text = std::str::from_utf8(path.name()).map_err(|_| PathError::Text)?;
         if text.chars().any(char::is_control) {
             return Err(PathError::Control);
@@ -87,7 +88,7 @@ impl WritePath {
         self.0.last().map_or(&[], Vec::as_slice)
     }
 
-    /// The directory that it is in, as the kernel has it.
+    /// The directory it is in, as the kernel takes it.
     pub(super) fn parent(&self) -> Vec<u8> {
         match self.0.split_last() {
             Some((_, above)) if !above.is_empty() => above.join(&b'/'),
@@ -95,13 +96,13 @@ impl WritePath {
         }
     }
 
-    /// As URLs have it.
+    /// As in URLs.
     pub(super) fn escaped(&self) -> String {
         format!("/{}", percent_encode(&self.0.join(&b'/'), ESCAPED))
     }
 }
 
-/// Characters that make text look like another (Unicode's bidirectional controls), or that are not seen at all.
+/// Characters that make a text look like another one (Unicode's bidirectional controls), or that are invisible.
 fn turns(character: char) -> bool {
     matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}' | '\u{061C}')
 }

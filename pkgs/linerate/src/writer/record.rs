@@ -1,4 +1,4 @@
-//! The record of an upload, kept beside its bytes: after a crash the upload goes on from it.
+//! The record of an upload, stored next to its bytes, so that the upload can continue after a crash.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::tree::Error;
 
-/// The longest record, in bytes: a path takes three times its bytes where all of them are escaped.
+/// The longest record, in bytes: a path takes three times its bytes if all of them are escaped.
 const MOST_BYTES: u64 = 16 << 10;
 
 /// An upload.
@@ -20,13 +20,13 @@ const MOST_BYTES: u64 = 16 << 10;
 pub(super) struct Record {
     /// The path it is for, escaped.
     pub(super) path: String,
-    /// Its whole length, in bytes.
+    /// Its full length, in bytes.
     pub(super) length: u64,
-    /// Bytes of it that are synced to disk.
+    /// How many of its bytes are synced to disk.
     pub(super) offset: u64,
     /// The state of SHA-256 after these bytes, in hexadecimal digits.
     pub(super) state: String,
-    /// The SHA-256 that the whole must have, where the client named one.
+    /// The expected SHA-256 of the whole, if the client gave one.
     pub(super) sha256: Option<String>,
     /// Whether it may replace a file.
     pub(super) replace: bool,
@@ -39,7 +39,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// SHA-256 of what is on the disk.
+    /// The SHA-256 of what is on the disk.
     pub(super) fn hash(&self) -> Result<Sha256, Error> {
         if self.offset == 0 {
             return Ok(Sha256::new());
@@ -52,7 +52,7 @@ impl Record {
         Sha256::deserialize(&state).map_err(|_| failed)
     }
 
-    /// Keeps that so many bytes are on the disk, of which this is the SHA-256.
+    /// Notes that this many bytes are on the disk, and that this is their SHA-256.
     pub(super) fn advance(&mut self, offset: u64, hash: &Sha256) {
         (self.offset, self.state) = (offset, hex(&hash.serialize()));
     }
@@ -68,7 +68,7 @@ impl Record {
         Ok(fs::fsync(staging)?)
     }
 
-    /// Reads the record of an upload; none where there is none, or it is damaged.
+    /// Reads the record of an upload; none if it is missing or damaged.
     pub(super) fn load(staging: &OwnedFd, id: &str) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(fs::openat(staging, name(id), flags, Mode::empty()).ok()?);

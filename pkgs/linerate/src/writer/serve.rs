@@ -1,4 +1,4 @@
-//! The writer as a service: who asks, and what is answered. HTTP on a Unix socket.
+//! The writer as a service: who may ask, and the answers. It speaks HTTP on a Unix socket.
 //!
 //! ```text
 //! POST   /uploads            begins an upload (tus): Upload-Length, and Upload-Metadata with path, replace and sha256
@@ -11,7 +11,8 @@
 //! POST   /directory          {"path"}: makes one
 //! ```
 //!
-//! Paths are escaped as in URLs. `linerate-by` says for whom it is done, for the log; nothing is decided by that.
+//! Paths are escaped as in URLs. `linerate-by` says on whose behalf something is done, for the log; nothing is decided
+//! by it.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -41,33 +42,33 @@ use super::tus::{self, Checksum, Metadata};
 use super::uploads::{Error, Held, Limits, Published, Uploads, Writing};
 use crate::helper::serve::User;
 
-/// The most that one `PATCH` has, in bytes.
+/// The longest `PATCH`, in bytes.
 const MOST_PIECE: u64 = 64 << 20;
 
-/// So much is written at once, and then on the disk for good, in bytes.
+/// How many bytes are written before they are synced to disk.
 const COMMITTED: usize = 2 << 20;
 
-/// The longest body that is no piece, in bytes.
+/// The longest body that isn't a piece of a file, in bytes.
 const MOST_ASKED: usize = 16 << 10;
 
-/// How long it is waited for whoever writes to the same upload.
+/// How long to wait for somebody else who writes to the same upload.
 const TURN: Duration = Duration::from_secs(5);
 
-/// How often what nobody goes on with is looked for.
+/// How often to look for abandoned uploads.
 const SWEEP: Duration = Duration::from_secs(60);
 
 const PLACE: HeaderName = HeaderName::from_static("linerate-path");
 const DIGEST: HeaderName = HeaderName::from_static("linerate-sha256");
 
-/// Why the writer does not run.
+/// Why the writer doesn't run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The root.
     #[error("{}: {source}", root.display())]
     Root {
-        /// Which.
+        /// Its path.
         root: std::path::PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The socket.
@@ -88,14 +89,14 @@ struct Writer {
 /// Writes below `root` for these users until the process is told to stop.
 ///
 /// # Errors
-/// When it cannot begin.
+/// When it can't start.
 pub fn serve(
     address: &Address,
     root: &FilePath,
     users: BTreeSet<User>,
     limits: Limits,
 ) -> Result<(), ServeError> {
-    // What is made is for everybody to read; what is under way says otherwise of itself.
+    // New files are for everybody to read; uploads in progress set their own mode.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let uploads =
         Uploads::open(root, limits).map_err(|source| ServeError::Root { root: root.to_owned(), source })?;
@@ -137,7 +138,7 @@ fn router(writer: Arc<Writer>) -> Router {
         .with_state(writer)
 }
 
-/// Lets through whoever may ask, and what speaks the protocol's version.
+/// Lets through whoever may ask, in this version of the protocol.
 async fn guard(State(writer): State<Arc<Writer>>, request: Request, next: Next) -> Response {
     let uid = request.extensions().get::<Peer>().and_then(|peer| peer.uid);
     if !uid.is_some_and(|uid| writer.users.contains(&User::from(uid))) {
@@ -159,7 +160,7 @@ async fn guard(State(writer): State<Arc<Writer>>, request: Request, next: Next) 
     response
 }
 
-/// What is spoken.
+/// The supported protocol.
 async fn offer(State(writer): State<Arc<Writer>>) -> Response {
     let most = HeaderValue::from(writer.uploads.limits.file_bytes);
     let fields = [
@@ -184,7 +185,7 @@ async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response
     let (place, who, this) = (metadata.path.clone(), by.clone(), Arc::clone(&writer));
     let begun = blocking(move || {
         let id = this.uploads.begin(&metadata, length, &who)?;
-        // What has no bytes is whole.
+        // Without any bytes, it is already complete.
         let published = if length == 0 {
             let held = this.uploads.get(&id)?.try_lock_owned().map_err(|_| Error::Unknown)?;
             let writing = this.uploads.resume(&id, held)?;
@@ -223,7 +224,7 @@ async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response
     response
 }
 
-/// How far an upload is.
+/// How far an upload has got.
 async fn tell(State(writer): State<Arc<Writer>>, Path(id): Path<String>) -> Response {
     match held(&writer, &id).await {
         Err(problem) => refused(&problem),
@@ -237,7 +238,7 @@ async fn tell(State(writer): State<Arc<Writer>>, Path(id): Path<String>) -> Resp
     }
 }
 
-/// Takes more of an upload, and puts it in its place with the last of it.
+/// Takes more of an upload, and after its last piece moves it into place.
 async fn append(
     State(writer): State<Arc<Writer>>,
     Path(id): Path<String>,
@@ -293,16 +294,16 @@ async fn append(
     }
 }
 
-/// What came of a piece.
+/// The outcome for a piece.
 struct Taken {
     held: Held,
-    /// Whether it was the last.
+    /// Set if it was the last piece.
     published: Option<Published>,
-    /// What broke it off; what came before that is taken.
+    /// What interrupted it; everything before that is accepted.
     problem: Option<Box<Problem>>,
 }
 
-/// Takes a piece. One with a checksum is taken as a whole or not at all.
+/// Takes a piece. One with a checksum is accepted completely or not at all.
 async fn take(
     writer: &Arc<Writer>,
     id: String,
@@ -359,7 +360,7 @@ async fn take(
     Ok(Taken { held, published, problem: broken })
 }
 
-/// Writes what came, and has it outlive the process where `commit` says so and it is not all there is.
+/// Writes what arrives and, if `commit` says so and it isn't everything, makes it survive the process.
 async fn write(
     writer: &Arc<Writer>,
     mut writing: Writing,
@@ -395,7 +396,7 @@ async fn end(State(writer): State<Arc<Writer>>, Path(id): Path<String>, fields: 
     }
 }
 
-/// An upload, as others see it.
+/// An upload as others see it.
 #[derive(Serialize)]
 struct Shown {
     id: String,
@@ -433,7 +434,7 @@ async fn list(State(writer): State<Arc<Writer>>) -> Response {
     }
 }
 
-/// What is asked for of a path or two.
+/// A request about one or two paths.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -472,7 +473,7 @@ async fn directory(State(writer): State<Arc<Writer>>, fields: HeaderMap, body: B
     .await
 }
 
-/// Does what is asked for, and writes it down.
+/// Makes a change, and logs it.
 async fn change(
     writer: Arc<Writer>,
     action: &'static str,
@@ -496,19 +497,19 @@ async fn change(
     done.map_or_else(|error| refused(&problem(&error)), |()| StatusCode::NO_CONTENT.into_response())
 }
 
-/// The turn at an upload.
+/// Waits for the turn to write to an upload.
 async fn held(writer: &Writer, id: &str) -> Result<Held, Box<Problem>> {
     let slot = writer.uploads.get(id).map_err(boxed)?;
     let held = timeout(TURN, slot.lock_owned()).await;
     let held = held.map_err(|_| Box::new(Problem::new(423, "another request writes to this upload")))?;
-    // It may have been given up meanwhile.
+    // It may have been cancelled in the meantime.
     if held.expires <= super::uploads::now() || writer.uploads.get(id).is_err() {
         return Err(boxed(Error::Unknown));
     }
     Ok(held)
 }
 
-/// Does what may wait for the disk.
+/// Does work that may wait for the disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -525,7 +526,7 @@ fn progress(held: &Held, offset: u64, fields: &mut HeaderMap) {
     }
 }
 
-/// Says, and writes down, that a file is in its place.
+/// Reports and logs that a file is in place.
 fn told(published: &Published, bytes: u64, by: &str, fields: &mut HeaderMap) {
     for (name, value) in [(PLACE, &published.path), (DIGEST, &published.sha256)] {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -536,7 +537,7 @@ fn told(published: &Published, bytes: u64, by: &str, fields: &mut HeaderMap) {
     note(&Line { by: Some(by), bytes: Some(bytes), sha256, ..Line::new("upload", &published.path) });
 }
 
-/// For whom it is done, as the log has it.
+/// On whose behalf it is done, for the log.
 fn by(fields: &HeaderMap) -> String {
     let text = fields.get("linerate-by").and_then(|by| by.to_str().ok()).unwrap_or_default();
     text.chars().filter(|it| !it.is_control()).take(200).collect()
@@ -565,7 +566,7 @@ fn refused(problem: &Problem) -> Response {
     (status, [(header::CONTENT_TYPE, problem::CONTENT_TYPE)], problem.json()).into_response()
 }
 
-/// What was asked for and what came of it, as the log has it.
+/// A request and its outcome, as logged.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     kind: &'static str,

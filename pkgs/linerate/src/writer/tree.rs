@@ -1,7 +1,7 @@
 //! The root, and the hidden directory in it where uploads are written.
 //!
-//! Directories are opened by one call each that cannot leave the root and follows no symbolic link (openat2(2)); what is
-//! then done to a name in one of them follows none either. So whoever swaps a link in has it refused.
+//! Directories are opened with a single call each, which can't leave the root and follows no symbolic links
+//! (openat2(2)); operations on a name inside one follow none either. Somebody who swaps in a link is therefore refused.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,29 +15,30 @@ use serde::Serialize;
 
 use super::path::WritePath;
 
-/// Where uploads are written, in the root. Names with a dot in front are not served, nor can they be asked for here.
+/// Where uploads are written, inside the root. Names that start with a dot aren't served, and can't be requested here
+/// either.
 const STAGING: &str = ".linerate-uploads";
 
-/// How deep directories are searched for the space they take.
+/// How deep directories are searched to add up the space they take.
 const MOST_DEEP: usize = 64;
 
-/// The mode of uploaded files: everybody reads them, nobody runs them.
+/// The mode of uploaded files: everybody may read them, and nobody may execute them.
 const FILE: Mode = Mode::from_raw_mode(0o644);
 const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 
-/// Why nothing is written.
+/// Why nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// There is nothing by this name.
+    /// Nothing has this name.
     #[error("there is no such file or directory")]
     Missing,
-    /// There is something by this name.
+    /// Something already has this name.
     #[error("there is something by this name already")]
     Exists,
-    /// A directory that has something in it.
+    /// The directory isn't empty.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// A file where a directory is meant, or the other way round.
+    /// A file instead of a directory, or the other way round.
     #[error("one is a directory and the other is not")]
     Kind,
     /// A symbolic link, or another file system.
@@ -69,12 +70,12 @@ impl From<Errno> for Error {
     }
 }
 
-/// The space that is used below the root.
+/// The space used below the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Usage {
-    /// Bytes of all files, as long as they are.
+    /// The lengths of all files, in bytes.
     pub(super) bytes: u64,
-    /// Files, directories and whatever else.
+    /// The number of files, directories and everything else.
     pub(super) files: u64,
 }
 
@@ -86,10 +87,10 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Opens the root, and its hidden directory for this process alone.
+    /// Opens the root, and its hidden directory exclusively for this process.
     ///
     /// # Errors
-    /// When either cannot be written, or another process has it.
+    /// When either isn't writable, or another process has it open.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::openat(CWD, root, flags, Mode::empty())?;
@@ -124,14 +125,14 @@ impl Tree {
             | ResolveFlags::NO_XDEV;
         loop {
             match fs::openat2(&self.root, path.parent(), flags, Mode::empty(), resolve) {
-                // A rename meanwhile has it ask for another try (openat2(2)).
+                // During a concurrent rename, the kernel asks for another try (openat2(2)).
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 opened => return Ok(opened?),
             }
         }
     }
 
-    /// Whether there is something by this name, in a directory that there is.
+    /// Whether something has this name, in an existing directory.
     pub(super) fn has(&self, path: &WritePath) -> Result<bool, Error> {
         match fs::statat(self.above(path)?, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -140,14 +141,14 @@ impl Tree {
         }
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub(super) fn make_directory(&self, path: &WritePath) -> Result<(), Error> {
         let above = self.above(path)?;
         fs::mkdirat(&above, path.name(), DIRECTORY)?;
         Ok(fs::fsync(above)?)
     }
 
-    /// Deletes a file, a symbolic link, or a directory that is empty.
+    /// Deletes a file, a symbolic link, or an empty directory.
     pub(super) fn delete(&self, path: &WritePath) -> Result<(), Error> {
         let above = self.above(path)?;
         let stat = fs::statat(&above, path.name(), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -157,7 +158,7 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// Renames a file or directory; replaces what has the new name only where `replace` says so.
+    /// Renames a file or directory; replaces an existing one only if `replace` says so.
     pub(super) fn rename(&self, from: &WritePath, to: &WritePath, replace: bool) -> Result<(), Error> {
         let (old, new) = (self.above(from)?, self.above(to)?);
         fs::renameat_with(&old, from.name(), &new, to.name(), over(replace))?;
@@ -165,7 +166,7 @@ impl Tree {
         Ok(fs::fsync(old)?)
     }
 
-    /// Puts a whole upload in its place, for everybody to read and nobody to run.
+    /// Moves a complete upload into place, readable for everybody and executable for nobody.
     pub(super) fn publish(&self, staged: &str, to: &WritePath, replace: bool) -> Result<(), Error> {
         let above = self.above(to)?;
         let file = fs::openat(
@@ -180,7 +181,7 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// Adds up the space that files take; stops after `most` of them.
+    /// Adds up the space that files take, and stops after `most` of them.
     pub(super) fn usage(&self, most: u64) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -200,7 +201,7 @@ impl Tree {
             let Some(directory) = open.last() else { break };
             let place = directory.fd()?;
             let stat = match fs::statat(place, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // Gone meanwhile.
+                // Gone in the meantime.
                 Err(Errno::NOENT) => continue,
                 stat => stat?,
             };
@@ -211,7 +212,7 @@ impl Tree {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => usage.bytes += u64::try_from(stat.st_size).unwrap_or(0),
                 FileType::Directory if open.len() < MOST_DEEP => {
-                    // What cannot be read counts as nothing.
+                    // What can't be read counts as nothing.
                     if let Ok(below) = fs::openat(place, name, flags, Mode::empty()) {
                         open.push(Dir::new(below)?);
                     }

@@ -1,35 +1,35 @@
-//! The header fields of resumable uploads (tus.io, version 1.0.0: core, creation, checksum, expiration, termination).
+//! The headers of resumable uploads (tus.io, version 1.0.0: core, creation, checksum, expiration, termination).
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderMap;
 
-/// The version that is spoken.
+/// The supported version.
 pub(super) const VERSION: &str = "1.0.0";
 
-/// What is spoken beside the core.
+/// What is supported besides the core.
 pub(super) const EXTENSIONS: &str = "creation,checksum,expiration,termination";
 
-/// By which sums a piece may be checked; the protocol asks for the first.
+/// The supported checksums of a piece; the protocol requires the first.
 pub(super) const ALGORITHMS: &str = "sha1,sha256";
 
-/// A piece that is not what its sum says: the protocol's own status.
+/// The protocol's own status for a piece that doesn't match its checksum.
 pub(super) const CHECKSUM_MISMATCH: u16 = 460;
 
-/// What a client says of a file that it begins to send.
+/// What a client says about a file it begins to upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Metadata {
-    /// Where it is to be, escaped.
+    /// Its target path, escaped.
     pub(super) path: String,
-    /// What all of it has as SHA-256, in hexadecimal digits.
+    /// The SHA-256 of the whole file, in hexadecimal digits.
     pub(super) sha256: Option<String>,
-    /// Whether it takes the place of what is there.
+    /// Whether it may replace an existing file.
     pub(super) replace: bool,
 }
 
 impl Metadata {
-    /// Of `Upload-Metadata`: keys, each with its value in base64; nothing where that is malformed.
+    /// Parses `Upload-Metadata`: keys, each with its value in base64; none if it is malformed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut metadata = Self::default();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
@@ -43,7 +43,7 @@ impl Metadata {
                     metadata.sha256.as_ref()?;
                 }
                 "replace" => metadata.replace = value != "false",
-                // Clients send along what they know: the name on their disk, its media type.
+                // Clients also send what else they know, such as the file's name on their disk and its media type.
                 _ => {}
             }
         }
@@ -51,19 +51,19 @@ impl Metadata {
     }
 }
 
-/// The sum that a piece must have.
+/// The expected checksum of a piece.
 pub(super) struct Checksum {
     context: Context,
     expected: Vec<u8>,
 }
 
-/// Why a piece has no sum that it can be checked by.
+/// Why a piece's checksum can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Upload-Checksum is one of {ALGORITHMS}, a space and the sum in base64")]
 pub(super) struct ChecksumError;
 
 impl Checksum {
-    /// Of `Upload-Checksum`, where there is one.
+    /// Reads `Upload-Checksum`, if there is one.
     pub(super) fn of(fields: &HeaderMap) -> Result<Option<Self>, ChecksumError> {
         let Some(value) = fields.get("upload-checksum") else { return Ok(None) };
         let (algorithm, sum) =
@@ -77,21 +77,21 @@ impl Checksum {
         Ok(Some(Self { context: Context::new(algorithm), expected }))
     }
 
-    /// More of the piece.
+    /// Adds more of the piece.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         self.context.update(bytes);
     }
 
-    /// Whether the piece is what it should be.
+    /// Whether the piece matches.
     pub(super) fn holds(self) -> bool {
         self.context.finish().as_ref() == self.expected
     }
 }
 
-/// A number of a field.
+/// The number in a header.
 pub(super) fn number(fields: &HeaderMap, name: &str) -> Option<u64> {
     let text = fields.get(name)?.to_str().ok()?;
-    // No sign, which parsing would take.
+    // Parsing would also accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

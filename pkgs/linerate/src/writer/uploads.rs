@@ -1,5 +1,5 @@
-//! Uploads under way: how many there may be and how large, where each goes on, and what becomes of those that nobody ends.
-//! All of it may wait for the disk.
+//! Running uploads: how many and how large they may be, where each continues, and what happens to abandoned ones. All
+//! of it may wait for the disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,31 +17,31 @@ use super::record::{self, Record, data, hex};
 use super::tree::{self, Tree, Usage};
 use super::tus::Metadata;
 
-/// How long what was counted below the root counts.
+/// How long a count of what is below the root stays valid.
 const COUNTED: Duration = Duration::from_secs(30);
 
-/// Uploads that are in their place are remembered, for clients that did not hear of it: so many of them.
+/// How many completed uploads are remembered, for clients that didn't get the answer.
 const REMEMBERED: usize = 256;
 
-/// How much there may be.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one file.
+    /// The longest file, in bytes.
     pub file_bytes: u64,
-    /// Bytes of all files below the root together.
+    /// The most bytes of all files below the root together.
     pub bytes: u64,
-    /// Files and directories below the root.
+    /// The most files and directories below the root.
     pub files: u64,
-    /// Uploads under way.
+    /// The most running uploads.
     pub uploads: usize,
-    /// How long one is kept that nobody goes on with.
+    /// How long an abandoned upload is kept.
     pub expire: Duration,
 }
 
-/// Why an upload is not taken.
+/// Why an upload isn't accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// Where it should be.
+    /// Its path.
     #[error(transparent)]
     Path(#[from] PathError),
     /// The root.
@@ -50,7 +50,7 @@ pub(super) enum Error {
     /// It is too large.
     #[error("a file has {0} bytes at most here")]
     Large(u64),
-    /// All together are.
+    /// All files together are too large.
     #[error("the files here may have {0} bytes together, which this would exceed")]
     Bytes(u64),
     /// There are too many files.
@@ -62,39 +62,39 @@ pub(super) enum Error {
     /// There is no such upload.
     #[error("there is no such upload, or it was given up")]
     Unknown,
-    /// All of it is not what it should be.
+    /// The whole file doesn't match its checksum.
     #[error("what came has another SHA-256 than was said, and is thrown away: {0}")]
     Digest(String),
 }
 
-/// An upload's record; who has its turn writes.
+/// An upload's record; only whoever has the turn writes.
 type Slot = Arc<Turn<Record>>;
 
-/// Who has the turn at an upload.
+/// The turn to write to an upload.
 pub(super) type Held = OwnedMutexGuard<Record>;
 
-/// All of them.
+/// All uploads.
 #[derive(Debug)]
 pub(super) struct Uploads {
     pub(super) tree: Tree,
     pub(super) limits: Limits,
     all: Mutex<HashMap<String, Slot>>,
-    /// One is begun at a time, so that two do not take the same room.
+    /// Only one upload is begun at a time, so that no two take the same room.
     beginning: Mutex<Option<(Instant, Usage)>>,
 }
 
-/// An upload that is written to: what is not committed is as if it had not come.
+/// An upload being written to; anything that isn't committed counts as not received.
 #[derive(Debug)]
 pub(super) struct Writing {
     id: String,
     held: Held,
     file: File,
     hash: Sha256,
-    /// Bytes that are written.
+    /// How many bytes have been written.
     at: u64,
 }
 
-/// What a file is in the end.
+/// A completed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Published {
     /// Its path, escaped.
@@ -104,10 +104,10 @@ pub(super) struct Published {
 }
 
 impl Uploads {
-    /// Those of a root, with what an earlier process left of them.
+    /// The uploads of a root, including those that an earlier process left.
     ///
     /// # Errors
-    /// When the root cannot be written.
+    /// When the root isn't writable.
     pub(super) fn open(root: &Path, limits: Limits) -> std::io::Result<Self> {
         let tree = Tree::open(root)?;
         let mut all = HashMap::new();
@@ -118,7 +118,7 @@ impl Uploads {
             let known = if kind == "json" { Record::load(tree.staging(), id) } else { None };
             match known {
                 Some(mut record) => {
-                    // Its bytes are gone where they were put in their place, and the process ended before it said so.
+                    // Its bytes are gone if they were moved into place, and the process ended before it recorded that.
                     let bytes = fs::statat(tree.staging(), data(id), AtFlags::SYMLINK_NOFOLLOW);
                     record.done |= bytes.is_err();
                     all.insert(id.to_owned(), Arc::new(Turn::new(record)));
@@ -130,7 +130,7 @@ impl Uploads {
         Ok(Self { tree, limits, all: Mutex::new(all), beginning: Mutex::new(None) })
     }
 
-    /// Begins one; its id.
+    /// Begins an upload, and returns its id.
     ///
     /// # Errors
     /// [`Error`].
@@ -147,7 +147,7 @@ impl Uploads {
         let mut counted = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut under_way, mut promised) = (0, 0);
         for slot in self.all().values() {
-            // Whoever is being written to is under way, and its bytes are not below the root yet.
+            // An upload that is being written to is running, and its bytes aren't below the root yet.
             let known = slot.try_lock().map(|record| (record.done, record.length));
             let (done, length) = known.unwrap_or((false, file_bytes));
             if !done {
@@ -188,22 +188,22 @@ impl Uploads {
         Ok(id)
     }
 
-    /// One by its id; who waits for its turn then has it.
+    /// An upload by its id; locking it waits for the turn.
     pub(super) fn get(&self, id: &str) -> Result<Slot, Error> {
         self.all().get(id).cloned().ok_or(Error::Unknown)
     }
 
-    /// All that are under way: id and record, but for those that are written to right now.
+    /// The ids and records of all running uploads, except those that are being written to right now.
     pub(super) fn list(&self) -> Vec<(String, Record)> {
         let all = self.all();
         let known = all.iter().filter_map(|(id, slot)| Some((id.clone(), slot.try_lock().ok()?.clone())));
         known.filter(|(_, record)| !record.done).collect()
     }
 
-    /// Goes on with one.
+    /// Continues an upload.
     ///
     /// # Errors
-    /// When its bytes cannot be written.
+    /// When its bytes can't be written.
     pub(super) fn resume(&self, id: &str, held: Held) -> Result<Writing, Error> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(self.tree.staging(), data(id), flags, Mode::empty());
@@ -212,10 +212,11 @@ impl Uploads {
         Ok(Writing { id: id.to_owned(), held, file, hash, at })
     }
 
-    /// Ends one that all bytes have come of: it is in its place then, or why it is not.
+    /// Completes an upload that has all of its bytes: either it is in place then, or the error says why not.
     ///
     /// # Errors
-    /// [`Error`]. What was wrong with the place can be mended, and the last piece sent again; what came wrong is gone.
+    /// [`Error`]. A problem with the target can be fixed, and the last piece sent again; an upload with wrong content
+    /// is gone.
     pub(super) fn publish(&self, mut writing: Writing) -> Result<(Published, Held), Error> {
         let sha256 = hex(&writing.hash.clone().finalize());
         if writing.held.sha256.as_ref().is_some_and(|expected| *expected != sha256) {
@@ -223,7 +224,7 @@ impl Uploads {
             self.forget(&writing.id);
             return Err(Error::Digest(sha256));
         }
-        // What an earlier try left behind its end is none of it.
+        // Bytes that an earlier try left after its end don't belong to it.
         writing.file.set_len(writing.at).map_err(|error| record::io(&error))?;
         let path = WritePath::new(&writing.held.path)?;
         self.tree.publish(&data(&writing.id), &path, writing.held.replace)?;
@@ -231,17 +232,17 @@ impl Uploads {
         writing.held.advance(writing.at, &writing.hash);
         writing.held.done = true;
         writing.held.expires = self.expires();
-        // It is in its place: that this is not written down is found out again by whoever starts anew.
+        // The file is in place; if that isn't recorded, the next process finds it out again.
         if let Err(error) = writing.held.save(self.tree.staging(), &writing.id) {
             tracing::warn!(%error, "what became of an upload is not written down");
         }
         Ok((Published { path: writing.held.path.clone(), sha256 }, writing.held))
     }
 
-    /// Has what came until now outlive this process and the machine's power.
+    /// Makes everything so far survive this process and a power cut.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// When the disk doesn't accept it.
     pub(super) fn commit(&self, writing: &mut Writing) -> Result<(), Error> {
         writing.file.sync_data().map_err(|error| record::io(&error))?;
         writing.held.advance(writing.at, &writing.hash);
@@ -249,14 +250,14 @@ impl Uploads {
         Ok(writing.held.save(self.tree.staging(), &writing.id)?)
     }
 
-    /// Gives one up.
+    /// Cancels an upload.
     pub(super) fn end(&self, id: &str, held: Held) {
         self.all().remove(id);
         self.forget(id);
         drop(held);
     }
 
-    /// Lets go of those that nobody went on with in time, and of the oldest of many that are in their place.
+    /// Forgets uploads that nobody continued in time, and the oldest completed ones if there are many.
     pub(super) fn sweep(&self) {
         let now = now();
         let mut all = self.all();
@@ -280,15 +281,15 @@ impl Uploads {
         }
     }
 
-    /// What takes room below the root.
+    /// What is used below the root.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it can't be read.
     pub(super) fn usage(&self) -> Result<Usage, Error> {
         self.usage_by(&mut self.beginning.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has what takes room counted anew.
+    /// Makes the next count start anew.
     pub(super) fn changed(&self) {
         *self.beginning.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -304,8 +305,8 @@ impl Uploads {
         Ok(usage)
     }
 
-    /// The record first: bytes without one are thrown away at the next start, and a record without bytes is of what is in
-    /// its place.
+    /// The record goes first: bytes without a record are deleted at the next start, while a record without bytes would
+    /// belong to a file in place.
     fn forget(&self, id: &str) {
         for name in [record::name(id), data(id)] {
             let _ = fs::unlinkat(self.tree.staging(), name, AtFlags::empty());
@@ -325,7 +326,7 @@ impl Writing {
     /// Writes more of it.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// When the disk doesn't accept it.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.file.write_all_at(bytes, self.at).map_err(|error| record::io(&error))?;
         self.hash.update(bytes);
@@ -333,17 +334,17 @@ impl Writing {
         Ok(())
     }
 
-    /// How many bytes are still to come.
+    /// How many bytes are still missing.
     pub(super) fn left(&self) -> u64 {
         self.held.length - self.at
     }
 
-    /// Whether something was written since it was committed.
+    /// Whether anything has been written since the last commit.
     pub(super) fn is_ahead(&self) -> bool {
         self.at > self.held.offset
     }
 
-    /// Its record, for whoever goes on with it.
+    /// Its record, to continue with it later.
     pub(super) fn into_held(self) -> Held {
         self.held
     }
