@@ -1,6 +1,6 @@
-//! Directories as pages and JSON, written as clients take them.
+//! Directory listings as pages and JSON, written at the client's pace.
 //!
-//! - [`request`]: the listing requested.
+//! - [`request`]: the requested listing.
 //! - [`writer`]: reads a directory in order, in bounded memory; [`render`]: formats it.
 
 mod render;

@@ -1,4 +1,4 @@
-//! A listing as a page or as JSON.
+//! Formats a listing as a page or as JSON.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::request::{EntryInfo, ListingRequest};
 use crate::http::date;
 use crate::http::listing_query::SortKey;
 
-/// What a name may have in a link without being escaped (RFC 3986, section 2.3).
+/// Characters of a name that need no escaping in a link (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// What comes before the entries.
@@ -25,7 +25,7 @@ pub fn open(request: &ListingRequest, text: &mut String) {
          td + td {{ text-align: right }}</style>\n<h1>{path}</h1>\n<table>\n<tr>"
     );
     for (key, title) in [(SortKey::Name, "Name"), (SortKey::Size, "Size"), (SortKey::Time, "Modified")] {
-        // Asked for again, a column turns round.
+        // Clicking a column again reverses its order.
         let descends = request.order.key == key && !request.order.descending;
         let order = if descends { "-" } else { "" };
         let _ = write!(text, "<th><a href=\"?sort={order}{}\">{title}</a>", key.name());
@@ -36,7 +36,7 @@ pub fn open(request: &ListingRequest, text: &mut String) {
     }
 }
 
-/// One entry; `first` is whether none is before it.
+/// One entry; `first` says whether it is the first.
 pub fn row(request: &ListingRequest, bytes: &[u8], about: EntryInfo, first: bool, text: &mut String) {
     let name = String::from_utf8_lossy(bytes);
     let slash = if about.directory { "/" } else { "" };
@@ -45,7 +45,7 @@ pub fn row(request: &ListingRequest, bytes: &[u8], about: EntryInfo, first: bool
         let name = serde_json::to_string(&name).expect("a text is JSON");
         let kind = if about.directory { "directory" } else { "file" };
         let (size, seconds) = (about.size, about.modified);
-        // Writing to a string cannot fail.
+        // Writing to a string can't fail.
         let _ = write!(
             text,
             "{comma}{{\"name\":{name},\"type\":\"{kind}\",\"size\":{size},\"modified\":{seconds}}}"
@@ -62,7 +62,7 @@ pub fn row(request: &ListingRequest, bytes: &[u8], about: EntryInfo, first: bool
     }
 }
 
-/// Text as HTML. Controls, which HTML has none of, are shown as what cannot be shown.
+/// A text as HTML. Control characters, which HTML doesn't allow, are replaced.
 fn escape(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
         .replace('&', "&amp;")

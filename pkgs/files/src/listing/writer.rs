@@ -1,8 +1,9 @@
-//! Writes the entries of a directory, as a page or as JSON, in order, however many there are.
+//! Writes the entries of a directory in order, as a page or as JSON, however many there are.
 //!
-//! A listing is written block by block, each when the client has taken the one before. In between it occupies no thread
+//! A listing is written block by block, each once the client has taken the one before. In between it occupies no thread
 //! (see [`crate::stream::pool`]). It holds at most [`MAX_NAME_BYTES`] of names: a larger directory is read repeatedly,
-//! each pass for the names that come next in order. Other data of an entry is looked up when it is written.
+//! with each pass collecting the names that come next in order. Other data about an entry is looked up when the entry
+//! is written.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,16 +20,16 @@ use crate::site::Site;
 use crate::site::root::LookupMode;
 use crate::stream::source::{BlockSource, Error, NameMemory, SCARCE_FOR, Step, chunk};
 
-/// What the names of a directory may take without asking for more, in bytes: some 500 names.
+/// How much memory a directory's names may take without asking for more, in bytes: about 500 names.
 pub const SMALL_BYTES: usize = 32 << 10;
 
-/// What a name takes beside its bytes: itself, and what the allocator rounds up to.
+/// The memory that a name takes besides its bytes: the struct, and the allocator's rounding.
 const NAME_BYTES: usize = size_of::<Ranked>() + 16;
 
-/// A block is handed on once it has this many bytes.
+/// A block is passed on once it has this many bytes.
 pub const BLOCK_BYTES: usize = 16 * 1024;
 
-/// A name, with what it is sorted by before that.
+/// A name, with what it is sorted by first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ranked {
     rank: i64,
@@ -41,7 +42,7 @@ impl Ranked {
     }
 }
 
-/// A listing under way.
+/// A listing being written.
 #[derive(Debug)]
 pub struct ListingWriter {
     site: Arc<Site>,
@@ -49,30 +50,30 @@ pub struct ListingWriter {
     directory: Option<OwnedFd>,
     text: String,
     phase: Phase,
-    /// The name that was written last: where it goes on.
+    /// The name that was written last, after which it continues.
     last: Option<Ranked>,
     /// Whether no entry has been written.
     empty: bool,
-    /// What names may take without asking for more, in bytes.
+    /// How much memory names may take without asking for more, in bytes.
     small: usize,
     /// Whether they take more.
     large: bool,
-    /// Until when it waits for a file descriptor, where there was none.
+    /// Until when it waits for a file descriptor, if there was none.
     scarce_until: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// The directory is read next, for the names behind the last.
+    /// Reads the directory next, for the names after the last one.
     Read,
-    /// These names are written, and then, if they are not all, the directory is read again.
+    /// Writes these names and then, unless they are all, reads the directory again.
     Write { names: vec::IntoIter<Ranked>, whole: bool },
-    /// All was given.
+    /// Everything has been written.
     End,
 }
 
 impl ListingWriter {
-    /// One that has not begun.
+    /// A listing that hasn't begun.
     pub fn new(site: Arc<Site>, request: ListingRequest) -> Self {
         let (directory, last, text) = (None, None, String::new());
         Self {
@@ -101,7 +102,7 @@ impl ListingWriter {
                     #[cfg(test)]
                     crate::faults::strike(crate::faults::LISTING, &self.request.path);
                     let mut most = Most { bytes: self.small, grown: false };
-                    // Known to be large: without memory the directory would be read in vain.
+                    // Known to be large: without memory, reading the directory would be in vain.
                     if self.large && !most.grow(memory) {
                         return Ok(Step::Wait);
                     }
@@ -115,7 +116,7 @@ impl ListingWriter {
                 }
                 Phase::Write { names, whole } => {
                     for ranked in names {
-                        // What is gone meanwhile is not there.
+                        // Entries that have disappeared in the meantime are left out.
                         if let Some(about) = look(directory, &ranked.name) {
                             let name = ranked.name.as_bytes();
                             render::row(&self.request, name, about, self.empty, &mut self.text);
@@ -160,7 +161,7 @@ impl BlockSource for ListingWriter {
         }
     }
 
-    /// Forgets the names that are yet to be written: they are read again.
+    /// Drops the names that have yet to be written, which are then read again.
     fn release_memory(&mut self) {
         if matches!(self.phase, Phase::Write { .. }) {
             self.phase = Phase::Read;
@@ -172,14 +173,14 @@ impl BlockSource for ListingWriter {
     }
 }
 
-/// How many bytes the names of a pass may take, and whether that is what there was of the memory.
+/// How many bytes the names of a pass may take, and whether more was requested.
 struct Most {
     bytes: usize,
     grown: bool,
 }
 
 impl Most {
-    /// Takes from the memory. Returns whether there was some.
+    /// Takes more memory, and returns whether there was some.
     fn grow(&mut self, memory: &mut dyn NameMemory) -> bool {
         let granted = memory.grow();
         (self.bytes, self.grown) = (granted.unwrap_or(self.bytes), granted.is_some());
@@ -187,8 +188,8 @@ impl Most {
     }
 }
 
-/// The names that come next behind `last`, in order, as many as take `most` bytes, or what there is of `memory` where that
-/// is too few; and whether those are all. None where there was nothing of it.
+/// The names that come next after `last`, in order: as many as fit into `most` bytes, or into what `memory` has if that
+/// is too few; and whether those are all. None if it had nothing.
 fn next(
     mut most: Most,
     memory: &mut dyn NameMemory,
@@ -199,7 +200,7 @@ fn next(
     let order = request.order;
     let mut names: Vec<Ranked> = Vec::new();
     let mut bytes = 0;
-    // The first of those that are left to later passes.
+    // The first of the names left to later passes.
     let mut later: Option<Ranked> = None;
     for found in Dir::read_from(&directory)? {
         let found = found?;
@@ -244,7 +245,7 @@ fn bytes_of(names: &[Ranked]) -> usize {
     names.iter().map(|ranked| NAME_BYTES + ranked.name.count_bytes()).sum()
 }
 
-/// What is to be told of a file or a directory. Links are not followed, for what they lead to may be none of ours.
+/// What is shown about a file or a directory. Links aren't followed, since they may lead out of the site.
 fn look(directory: impl AsFd, name: &CStr) -> Option<EntryInfo> {
     let stat = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).ok()?;
     let directory = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
@@ -297,7 +298,7 @@ pub(crate) mod tests {
                 Step::End => return String::from_utf8(all).expect("text"),
                 Step::Wait | Step::Again => panic!("there is memory"),
             }
-            // Each other time, as it is where memory is scarce.
+            // Every second time, as when memory is scarce.
             forget = !forget;
             if forget {
                 writer.release_memory();
@@ -338,7 +339,7 @@ pub(crate) mod tests {
         assert_eq!(kept.last(), Some(&0));
     }
 
-    /// Has so many bytes, and notes what is taken of them.
+    /// Grants this many bytes, and notes what is taken.
     struct Granted(Option<usize>, Vec<usize>);
 
     impl NameMemory for Granted {

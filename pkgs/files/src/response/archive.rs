@@ -19,7 +19,7 @@ use crate::site::root::{self, INDEX, names_directory};
 use crate::site::signature::unsigned;
 
 impl ResponseBuilder<'_> {
-    /// The answer to a request for an archive; none where it is for something else.
+    /// The answer to a request for an archive; none if the request is for something else.
     pub(super) fn archive(
         &mut self,
         entry: &CacheEntry,
@@ -38,7 +38,7 @@ impl ResponseBuilder<'_> {
         if !is_directory || request.method == Method::Options {
             return Ok(None);
         }
-        // What rules say of the directory, whether it has an index or not.
+        // The rules for the directory, whether it has an index or not.
         let policy = self.site.policy_of(path, path);
         let is_signed = policy.access.as_ref().is_some_and(|access| access.is_signed());
         let query = if is_signed { Cow::Owned(unsigned(query)) } else { Cow::Borrowed(query) };
@@ -77,7 +77,7 @@ impl ResponseBuilder<'_> {
         let Ok(archive) = ArchiveWriter::new(Arc::clone(self.site), plan, !request.old) else {
             return Ok(Some(self.refuse(HttpError::Exhausted, request, "", out)));
         };
-        // Where chunks are not known the end of the connection is the end of the archive.
+        // For clients that don't know chunks, the archive ends with the connection.
         let chunked = if request.old { "" } else { "transfer-encoding: chunked\r\n" };
         let described = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{chunked}accept-ranges: none\r\n{}\
@@ -97,7 +97,7 @@ impl ResponseBuilder<'_> {
     }
 }
 
-/// The field by which a client knows what to call a file (RFC 6266): the name in ASCII, and as it is.
+/// The header that tells a client a file's name (RFC 6266): the name in ASCII, and in full.
 fn disposition(name: &str) -> String {
     let plain: String = name
         .chars()

@@ -1,6 +1,6 @@
 //! Turns a request into an answer: the head as bytes, and what follows it.
 //!
-//! No I/O happens here, except look-ups in the cache and, for a file that is not in it, one look-up that does not wait
+//! There is no I/O here, except look-ups in the cache and, for a file that isn't in it, one look-up that doesn't wait
 //! for the disk.
 
 use std::net::IpAddr;
@@ -29,55 +29,55 @@ use crate::site::rules::{Cors, Policy};
 use crate::site::secrets::Realm;
 use crate::variants::VariantCache;
 
-/// How long a preflight may be kept, in seconds: what browsers cap it at.
+/// How long a preflight may be cached, in seconds; browsers don't cache it any longer.
 const PREFLIGHT_MAX_AGE: u32 = 7200;
 
 /// The inputs of an answer.
 pub struct ResponseBuilder<'w> {
     /// What is served.
     pub site: &'w Arc<Site>,
-    /// What is open.
+    /// The open files.
     pub cache: &'w mut OpenFileCache,
-    /// The present, in ticks.
+    /// The current time in ticks.
     pub tick: u32,
-    /// The present.
+    /// The current time.
     pub now: SystemTime,
     /// The longest file whose bytes are kept in memory.
     pub memory_max: u64,
-    /// What heads end with.
+    /// The end of heads.
     pub tail: &'w CommonHeaders,
-    /// Further lines of heads.
+    /// Further lines for heads.
     pub more: &'w [u8],
-    /// The request's id, where it has one.
+    /// The request's id, if it has one.
     pub id: Option<RequestId>,
-    /// Whether what is not open is [`PendingWork`], without a look at whether it is in memory.
+    /// Whether anything that isn't open becomes [`PendingWork`] without checking if it is in memory.
     pub defers_lookups: bool,
     /// Whether the connection ends with this answer, whatever the request says.
     pub last: bool,
-    /// What is known of passwords.
+    /// What is known about passwords.
     pub auth: &'w Authenticator,
-    /// Codings that were made of files.
+    /// Encodings that were made of files.
     pub variants: &'w VariantCache,
-    /// Whether a file is sent as it is where there is no coding of it yet.
+    /// Whether a file is sent as it is while there is no encoding of it yet.
     pub unencoded: bool,
-    /// Where the client is.
+    /// The client's address.
     pub client: Option<IpAddr>,
-    /// Since when what it had to wait for is waited for.
+    /// Since when the request has been waiting.
     pub waiting_since: Option<Instant>,
-    /// When it began, where a rule may have it say how long it took.
+    /// When the request began, if a rule may want its duration in the answer.
     pub began: Option<Instant>,
-    /// Whether it says so.
+    /// Whether the answer says how long it took.
     pub is_timed: bool,
-    /// Whether what it is about was not open.
+    /// Whether the file wasn't open.
     pub missed: bool,
-    /// What is in the archive that is asked for.
+    /// The content of the requested archive.
     pub planned: Option<Result<Box<ArchivePlan>, PlanError>>,
-    /// What became of the password in the request, and where.
+    /// The verdict on the request's password, and its realm.
     pub checked: Option<(Arc<Realm>, PasswordVerdict)>,
 }
 
 impl ResponseBuilder<'_> {
-    /// Appends the head of the answer to `request`; `outcome` is what came of what it had to wait for.
+    /// Appends the head of the answer to `request`; `outcome` is the result of what it waited for.
     ///
     /// # Errors
     /// What it has to wait for, with nothing appended.
@@ -93,7 +93,7 @@ impl ResponseBuilder<'_> {
         }
         let path = match path::decode(request.path, self.site.hidden) {
             Ok(path) => path,
-            // Of the server as a whole, or of what is not there: nothing that rules say.
+            // For the server as a whole or something that doesn't exist, no rules apply.
             Err(_) if request.method == Method::Options => {
                 return Ok(self.options(&Policy::default(), request, out));
             }
@@ -111,7 +111,7 @@ impl ResponseBuilder<'_> {
         }
     }
 
-    /// Takes in what came of waiting. Returns what was found.
+    /// Takes the result of waiting, and returns what was found.
     fn resume(&mut self, outcome: WorkOutcome) -> Option<(Vec<u8>, Result<root::Found, root::Error>)> {
         match outcome {
             WorkOutcome::Found(path, found) => return Some((path, found)),
@@ -122,7 +122,7 @@ impl ResponseBuilder<'_> {
         None
     }
 
-    /// The same of a path that is not in the cache, or that rules may lead elsewhere.
+    /// The same for a path that isn't in the cache, or that rules may lead elsewhere.
     fn look_up(
         &mut self,
         path: &[u8],
@@ -131,7 +131,7 @@ impl ResponseBuilder<'_> {
         out: &mut Vec<u8>,
     ) -> Result<BuiltResponse, PendingWork> {
         let found = outcome.and_then(|outcome| self.resume(outcome));
-        // Whoever may not have it is not told whether it is there.
+        // Somebody who isn't allowed to have it isn't told whether it exists.
         if let Some(access) = self.site.access_to(&[path])
             && let Some(refused) = self.check_access(&access, path, request, out)?
         {
@@ -141,7 +141,7 @@ impl ResponseBuilder<'_> {
             Route::Direct => {
                 let found = match found {
                     Some((_, Ok(found))) => Ok(found),
-                    // It has been waited for, and is to be had no sooner.
+                    // It has already waited, and won't get it any sooner.
                     Some((_, Err(error))) => return Ok(self.refused(error, path, request, out)),
                     None => {
                         if let Some(entry) = self.cache.get(self.site, path, self.tick).map(Rc::clone) {
@@ -219,7 +219,7 @@ impl ResponseBuilder<'_> {
         Ok(self.refused(root::Error::Missing, path, request, out))
     }
 
-    /// The answer about an entry, for whom may have it. `path` is what was asked for.
+    /// The answer about an entry, for clients that are allowed to have it. `path` is the requested path.
     fn answer_entry(
         &mut self,
         entry: &CacheEntry,
@@ -239,7 +239,7 @@ impl ResponseBuilder<'_> {
         self.entry(entry, path, request, out)
     }
 
-    /// The refusal of a request for a path that does not pass; none where it does.
+    /// The refusal of a request that isn't allowed; none if it is.
     fn check_access(
         &self,
         access: &AccessControl,
@@ -247,7 +247,7 @@ impl ResponseBuilder<'_> {
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<BuiltResponse>, PendingWork> {
-        // A preflight comes without anything to pass by (Fetch, section 4.8), and is told nothing of the file.
+        // A preflight comes without credentials (Fetch, section 4.8), and is told nothing about the file.
         if request.method == Method::Options {
             return Ok(None);
         }
@@ -287,7 +287,7 @@ impl ResponseBuilder<'_> {
         Ok(Some(self.refuse(refusal, request, &fields, out)))
     }
 
-    /// What a lookup failed by is said, or waited for.
+    /// Answers a failed look-up, or makes the request wait.
     fn failed(
         &mut self,
         error: root::Error,
@@ -298,8 +298,8 @@ impl ResponseBuilder<'_> {
     ) -> Result<BuiltResponse, PendingWork> {
         match error {
             root::Error::Cold => Err(wait),
-            // Open files are what there are too many of: those that are kept can be opened again, and who may wait gets
-            // one.
+            // There are too many open files: those in the cache can be opened again, so a request that may wait will
+            // get one.
             root::Error::Exhausted => {
                 self.cache.clear();
                 Err(wait)
@@ -361,7 +361,7 @@ impl ResponseBuilder<'_> {
         }
     }
 
-    /// What can be done with a path; for scripts of other origins, whether they may (Fetch, section 3.2).
+    /// The methods for a path and, for scripts from other origins, whether they are permitted (Fetch, section 3.2).
     pub(super) fn options(&self, policy: &Policy, request: &Request<'_>, out: &mut Vec<u8>) -> BuiltResponse {
         out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nallow: GET, HEAD, OPTIONS\r\n");
         let origin = request.fields.origin;
@@ -390,14 +390,14 @@ impl ResponseBuilder<'_> {
         self.end(204, request, Payload::None, out)
     }
 
-    /// A directory is asked for with its final slash, or the links in its index would lead elsewhere.
+    /// A directory has to be requested with its final slash, or the links in its index would lead elsewhere.
     pub(super) fn redirect(&self, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> BuiltResponse {
         let query = request.query.map_or(String::new(), |query| format!("?{query}"));
         let location = percent_encode(path, ESCAPED);
         self.redirect_to(301, &format!("/{location}/{query}"), request, out)
     }
 
-    /// The client is to ask elsewhere.
+    /// The client should ask elsewhere.
     fn redirect_to(
         &self,
         status: u16,
@@ -430,8 +430,8 @@ impl ResponseBuilder<'_> {
         BuiltResponse { status, payload, written: 0, closes: self.closes(request) }
     }
 
-    /// The field that says how long it took until here, in milliseconds (Server Timing, W3C), and what of that was waiting
-    /// for the disk or another thread.
+    /// The header that says how long it has taken so far, in milliseconds (Server Timing, W3C), and how much of that
+    /// was waiting for the disk or another thread.
     fn server_timing(&self) -> Option<String> {
         let began = self.began?;
         let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;

@@ -7,14 +7,14 @@ use super::multipart::MultipartRanges;
 use crate::cache::file::OpenFile;
 use crate::stream::source::BlockSource;
 
-/// An answer whose head is written.
+/// An answer with a finished head.
 #[derive(Debug)]
 pub struct BuiltResponse {
     /// Its status.
     pub status: u16,
     /// What follows the head.
     pub payload: Payload,
-    /// Bytes of a body that is written already.
+    /// How many bytes of a body have already been written.
     pub written: u64,
     /// Whether the head says that the connection ends with it.
     pub closes: bool,
@@ -23,25 +23,25 @@ pub struct BuiltResponse {
 /// What follows a head.
 #[derive(Debug)]
 pub enum Payload {
-    /// Nothing, or it is written already.
+    /// Nothing, or it has already been written.
     None,
     /// Bytes of a file.
     File {
         /// The file.
         file: Rc<OpenFile>,
-        /// Which of its bytes.
+        /// The range of its bytes.
         range: Range<u64>,
-        /// Whether the kernel tells of changes to it.
+        /// Whether the kernel reports changes to it.
         watched: bool,
     },
     /// Several ranges of a file.
     Multipart(Box<MultipartRanges>),
-    /// What is written as its client takes it: a listing, an archive.
+    /// Something written at the client's pace: a listing or an archive.
     Stream(Box<dyn BlockSource>),
 }
 
 impl BuiltResponse {
-    /// How many bytes its body has, as far as that is known.
+    /// The length of its body, if that is known.
     pub fn length(&self) -> Option<u64> {
         match &self.payload {
             Payload::None => Some(self.written),

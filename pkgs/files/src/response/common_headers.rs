@@ -1,10 +1,10 @@
-//! The common ends of heads within a second.
+//! The end that all heads within a second have in common.
 
 use std::time::SystemTime;
 
 use listener::date;
 
-/// What heads end with, by how the connection goes on.
+/// The end of heads, depending on how the connection continues.
 #[derive(Clone, Debug)]
 pub struct CommonHeaders {
     pub(super) keep: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct CommonHeaders {
 }
 
 impl CommonHeaders {
-    /// Those of a second.
+    /// The ends for this second.
     pub fn at(now: SystemTime) -> Self {
         let with = |field: &str| {
             date::with_line(date::second_of(now), |date| [date, field.as_bytes(), b"\r\n"].concat())
@@ -22,7 +22,7 @@ impl CommonHeaders {
         Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
     }
 
-    /// The one for the last answer of a connection.
+    /// The end for a connection's last answer.
     pub fn last(&self) -> &[u8] {
         &self.close
     }

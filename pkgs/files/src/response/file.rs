@@ -1,4 +1,4 @@
-//! Answers for existing things: a file, ranges of it, a directory.
+//! Answers for things that exist: a file, ranges of it, or a directory.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::site::signature::unsigned;
 use crate::variants::VariantLookup;
 
 impl ResponseBuilder<'_> {
-    /// The answer about an entry, for whom may have it. `path` is what was asked for.
+    /// The answer about an entry, for clients that are allowed to have it. `path` is the requested path.
     pub(super) fn entry(
         &mut self,
         entry: &CacheEntry,
@@ -58,7 +58,7 @@ impl ResponseBuilder<'_> {
         })
     }
 
-    /// The coding that is made of a file for whom wants one; none where it is sent as it is.
+    /// The encoding made of a file for clients that want one; none if the file is sent as it is.
     fn made(
         &self,
         entry: &CacheEntry,
@@ -81,7 +81,7 @@ impl ResponseBuilder<'_> {
                 Ok(Some(file))
             }
             VariantLookup::NotWorthIt => Ok(None),
-            // It may yet change within the same time.
+            // It may still change within the same timestamp.
             VariantLookup::Absent if self.unencoded || !plain.is_settled(self.now) => Ok(None),
             VariantLookup::Absent => {
                 Err(PendingWork::Encode { fd: Arc::clone(plain.fd()), identity: plain.identity, coding })
@@ -107,7 +107,7 @@ impl ResponseBuilder<'_> {
             Precondition::Failed => return self.refuse(HttpError::PreconditionFailed, request, "", out),
         }
         let size = file.identity.size;
-        // Ranges are defined for GET alone (RFC 9110, section 14.2).
+        // Ranges are defined only for GET (RFC 9110, section 14.2).
         let ranged = fields.range.filter(|_| {
             request.method == Method::Get
                 && conditional::range_applies(fields.if_range, file.validators(), self.now)
@@ -177,7 +177,7 @@ impl ResponseBuilder<'_> {
                 && memchr::memmem::find(accept, b"text/html").is_none()
         });
         let kind = if json { "application/json" } else { "text/html; charset=utf-8" };
-        // Where chunks are not known the end of the connection is the end of the listing.
+        // For clients that don't know chunks, the listing ends with the connection.
         let chunked = if request.old { "" } else { "transfer-encoding: chunked\r\n" };
         let described = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{chunked}vary: accept\r\nx-content-type-options: nosniff\r\n{}",
@@ -203,7 +203,7 @@ impl ResponseBuilder<'_> {
     }
 }
 
-/// Names the origin that asks, where it is one of those that may read the answer.
+/// Names the requesting origin if it may read the answer.
 pub(super) fn allow_origin(policy: &Policy, request: &Request<'_>, out: &mut Vec<u8>) {
     let (Cors::Listed(listed), Some(origin)) = (&policy.cors, request.fields.origin) else { return };
     if listed.iter().any(|known| known.as_bytes() == origin) {
@@ -213,7 +213,7 @@ pub(super) fn allow_origin(policy: &Policy, request: &Request<'_>, out: &mut Vec
     }
 }
 
-/// `fields` without the one that starts so.
+/// `fields` without the one that starts this way.
 pub(super) fn without(fields: &str, start: &str) -> String {
     fields.split_inclusive("\r\n").filter(|line| !line.starts_with(start)).collect()
 }

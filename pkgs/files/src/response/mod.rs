@@ -1,9 +1,9 @@
 //! Turns a request into an answer, without I/O.
 //!
 //! - [`builder`]: access, rules and look-up.
-//! - `file`: the answer for what was found; `archive`: a directory as one file.
+//! - `file`: answers for what was found; `archive`: a directory as one file.
 //! - [`built`]: the head as bytes, and what follows it; [`multipart`]: several ranges of a file.
-//! - [`common_headers`]: the ends of heads.
+//! - [`common_headers`]: the end of heads.
 //! - [`pending`]: the work that an answer waits for.
 
 mod archive;

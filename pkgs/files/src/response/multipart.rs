@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::file::OpenFile;
 
-/// A head, and the bytes of the file that follow it; none follow the last.
+/// A head and the bytes of the file that follow it; the last one has none.
 pub type Part = (String, Option<(Rc<OpenFile>, Range<u64>)>);
 
 /// What is left to send of an answer in parts.
@@ -20,10 +20,10 @@ pub struct MultipartRanges {
 }
 
 impl MultipartRanges {
-    /// The parts of a file: ascending, apart and not empty.
+    /// The parts of a file, which are ascending, separate and not empty.
     pub fn new(file: Rc<OpenFile>, ranges: Vec<Range<u64>>) -> Self {
-        // A boundary may not occur in the parts (RFC 2046, section 5.1.1). A file cannot know the number that
-        // comes next, nor the time it was opened.
+        // A boundary mustn't occur in the parts (RFC 2046, section 5.1.1). A file can know neither the next number nor
+        // the time it was opened.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         let (seconds, nanoseconds) = file.identity.modified;
@@ -37,12 +37,12 @@ impl MultipartRanges {
         Rc::clone(&self.file)
     }
 
-    /// What parts the parts.
+    /// The boundary between the parts.
     pub fn boundary(&self) -> &str {
         &self.boundary
     }
 
-    /// How many bytes all of it takes.
+    /// The total length in bytes.
     pub fn length(&self) -> u64 {
         let ranges = self.ranges.iter();
         let parts: u64 = ranges.map(|range| self.head(range).len() as u64 + (range.end - range.start)).sum();

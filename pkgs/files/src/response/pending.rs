@@ -16,53 +16,53 @@ pub const MAX_PENDING: u8 = 16;
 /// What has to be done before there is an answer.
 #[derive(Debug)]
 pub enum PendingWork {
-    /// The disk has to be asked what this path names, and for which of its codings.
+    /// Ask the disk what this path names, and for which of its encodings.
     Lookup(Vec<u8>, CodingLookup),
-    /// The same of several, up to the first that there is for what was asked.
+    /// The same for several paths, up to the first one that exists.
     LookupFirst {
         /// The paths.
         paths: Vec<Vec<u8>>,
-        /// What was asked for.
+        /// The requested path.
         asked: Vec<u8>,
     },
-    /// A coding of a file has to be made.
+    /// Make an encoding of a file.
     Encode {
         /// The file.
         fd: Arc<OwnedFd>,
         /// Its state.
         identity: FileIdentity,
-        /// Which.
+        /// The encoding.
         coding: Coding,
     },
-    /// It has to be found out what is in an archive.
+    /// Find out the content of an archive.
     PlanArchive(Box<ArchiveRequest>),
-    /// A password has to be tried.
+    /// Check a password.
     Password(Box<PasswordAttempt>),
 }
 
-/// What came of it.
+/// The result of such work.
 #[derive(Debug)]
 pub enum WorkOutcome {
     /// What a path names.
     Found(Vec<u8>, Result<Found, Error>),
-    /// A coding is there, or will not be.
+    /// There is an encoding, or there won't be one.
     Encoded,
-    /// What is in an archive.
+    /// The content of an archive.
     Archive(Result<Box<ArchivePlan>, PlanError>),
-    /// What became of a password.
+    /// The verdict on a password.
     Password(Arc<Realm>, PasswordVerdict),
 }
 
 impl PendingWork {
-    /// What comes of it at once, where the kernel has in memory what it takes. Else it is given back, and whether there were
-    /// too few file descriptors.
+    /// Does it at once if the kernel has everything it needs in memory. Otherwise gives it back, and says whether there
+    /// were too few file descriptors.
     pub fn at_once(self, site: &Site) -> Result<WorkOutcome, (Self, bool)> {
         let (path, found) = match &self {
             Self::Lookup(path, codings) => (path.clone(), site.find(path, LookupMode::CachedOnly, *codings)),
             Self::LookupFirst { paths, asked } => {
                 site.first(paths.iter().cloned(), asked, LookupMode::CachedOnly)
             }
-            // A password takes long on purpose.
+            // Passwords take long on purpose.
             _ => return Err((self, false)),
         };
         match found {

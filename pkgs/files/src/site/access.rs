@@ -1,7 +1,7 @@
 //! Access control.
 //!
-//! Access rules match the requested path, the path of the file that is sent, and that path without the suffix of a
-//! coding. So a file is protected under every name it has.
+//! Access rules match the requested path, the path of the file that is sent, and that path without an encoding's
+//! suffix, so a file is protected under every name it has.
 //!
 //! - `auth = "staff"`: requires a password of `[realm.staff]`, by basic authentication.
 //! - `signed = "links"`: requires a URL that was signed with `[key.links]` for its path, and has not expired.
@@ -17,7 +17,7 @@ use super::secrets::Realm;
 use super::signature::Key;
 use crate::http::head::Request;
 
-/// What has to be so for a request to be answered with a file.
+/// What a request needs to be answered with a file.
 #[derive(Clone, Debug, Default)]
 pub struct AccessControl {
     referrers: Vec<Referrers>,
@@ -30,34 +30,34 @@ pub struct AccessControl {
 pub struct Referrers {
     /// Patterns, in lower case.
     origins: Vec<String>,
-    /// Whether what nobody refers to may be had.
+    /// Whether requests without a referrer are allowed.
     none: bool,
 }
 
-/// Why rules do not say who may have a file.
+/// Why rules don't define access.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No origin.
+    /// It isn't an origin.
     #[error("{0:?} is no origin: those are like https://www.example.org, or none")]
     Origin(String),
-    /// What is not declared.
+    /// It isn't declared.
     #[error("there is no {0}")]
     Undeclared(String),
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Debug)]
 pub enum AccessDecision {
     /// It is answered.
     Allowed,
     /// It is refused.
     Refused(HttpError),
-    /// It is for somebody in this realm.
+    /// It needs a password for this realm.
     NeedsPassword(Arc<Realm>),
 }
 
 impl AccessControl {
-    /// Has those pass alone whom all of these let pass, too.
+    /// Adds conditions, so that requests have to meet all of them.
     pub fn add(&mut self, referrers: Option<&Referrers>, key: Option<&Arc<Key>>, realm: Option<&Arc<Realm>>) {
         if let Some(referrers) = referrers
             && !self.referrers.contains(referrers)
@@ -76,7 +76,7 @@ impl AccessControl {
         }
     }
 
-    /// Whether anybody may pass.
+    /// Whether everybody has access.
     pub fn is_open(&self) -> bool {
         self.referrers.is_empty() && self.keys.is_empty() && self.realms.is_empty()
     }
@@ -86,7 +86,7 @@ impl AccessControl {
         !self.keys.is_empty()
     }
 
-    /// Whether whoever passes here passes there, too. A signature is that of one URL, and of no other.
+    /// Whether everybody with access here also has access there. A signature is for a single URL.
     pub fn covers(&self, other: &Self) -> bool {
         let has_realm = |realm| self.realms.iter().any(|own| Arc::ptr_eq(own, realm));
         other.keys.is_empty()
@@ -94,7 +94,7 @@ impl AccessControl {
             && other.realms.iter().all(has_realm)
     }
 
-    /// Adds what caches have to know of answers behind it.
+    /// Adds what caches have to know about answers that need access.
     pub fn add_fields(&self, fields: &mut String) {
         if !self.referrers.is_empty() {
             fields.push_str("vary: referer\r\n");
@@ -106,8 +106,8 @@ impl AccessControl {
         }
     }
 
-    /// What becomes of a request for a path below the root at the time `now`. `passes` is whether it has what it takes in a
-    /// realm.
+    /// Decides about a request for a path below the root at the time `now`. `passes` says whether its password is right
+    /// for a realm.
     pub fn decide(
         &self,
         request: &Request<'_>,
@@ -133,7 +133,7 @@ impl AccessControl {
 }
 
 impl Referrers {
-    /// Reads them.
+    /// Reads the list.
     ///
     /// # Errors
     /// [`Error`].
@@ -152,7 +152,7 @@ impl Referrers {
         Ok(referrers)
     }
 
-    /// Whether it says nothing.
+    /// Whether it has no conditions.
     pub fn is_empty(&self) -> bool {
         self.origins.is_empty() && !self.none
     }

@@ -1,4 +1,4 @@
-//! Answers without a file: the reason, as a page for people and as problem details for programs.
+//! Answers without a file: the reason as a page for people, and as problem details for programs.
 
 use std::collections::HashMap;
 
@@ -10,29 +10,29 @@ use crate::http::head;
 use crate::http::listing_query;
 use crate::http::status::phrase;
 
-/// What tells a client to ask again that was refused for want of room, with its line end.
+/// Tells a client that was refused for lack of room to try again; with its line end.
 const RETRY: &str = "retry-after: 1\r\n";
 
-/// Why a request is not answered with a file.
+/// Why a request isn't answered with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpError {
-    /// What HTTP itself does not take, as the listener refuses it.
+    /// Something that HTTP itself doesn't allow, as the listener refuses it.
     Protocol(Refusal),
-    /// 400: the path leads up, or is no path.
+    /// 400: the path leads upwards, or isn't a path.
     Path,
-    /// 400: the query of a listing.
+    /// 400: the query of a listing is invalid.
     Query,
-    /// 400: an archive that is not to be had.
+    /// 400: the archive isn't available.
     Archive,
-    /// 403: an archive of too much.
+    /// 403: the archive would be too large.
     ArchiveTooLarge,
-    /// 503: archives.
+    /// 503: too many archives.
     ArchivesBusy,
     /// 403.
     Denied,
     /// 401.
     Unauthorized,
-    /// 403: a URL that is not signed, or no longer valid.
+    /// 403: the URL isn't signed, or has expired.
     Unsigned,
     /// 403: a page of another origin refers to it.
     Referrer,
@@ -44,19 +44,19 @@ pub enum HttpError {
     PreconditionFailed,
     /// 416.
     Range,
-    /// 421: a host that is nobody's here.
+    /// 421: no site has this host.
     Misdirected,
     /// 429.
     TooMany,
-    /// 429: wrong passwords.
+    /// 429: too many wrong passwords.
     Tries,
-    /// 503: passwords that wait to be tried.
+    /// 503: too many passwords are waiting to be checked.
     Busy,
-    /// 500: the disk.
+    /// 500: the disk failed.
     Failed,
-    /// 502: the origin fails.
+    /// 502: the origin failed.
     OriginFailed,
-    /// 504: it takes too long.
+    /// 504: the origin takes too long.
     OriginSlow,
     /// 503: no file descriptor is left.
     Exhausted,
@@ -69,7 +69,7 @@ impl From<head::Error> for HttpError {
 }
 
 impl HttpError {
-    /// The status and the sentence that says why.
+    /// The status and a sentence with the reason.
     pub fn text(self) -> (u16, &'static str) {
         match self {
             Self::Protocol(refusal) => refusal.text(),
@@ -105,7 +105,7 @@ impl HttpError {
         self.text().0
     }
 
-    /// Further fields, with their line ends.
+    /// Further headers, with their line ends.
     fn fields(self) -> &'static str {
         match self {
             Self::Method => "allow: GET, HEAD, OPTIONS\r\n",
@@ -121,18 +121,19 @@ impl HttpError {
     }
 }
 
-/// The pages of a site's own.
+/// A site's own error pages.
 #[derive(Debug, Default)]
 pub struct ErrorPages(HashMap<u16, (String, Vec<u8>)>);
 
 impl ErrorPages {
-    /// Answers errors of `status` with this page, for people and programs alike.
+    /// Answers errors of `status` with this page, both for people and for programs.
     pub fn set(&mut self, status: u16, media_type: String, body: Vec<u8>) {
         self.0.insert(status, (media_type, body));
     }
 
-    /// Appends a whole answer, and returns how many bytes its body has. `fields` and `tail` are further fields, the latter ending the head, and `id` is the request's; `html` is
-    /// whether a page is asked for, `head` whether the body is left out.
+    /// Appends a whole answer, and returns its body's length. `fields` and `tail` are further headers, of which `tail`
+    /// ends the head, and `id` is the request's; `html` says whether a page was requested, and `head` whether the body
+    /// is left out.
     pub fn write(
         &self,
         out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Several sites, chosen by the requested host.
+//! Several sites, selected by the requested host.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::rules::site_rule::UnknownHosts;
 /// Sites by host.
 #[derive(Debug)]
 pub struct VirtualHosts {
-    /// By lower-case name. Of `*.example.org` it is `example.org` in `wildcards`.
+    /// By lower-case name. `*.example.org` is in `wildcards` as `example.org`.
     exact: HashMap<Box<str>, Arc<Site>>,
     wildcards: HashMap<Box<str>, Arc<Site>>,
     unknown: UnknownHosts,
@@ -17,7 +17,7 @@ pub struct VirtualHosts {
 }
 
 impl VirtualHosts {
-    /// Of sites with their names.
+    /// From sites and their names.
     pub fn new(sites: impl IntoIterator<Item = (Vec<String>, Arc<Site>)>, unknown: UnknownHosts) -> Self {
         let mut hosts =
             Self { exact: HashMap::new(), wildcards: HashMap::new(), unknown, hints_early: false };
@@ -33,12 +33,12 @@ impl VirtualHosts {
         hosts
     }
 
-    /// Whether any of them has rules that say what clients need besides what they ask for.
+    /// Whether any site has rules about what clients need besides what they request.
     pub fn hints_early(&self) -> bool {
         self.hints_early
     }
 
-    /// The site of a host as a request names it, which is `other` where none is for it; none where that is refused.
+    /// The site for the host in a request, or `other` if there is none for it; none if that is refused.
     pub fn of(&self, host: Option<&str>, other: &Arc<Site>) -> Option<Arc<Site>> {
         let found = host.and_then(|host| self.find(&name_of(host)));
         match (found, self.unknown) {
@@ -63,7 +63,7 @@ impl VirtualHosts {
     }
 }
 
-/// A host without a user, its port and a final dot, in lower case.
+/// A host without user, port and final dot, in lower case.
 fn name_of(host: &str) -> String {
     let host = host.rsplit('@').next().unwrap_or_default();
     let end = match host.find(']') {

@@ -1,9 +1,9 @@
-//! The site: the root, the rules and error pages. Read at the start and again at SIGHUP.
+//! The site: its root, rules and error pages, which are read at the start and again at SIGHUP.
 //!
-//! - [`root`]: files, looked up below the root by the kernel; [`origin`]: files of object storage, [`origin_file`]: one
-//!   of them.
+//! - [`root`]: files, looked up below the root by the kernel; [`origin`]: files in object storage, [`origin_file`]: a
+//!   single one.
 //! - [`rules`]: settings for some paths; [`pattern`]: which paths.
-//! - [`hosts`]: chooses the site, if there are several.
+//! - [`hosts`]: selects the site, if there are several.
 //! - [`route`]: redirects, rewrites and fallbacks.
 //! - [`access`]: access control; [`secrets`]: its passwords and keys; [`signature`]: URLs that expire.
 //! - [`errors`]: answers without a file.
@@ -41,7 +41,7 @@ use service::tls::CertificateFiles;
 use crate::http::encoding::Coding;
 use crate::http::media_type::media_type;
 
-/// The longest page of an error, and the longest manifest, in bytes: both are kept in memory.
+/// The longest error page, and the longest manifest, in bytes: both are kept in memory.
 const MAX_KEPT_BYTES: u64 = 1 << 20;
 
 /// Where a site is, and how it is served.
@@ -53,35 +53,36 @@ pub struct Options {
     pub rules: Option<PathBuf>,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
-    /// Whether files with a dot in front are served.
+    /// Whether files that start with a dot are served.
     pub hidden: bool,
-    /// Whether directories are listed where no rule says otherwise.
+    /// Whether directories are listed by default.
     pub listing: bool,
-    /// Whether codings beside a file are served for it.
+    /// Whether encodings next to a file are served for it.
     pub precompressed: bool,
     /// The `charset` of texts; empty for none.
     pub charset: String,
-    /// What files are of, in place of the directory, which has the pages of errors then; none where it has them all.
+    /// Where files come from instead of the directory, which then only has error pages; none if the directory has
+    /// everything.
     pub origin: Option<Origin>,
 }
 
 /// Why there is nothing to serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file or directory that cannot be used.
+    /// A file or directory can't be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The rules.
     #[error("{}: {source}", path.display())]
     Rules {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong there.
+        /// What is wrong with it.
         source: rules::Error,
     },
     /// Passwords and keys that the rules name.
@@ -93,29 +94,29 @@ pub enum Error {
     /// A file below the root that the rules name.
     #[error("{path}: {source}, named in the rules")]
     Named {
-        /// Which.
+        /// The path.
         path: String,
-        /// Why it cannot be used.
+        /// Why it can't be used.
         source: root::Error,
     },
 }
 
-/// A site as it was last read.
+/// A site as last read.
 #[derive(Debug)]
 pub struct Site {
     /// The directory.
     pub root: Root,
-    /// What files are of in its place.
+    /// Where files come from instead.
     pub origin: Option<OriginRoot>,
     /// Answers without a file.
     pub pages: ErrorPages,
-    /// Whether files with a dot in front are served.
+    /// Whether files that start with a dot are served.
     pub hidden: bool,
     /// The `charset` of texts; empty for none.
     pub charset: String,
-    /// Which one it is: the first, of `--root`, is 0.
+    /// Its number; the first, from `--root`, is 0.
     pub number: usize,
-    /// The others, where there are any; of the first alone.
+    /// The other sites, if there are any; only on the first one.
     pub hosts: Option<VirtualHosts>,
     certificates: Vec<CertificateFiles>,
     listing: bool,
@@ -126,12 +127,12 @@ pub struct Site {
     has_server_timing: bool,
     secrets: Secrets,
     rules: Rules,
-    /// By path below the root, the file that is read next.
+    /// For a path below the root, the file that is read next.
     next: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Site {
-    /// Reads all of it.
+    /// Reads everything.
     ///
     /// # Errors
     /// [`Error`].
@@ -162,7 +163,7 @@ impl Site {
         Ok(first)
     }
 
-    /// One site, of rules that are of it alone.
+    /// A single site, from its own rules.
     fn build(options: &Options, rules: Rules, number: usize) -> Result<Self, Error> {
         let file = |path: &Path| {
             let path = path.to_owned();
@@ -227,18 +228,18 @@ impl Site {
         })
     }
 
-    /// The rules that are for a path below the root, with their place among all, from 1.
+    /// The rules for a path below the root, with their positions among all rules, counted from 1.
     pub fn rules_for<'s>(&'s self, path: &'s [u8]) -> impl Iterator<Item = (usize, &'s Rule)> {
         self.rules.numbered(path)
     }
 
-    /// What the rules say of the file at this path below the root, or of the listing of a directory, whose path ends
-    /// with a slash.
+    /// The combined rules for the file at this path below the root, or for a directory's listing, whose path ends with
+    /// a slash.
     pub fn policy(&self, path: &[u8]) -> Policy {
         self.rules.policy(&[b"/", path].concat(), self.listing)
     }
 
-    /// What they say of what is sent for a path; who may have it, by what they say of either.
+    /// The combined rules for what is sent for a path; access depends on the rules for both.
     pub fn policy_of(&self, path: &[u8], sent: &[u8]) -> Policy {
         let mut policy = self.policy(sent);
         policy.access = self.access_to(&[path, sent]);
@@ -248,7 +249,7 @@ impl Site {
         policy
     }
 
-    /// The certificates of all sites but the first.
+    /// The certificates of all sites except the first.
     pub fn certificates(&self) -> &[CertificateFiles] {
         &self.certificates
     }
@@ -258,7 +259,7 @@ impl Site {
         self.has_routes
     }
 
-    /// Where the request for this path below the root leads.
+    /// Where a request for this path below the root leads.
     pub fn route(&self, path: &[u8], query: Option<&str>) -> Route {
         if self.has_routes {
             Route::of(self.rules.all_routes(), path, query, self.hidden)
@@ -267,7 +268,8 @@ impl Site {
         }
     }
 
-    /// What a decoded path names. Of an origin only what is known is found; what `mode` is, then, makes no difference.
+    /// What a decoded path names. From an origin, only what is already known is found, and `mode` then makes no
+    /// difference.
     ///
     /// # Errors
     /// [`root::Error`].
@@ -278,8 +280,8 @@ impl Site {
         }
     }
 
-    /// The first of several paths that there is, and what it names. A directory without its final slash counts where it
-    /// is what was `asked` for, and one without an index where it is listed.
+    /// The first of several paths that exists, and what it names. A directory without its final slash counts if it is
+    /// what was `asked` for, and one without an index if it is listed.
     pub fn first(
         &self,
         paths: impl IntoIterator<Item = Vec<u8>>,
@@ -303,13 +305,13 @@ impl Site {
         missing
     }
 
-    /// Whether any rule says who may have what.
+    /// Whether any rule restricts access.
     pub fn restricts_access(&self) -> bool {
         self.restricts_access
     }
 
-    /// Who may have what is at these paths below the root; none where anybody may. What lies beside a file as a coding
-    /// of it is that file's.
+    /// The access control for these paths below the root; none if everybody has access. An encoding next to a file has
+    /// that file's access control.
     pub fn access_to(&self, paths: &[&[u8]]) -> Option<Rc<AccessControl>> {
         if !self.restricts_access {
             return None;
@@ -340,7 +342,7 @@ impl Site {
         self.has_archives
     }
 
-    /// What who asks for this path below the root will need besides, as values of `Link`: nothing of what is not for
+    /// What clients need in addition to this path below the root, as values of `Link`, without anything that isn't for
     /// everybody.
     pub fn early_hints(&self, path: &[u8]) -> &[String] {
         if !self.has_early_hints || self.access_to(&[path]).is_some() {
@@ -350,12 +352,12 @@ impl Site {
         self.rules.early_hints(&[b"/", path, index.as_bytes()].concat())
     }
 
-    /// Whether any rule says what clients need besides what they ask for.
+    /// Whether any rule has such additional files.
     pub fn has_early_hints(&self) -> bool {
         self.has_early_hints
     }
 
-    /// Whether any rule has answers say how long they took.
+    /// Whether any rule makes answers say how long they took.
     pub fn has_server_timing(&self) -> bool {
         self.has_server_timing
     }
@@ -365,16 +367,16 @@ impl Site {
         !self.next.is_empty()
     }
 
-    /// The file that a manifest has behind this one.
+    /// The file that comes after this one in a manifest.
     pub fn next(&self, path: &[u8]) -> Option<&[u8]> {
         self.next.get(path).map(Vec::as_slice)
     }
 }
 
-/// The rules in an open file of this path, which may be a pipe.
+/// The rules in an open file with this path, which may be a pipe.
 ///
 /// # Errors
-/// [`Error::File`] where it cannot be read or is too long, and [`Error::Rules`].
+/// [`Error::File`] if it can't be read or is too long, and [`Error::Rules`].
 pub fn rules_of(path: &Path, opened: io::Result<std::fs::File>) -> Result<Rules, Error> {
     let text = opened.and_then(|opened| read(opened, rules::MAX_BYTES));
     let text = text.and_then(|bytes| {
@@ -385,7 +387,7 @@ pub fn rules_of(path: &Path, opened: io::Result<std::fs::File>) -> Result<Rules,
     Rules::parse(&text).map_err(|source| Error::Rules { path: path.to_owned(), source })
 }
 
-/// Opens a file that is read again at SIGHUP, and may keep nobody waiting, as a pipe would.
+/// Opens a file that is read again at SIGHUP. It mustn't block, as a pipe would.
 fn open_regular(path: &Path) -> io::Result<std::fs::File> {
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     match opened.metadata()?.is_file() {
@@ -394,12 +396,12 @@ fn open_regular(path: &Path) -> io::Result<std::fs::File> {
     }
 }
 
-/// All of a regular file of this path, where it is no longer than `max` bytes.
+/// The content of a regular file, if it is no longer than `max` bytes.
 fn read_regular(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read(open_regular(path)?, max)
 }
 
-/// All of a file, where it is no longer than `max` bytes.
+/// The content of a file, if it is no longer than `max` bytes.
 fn read(file: std::fs::File, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = file.take(max + 1).read_to_end(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! Files of object storage instead of a directory, through the cache of the crate `origin`.
+//! Files in object storage instead of a directory, through the cache of the `origin` crate.
 //!
 //! A complete cached object is a file like any other. Nothing here waits for the network: the origin's own threads do,
 //! and call back.
@@ -14,7 +14,7 @@ use super::root::{Error, FileIdentity, Found, INDEX, OpenedFile};
 use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
 
-/// A bucket, or what is below a prefix of it, as a root.
+/// A bucket, or everything below a prefix in it, as a root.
 #[derive(Clone, Debug)]
 pub struct OriginRoot {
     origin: Origin,
@@ -22,7 +22,8 @@ pub struct OriginRoot {
 }
 
 impl OriginRoot {
-    /// Of this origin; with `precompressed`, objects `x.br`, `x.zst` and `x.gz` that are no older are codings of a text `x`.
+    /// Uses this origin. With `precompressed`, objects `x.br`, `x.zst` and `x.gz` that aren't older are encodings of a
+    /// text `x`.
     pub fn new(origin: Origin, precompressed: bool) -> Self {
         Self { origin, precompressed }
     }
@@ -32,10 +33,10 @@ impl OriginRoot {
         self.origin.evictions()
     }
 
-    /// What a decoded path names, where that is known.
+    /// What a decoded path names, if that is known.
     ///
     /// # Errors
-    /// [`Error::Cold`] where the origin, or the disk, has to be asked.
+    /// [`Error::Cold`] if the origin or the disk has to be asked.
     pub fn find_known(&self, path: &[u8]) -> Result<Found, Error> {
         let key = key_of(path)?;
         let known = |key: &str| match self.origin.known(key) {
@@ -70,8 +71,8 @@ impl OriginRoot {
         self.find_first(vec![path.clone()], path, done);
     }
 
-    /// Finds the first of several paths that there is, for what was `asked`. A directory without its final slash counts
-    /// where it is what was asked for.
+    /// Finds the first of several paths that exists. A directory without its final slash counts if it is what was
+    /// `asked` for.
     pub fn find_first(
         &self,
         paths: Vec<Vec<u8>>,
@@ -101,7 +102,7 @@ impl OriginRoot {
             Ok(object) => {
                 let mut codings = [None, None, None];
                 if self.has_codings(&key) {
-                    // Where one cannot be had, the file is sent as it is.
+                    // If an encoding isn't available, the file is sent as it is.
                     let find = async |coding| self.origin.find(&beside(&key, coding), false).await.ok();
                     let [one, two, three] = Coding::ALL.map(find);
                     codings = join3(one, two, three).await.into();
@@ -125,7 +126,7 @@ impl OriginRoot {
         let modified = plain.metadata.modified;
         let mut files = Box::new([Some(self.open(plain)?), None, None, None]);
         for (place, coded) in files[1..].iter_mut().zip(codings) {
-            // An older one is what the file was, not what it is.
+            // An older encoding belongs to an earlier version of the file.
             if let Some(coded) = coded.filter(|coded| coded.metadata.modified >= modified) {
                 *place = Some(self.open(coded)?);
             }
@@ -134,7 +135,7 @@ impl OriginRoot {
     }
 
     fn open(&self, object: Arc<Object>) -> Result<OpenedFile, Error> {
-        // Asked before the state is read, which changes until it is.
+        // Asked before the state is read, which changes until it is complete.
         let is_whole = object.is_whole();
         let fd = rustix::io::fcntl_dupfd_cloexec(object.file(), 0)?;
         let (identity, _) = FileIdentity::of(&fd)?;
@@ -143,21 +144,21 @@ impl OriginRoot {
     }
 }
 
-/// The key of what a decoded path names.
+/// The key for a decoded path.
 fn key_of(path: &[u8]) -> Result<String, Error> {
-    // A key is text.
+    // Keys are text.
     let path = std::str::from_utf8(path).map_err(|_| Error::Missing)?;
     let is_directory = path.is_empty() || path.ends_with('/');
     Ok(if is_directory { format!("{path}{INDEX}") } else { path.to_owned() })
 }
 
-/// The key of its index, where a path is that of a directory without its final slash.
+/// The key of its index, if a path is a directory without its final slash.
 fn index_of(path: &[u8]) -> Option<String> {
     let path = std::str::from_utf8(path).ok()?;
     (!path.is_empty() && !path.ends_with('/')).then(|| format!("{path}/{INDEX}"))
 }
 
-/// The key of a coding beside another.
+/// The key of an encoding next to another key.
 fn beside(key: &str, coding: Coding) -> String {
     format!("{key}{}", coding.suffix())
 }

@@ -1,4 +1,5 @@
-//! A file of an origin, complete or not. Through it, the code that sends an incomplete file requests what is missing.
+//! A file from an origin, complete or not. Through it, the code that sends an incomplete file requests the missing
+//! parts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,25 +7,25 @@ use std::sync::Arc;
 use origin::metadata::Metadata;
 use origin::{Error, Fetched, Object, Origin};
 
-/// The object that a file is of.
+/// The file's object.
 #[derive(Clone, Debug)]
 pub struct OriginFile {
     origin: Origin,
     object: Arc<Object>,
-    /// Whether it was when the file was opened, so that its bytes may be sent as those of any file.
+    /// Whether it was complete when the file was opened, so that its bytes may be sent like any file's.
     is_whole: bool,
 }
 
-/// Tells who waits, even where what he waits for ends in a panic or with the process.
+/// Tells whoever is waiting, even if the work ends in a panic or with the process.
 pub(super) struct Promise<T, F: FnOnce(T)>(Option<(F, T)>);
 
 impl<T, F: FnOnce(T)> Promise<T, F> {
-    /// `otherwise` is told where nothing else is.
+    /// `otherwise` is the result if there is no other.
     pub(super) fn new(done: F, otherwise: T) -> Self {
         Self(Some((done, otherwise)))
     }
 
-    /// Tells it.
+    /// Tells the result.
     pub(super) fn keep(mut self, result: T) {
         if let Some((done, _)) = self.0.take() {
             done(result);
@@ -41,22 +42,22 @@ impl<T, F: FnOnce(T)> Drop for Promise<T, F> {
 }
 
 impl OriginFile {
-    /// Of an object; `is_whole` is whether it was before the file's state was read.
+    /// For an object; `is_whole` says whether it was complete before the file's state was read.
     pub fn new(origin: Origin, object: Arc<Object>, is_whole: bool) -> Self {
         Self { origin, object, is_whole }
     }
 
-    /// What the origin says of it.
+    /// The origin's metadata for it.
     pub fn metadata(&self) -> &Metadata {
         &self.object.metadata
     }
 
-    /// Whether all of its bytes are in the file, as any file's.
+    /// Whether all of its bytes are in the file.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Whether it lost its place in the cache, so that who keeps it open keeps its room from others.
+    /// Whether it was evicted from the cache, so that keeping it open takes room from others.
     pub fn is_evicted(&self) -> bool {
         self.object.is_stored() && self.object.is_gone()
     }
