@@ -173,7 +173,7 @@ impl BlockSource for ListingWriter {
     }
 }
 
-/// How many bytes the names of a pass may take, and whether more was requested.
+/// How many bytes the names of a pass may take, and whether memory has granted more.
 struct Most {
     bytes: usize,
     grown: bool,

@@ -1,50 +1,50 @@
 //! Patterns match paths, and templates make new paths or URLs from them.
 //!
 //! A pattern is a glob, in which `*` stands for anything, or a regular expression. Both take time linear in the path. A
-//! template replaces `$1` to `$9` by what the pattern's `*` or groups stand for, and `$path` by the whole path.
+//! template replaces `$1` to `$9` with what the pattern's `*` or groups matched, and `$path` with the whole path.
 
 use percent_encoding::percent_encode;
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::http::path::ESCAPED;
 
-/// The most memory a regular expression may take once it is compiled, in bytes.
+/// The most memory a compiled regular expression may take, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 
-/// The most that a `$` and its digit may stand for: `$1` to `$9`.
+/// The highest number after a `$`: `$1` to `$9`.
 const MAX_CAPTURES: usize = 9;
 
-/// Which paths a rule is for.
+/// The paths a rule is for.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// In which `*` stands for anything, slashes too.
+    /// A glob, in which `*` stands for anything, including slashes.
     Glob(Box<[u8]>),
-    /// A regular expression, which is found anywhere in the path unless it says otherwise.
+    /// A regular expression, which may match anywhere in the path unless it is anchored.
     Regex(Regex),
 }
 
-/// What the `*` or groups of a pattern stand for in a path.
+/// What the `*` or groups of a pattern matched in a path.
 pub type Captures<'t> = Vec<&'t [u8]>;
 
-/// What is made of a path.
+/// How to make something from a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// The one of this number, from 0.
+    /// The capture with this number, from 0.
     Capture(usize),
     Path,
 }
 
-/// Why a template is none.
+/// Why a template isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A `$` with something else behind it.
+    /// A `$` followed by something else.
     #[error("behind a $ comes a digit from 1 to 9, path, or another $")]
     Dollar,
-    /// A capture that the pattern does not have.
+    /// A capture that the pattern doesn't have.
     #[error("there is no ${0}: the pattern has {1} of them")]
     Capture(usize, usize),
     /// The regular expression.
@@ -53,7 +53,7 @@ pub enum Error {
 }
 
 impl Pattern {
-    /// A regular expression over bytes: `.` and `\w` are of ASCII, or any byte.
+    /// A regular expression over bytes: `.` and `\w` match ASCII, or any byte.
     ///
     /// # Errors
     /// [`Error::Regex`], in one line.
@@ -65,7 +65,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it is for a path, which begins with its slash.
+    /// Whether it matches a path, which starts with its slash.
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Self::Glob(pattern) => glob(pattern, path),
@@ -73,7 +73,7 @@ impl Pattern {
         }
     }
 
-    /// What its parts stand for in a path; none where it is not for that.
+    /// What its parts matched in a path; none if it doesn't match.
     pub fn captures<'t>(&self, path: &'t [u8]) -> Option<Captures<'t>> {
         match self {
             Self::Glob(pattern) => {
@@ -103,7 +103,7 @@ impl Pattern {
 }
 
 impl Template {
-    /// Reads one for what `pattern` captures.
+    /// Parses a template for the captures of `pattern`.
     ///
     /// # Errors
     /// [`Error`].
@@ -134,14 +134,14 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// What it makes of a path and what was captured in that, as bytes of a path.
+    /// The bytes of the path it makes from a path and its captures.
     pub fn expand(&self, path: &[u8], captures: &Captures<'_>) -> Vec<u8> {
         let mut made = Vec::new();
         self.each(path, captures, |part, _| made.extend_from_slice(part));
         made
     }
 
-    /// The same as a part of a URL: what is put in is escaped, so that it can end neither the path nor the line.
+    /// The same as a part of a URL: inserted text is escaped, so that it can end neither the path nor the line.
     pub fn escape(&self, path: &[u8], captures: &Captures<'_>) -> String {
         let mut made = String::new();
         self.each(path, captures, |part, literal| match (literal, std::str::from_utf8(part)) {
@@ -162,12 +162,12 @@ impl Template {
     }
 }
 
-/// Whether `text` is like `pattern`, in which `*` stands for anything.
+/// Whether `text` matches `pattern`, in which `*` stands for anything.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     walk(pattern, text, |_| ())
 }
 
-/// The same, with what each `*` stands for: as little as can be, but for the last.
+/// The same, with what each `*` matched: as little as possible, except for the last.
 fn walk<'t>(pattern: &[u8], text: &'t [u8], mut found: impl FnMut(&'t [u8])) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');
     let first = parts.next().unwrap_or_default();
@@ -239,7 +239,7 @@ mod tests {
             let said = Pattern::regex(text).expect_err(text).to_string();
             assert!(!said.is_empty() && said.lines().count() == 1, "{said}");
         }
-        // What takes a backtracking engine longer than the universe is old.
+        // A backtracking engine would take longer for this than the universe is old.
         let evil = Pattern::regex("^/(a+)+$").expect("an expression");
         assert!(!evil.matches(format!("/{}!", "a".repeat(4000)).as_bytes()));
     }

@@ -1,7 +1,7 @@
-//! The directory that is served, and look-ups below it.
+//! The served directory, and look-ups below it.
 //!
-//! Only the kernel looks up names, in one call that cannot leave the root (openat2(2), `RESOLVE_BENEATH`). So there is
-//! no check before an open that a rename could bypass.
+//! Only the kernel looks up names, with a single call that can't leave the root (openat2(2), `RESOLVE_BENEATH`), so
+//! there is no check before an open that a rename could bypass.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,10 +25,10 @@ pub enum Symlinks {
     Anywhere,
 }
 
-/// What is served for a directory, by the name of the file in it, where it has one.
+/// The file that is served for a directory, if it has one.
 pub const INDEX: &str = "index.html";
 
-/// Whether a decoded path names a directory: the root, or what ends with a slash.
+/// Whether a decoded path names a directory: the root, or a path that ends with a slash.
 pub fn names_directory(path: &[u8]) -> bool {
     path.is_empty() || path.ends_with(b"/")
 }
@@ -47,9 +47,9 @@ pub struct Root {
 /// What a path names.
 #[derive(Debug)]
 pub enum Found {
-    /// A regular file, and those of its codings that lie beside it, in the order of [`Coding::ALL`].
+    /// A regular file, and the encodings next to it, in the order of [`Coding::ALL`].
     File(Box<[Option<OpenedFile>; 1 + Coding::ALL.len()]>),
-    /// A directory whose name came without its final slash.
+    /// A directory that was named without its final slash.
     Directory,
     /// A directory without an index.
     Listing(OwnedFd),
@@ -60,13 +60,13 @@ pub enum Found {
 pub struct OpenedFile {
     /// The file.
     pub fd: OwnedFd,
-    /// What it was like when it was opened.
+    /// Its state when it was opened.
     pub identity: FileIdentity,
-    /// The object it is of; none where it is a file of a directory.
+    /// Its object; none if it is a file in a directory.
     pub origin: Option<OriginFile>,
 }
 
-/// Which file it is, and in which state: whatever changes the bytes changes this.
+/// A file and its state: whatever changes its bytes changes this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     device: (u32, u32),
@@ -79,25 +79,25 @@ pub struct FileIdentity {
     changed: (i64, u32),
 }
 
-/// Why a path cannot be opened.
+/// Why a path can't be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no such file, or it is none that is served.
+    /// There is no such file, or it isn't served.
     #[error("there is no such file")]
     Missing,
     /// The server may not read it.
     #[error("the file may not be read")]
     Denied,
-    /// The answer is not in memory: ask again from a thread that may wait.
+    /// The answer isn't in memory: ask again from a thread that may wait.
     #[error("the disk has to be asked")]
     Cold,
     /// The process or the system is out of file descriptors or memory.
     #[error("out of file descriptors or memory")]
     Exhausted,
-    /// The disk.
+    /// The disk failed.
     #[error("the disk failed: {0}")]
     Failed(Errno),
-    /// The origin cannot be reached, or its answer cannot be used.
+    /// The origin can't be reached, or its answer can't be used.
     #[error("the origin failed")]
     OriginFailed,
     /// The origin took too long.
@@ -108,7 +108,7 @@ pub enum Error {
 impl From<Errno> for Error {
     fn from(errno: Errno) -> Self {
         match errno {
-            // A link that leads out is EXDEV, one that is not to be followed ELOOP.
+            // EXDEV means that a link leads out, and ELOOP that a link isn't followed.
             Errno::NOENT
             | Errno::NOTDIR
             | Errno::XDEV
@@ -129,18 +129,18 @@ impl From<Errno> for Error {
 /// Whether a lookup may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupMode {
-    /// No: what is not in memory is [`Error::Cold`].
+    /// No: anything that isn't in memory is [`Error::Cold`].
     CachedOnly,
     /// Yes.
     MayBlock,
 }
 
-/// Which codings of a file are looked for.
+/// Which encodings of a file to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodingLookup {
-    /// Those that lie beside it.
+    /// Those next to it.
     Wanted,
-    /// None: its directory is known to have none.
+    /// None, since its directory is known to have none.
     KnownAbsent,
 }
 
@@ -163,41 +163,41 @@ impl FileIdentity {
         Ok((identity, FileType::from_raw_mode(u32::from(stat.stx_mode))))
     }
 
-    /// Which file it is, whatever its state.
+    /// Identifies the file, whatever its state.
     pub fn place(&self) -> impl std::hash::Hash + use<> {
         (self.device, self.inode)
     }
 
-    /// Whether nothing at all about an open file has changed since it was found. Whoever keeps its bytes asks so much: the
-    /// time of their change can be set back, but that is a change too.
+    /// Whether nothing at all has changed about an open file since it was found. Keeping its bytes requires this much:
+    /// the time of their change can be set back, but that is a change too.
     pub fn is_unchanged(&self, fd: impl AsFd) -> bool {
         Self::of(fd).is_ok_and(|(now, _)| *self == now)
     }
 
-    /// Whether the bytes are still those of `self`. A rename or another link changes none of them, so the
-    /// time of the last change does not count.
+    /// Whether the bytes are still those of `self`. A rename or another link doesn't change them, so the time of the
+    /// last change doesn't count.
     pub fn has_same_bytes(&self, now: &Self) -> bool {
         (self.device, self.inode, self.size, self.modified) == (now.device, now.inode, now.size, now.modified)
     }
 }
 
 impl Root {
-    /// Opens the root. With `precompressed`, files `x.br`, `x.zst` and `x.gz` that are no older are codings of `x`.
+    /// Opens the root. With `precompressed`, files `x.br`, `x.zst` and `x.gz` that aren't older are encodings of `x`.
     ///
     /// # Errors
-    /// When it is no directory, or may not be searched.
+    /// When it isn't a directory, or may not be searched.
     pub fn open(path: &Path, symlinks: Symlinks, precompressed: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(Self { directory, symlinks, precompressed })
     }
 
-    /// Whether codings that lie beside files are served for them.
+    /// Whether encodings next to files are served for them.
     pub fn has_codings(&self) -> bool {
         self.precompressed
     }
 
-    /// Opens what a decoded path names: without a leading slash, with a final one where it shall be a directory.
+    /// Opens what a decoded path names, without a leading slash, and with a final one if it should be a directory.
     ///
     /// # Errors
     /// [`Error`].
@@ -206,7 +206,7 @@ impl Root {
             return match self.look(path, mode)? {
                 FileType::RegularFile => self.with_codings(path, mode, codings),
                 FileType::Directory => Ok(Found::Directory),
-                // Opening a FIFO would let its writer go on, and opening a device may do anything.
+                // Opening a FIFO would unblock its writer, and opening a device may do anything.
                 _ => Err(Error::Missing),
             };
         }
@@ -229,7 +229,7 @@ impl Root {
         self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, mode)
     }
 
-    /// Opens the directory that holds `path` as a mere place, to be watched.
+    /// Opens the directory that contains `path` only as a location, to watch it.
     ///
     /// # Errors
     /// [`Error`].
@@ -239,12 +239,12 @@ impl Root {
         self.open_at(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, LookupMode::CachedOnly)
     }
 
-    /// Opens a regular file alone, without its codings.
+    /// Opens only a regular file, without its encodings.
     ///
     /// # Errors
     /// [`Error`].
     pub fn regular(&self, path: &[u8], mode: LookupMode) -> Result<OpenedFile, Error> {
-        // Should the name have become a FIFO since it was looked at, this does not wait for a writer.
+        // If the name has become a FIFO since it was checked, this doesn't wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = self.open_at(path, flags, mode)?;
         match FileIdentity::of(&fd)? {
@@ -253,7 +253,8 @@ impl Root {
         }
     }
 
-    /// The same of a path that may name anything: what is no regular file is not opened, for that may let a writer go on.
+    /// The same for a path that may name anything: it is only opened if it is a regular file, since opening a FIFO
+    /// might unblock a writer.
     ///
     /// # Errors
     /// [`Error`].
@@ -275,7 +276,7 @@ impl Root {
                 match self.look(&beside, mode) {
                     Ok(FileType::RegularFile) => {
                         let coded = self.regular(&beside, mode)?;
-                        // An older one is what the file was, not what it is.
+                        // An older encoding belongs to an earlier version of the file.
                         *place = Some(coded).filter(|coded| coded.identity.modified >= modified);
                     }
                     Ok(_) | Err(Error::Missing | Error::Denied) => {}
@@ -286,7 +287,7 @@ impl Root {
         Ok(Found::File(files))
     }
 
-    /// What kind of thing a path names, without opening it.
+    /// The type of what a path names, without opening it.
     fn look(&self, path: &[u8], mode: LookupMode) -> Result<FileType, Error> {
         let place = self.open_at(path, OFlags::PATH | OFlags::CLOEXEC, mode)?;
         Ok(FileIdentity::of(place)?.1)

@@ -13,21 +13,21 @@ use percent_encoding::percent_encode;
 use super::pattern::{self, Pattern, Template};
 use crate::http::path::{self, ESCAPED, PathError};
 
-/// The most paths of a `try`: each may take a look at the disk.
+/// The most paths in a `try`, since each may need a look at the disk.
 const MAX_TRIES: usize = 8;
 
-/// What a rule says of that, as it is written.
+/// A rule's routing, as written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RouteTargets<'r> {
-    /// Where else it is to be asked for.
+    /// Where the client should go instead.
     pub redirect: Option<&'r str>,
-    /// How that is said.
+    /// The status of that redirect.
     pub status: Option<u16>,
-    /// The path that is answered for it.
+    /// The path that is answered instead.
     pub rewrite: Option<&'r str>,
-    /// The paths of which the first is answered that there is.
+    /// The paths of which the first existing one is answered.
     pub tries: Option<&'r [String]>,
-    /// The path that is answered where there is nothing else.
+    /// The path that is answered if nothing else exists.
     pub fallback: Option<&'r str>,
 }
 
@@ -49,7 +49,7 @@ enum Move {
 struct Redirect {
     status: u16,
     to: Template,
-    /// Whether to another path of the same host.
+    /// Whether to another path on the same host.
     own: bool,
     /// What follows the path: a query, and a fragment.
     query: Option<String>,
@@ -61,52 +61,52 @@ struct Redirect {
 pub enum Route {
     /// To what its path names.
     Direct,
-    /// To the first of these that there is.
+    /// To the first of these that exists.
     TryFiles(Vec<Vec<u8>>),
-    /// The client is told to ask elsewhere.
+    /// The client is told to go elsewhere.
     Redirected {
-        /// How it is told.
+        /// The status.
         status: u16,
-        /// Where.
+        /// The target.
         location: String,
     },
-    /// To what can be no file.
+    /// To something that can't be a file.
     Rejected(PathError),
 }
 
-/// Why a rule leads nowhere.
+/// Why a rule's routing isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A target that is none, or whose host a client could choose.
+    /// An invalid target, or one whose host a client could choose.
     #[error(
         "a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path"
     )]
     Target,
-    /// What may not be in a URL.
+    /// A character that isn't allowed in a URL.
     #[error("a URL has no such character: {0:?}")]
     Character(char),
-    /// Of something else.
+    /// A status that isn't a redirect's.
     #[error("{0} is no status of a redirect")]
     Status(u16),
-    /// Nothing to be said with it.
+    /// A status without a redirect.
     #[error("a status goes with a redirect")]
     StatusAlone,
-    /// Two at once.
+    /// Two targets at once.
     #[error("redirect or rewrite, not both")]
     Both,
-    /// No path.
+    /// An invalid path.
     #[error("{0:?} is no path: those begin with / or $path")]
     Path(String),
-    /// Too many.
+    /// Too many paths.
     #[error("a try has at most {MAX_TRIES} paths")]
     Tries,
-    /// What is put in.
+    /// An invalid template.
     #[error(transparent)]
     Template(#[from] pattern::Error),
 }
 
 impl RouteRule {
-    /// Where a rule leads that is for these paths.
+    /// The routing of a rule for these paths.
     ///
     /// # Errors
     /// [`Error`].
@@ -138,7 +138,7 @@ impl RouteRule {
         Ok(Self { path, tries })
     }
 
-    /// Whether it says nothing.
+    /// Whether there is no routing.
     pub fn is_empty(&self) -> bool {
         self.path.is_none() && self.tries.is_none()
     }
@@ -149,14 +149,14 @@ impl Redirect {
         if !matches!(status, 301 | 302 | 303 | 307 | 308) {
             return Err(Error::Status(status));
         }
-        // RFC 3986, appendix A: those of a URI, and $ for what is put in.
+        // RFC 3986, appendix A: a URI's characters, and $ for inserted text.
         let fits = |byte: char| byte.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(byte);
         if let Some(other) = to.chars().find(|byte| !fits(*byte)) {
             return Err(Error::Character(other));
         }
         let own = to.starts_with('/') && !to.starts_with("//") || to.starts_with("$path");
         if !own {
-            // What is put in comes behind the host and the slash that ends it, so that no client can lengthen that.
+            // Inserted text comes after the host and the slash that ends it, so that no client can extend the host.
             let rest =
                 to.strip_prefix("https://").or_else(|| to.strip_prefix("http://")).ok_or(Error::Target)?;
             let (host, _) = rest.split_once('/').ok_or(Error::Target)?;
@@ -170,11 +170,11 @@ impl Redirect {
         Ok(Self { status, to: Template::parse(to, pattern)?, own, query, fragment })
     }
 
-    /// What it makes of a path that begins with its slash.
+    /// The URL it makes from a path, which starts with its slash.
     fn location(&self, path: &[u8], captures: &pattern::Captures<'_>, query: Option<&str>) -> String {
         let mut location = self.to.escape(path, captures);
         if self.own {
-            // Two slashes in front would name a host.
+            // Two slashes at the start would name a host.
             location = format!("/{}", location.trim_start_matches('/'));
         }
         let queries = self.query.as_deref().into_iter().chain(query.filter(|query| !query.is_empty()));
@@ -213,7 +213,7 @@ impl Route {
             None | Some((Move::Stay, _)) => {}
             Some((Move::Redirect(redirect), captures)) => {
                 let location = redirect.location(&at, &captures, query);
-                // What leads to itself would do so for ever.
+                // A redirect to itself would never end.
                 let itself = || percent_encode(&at, ESCAPED).to_string();
                 if !redirect.own
                     || redirect.query.is_some()
@@ -237,7 +237,7 @@ impl Route {
         match tries {
             Some((tries, captures)) if !tries.is_empty() => {
                 let paths = tries.iter().map(|to| path::normal(&to.expand(&at, &captures), hidden));
-                // What cannot be is not there.
+                // A path that isn't valid counts as not existing.
                 Self::TryFiles(paths.filter_map(Result::ok).collect())
             }
             _ if moved => Self::TryFiles(vec![at.split_off(1)]),
@@ -245,7 +245,7 @@ impl Route {
         }
     }
 
-    /// Whether a file that this path names is the answer to it.
+    /// Whether the file that this path names is the answer to the request.
     pub fn is_direct(&self, path: &[u8]) -> bool {
         match self {
             Self::Direct => true,
@@ -302,7 +302,7 @@ mod tests {
             ("a", None, Route::Direct),
             ("old/a b", Some("x=1"), elsewhere(301, "/a%20b?x=1")),
             ("old/kept", None, Route::Direct),
-            // As few slashes in front as it takes to name no host.
+            // As few slashes at the start as possible, so that no host is named.
             ("old//evil.example", None, elsewhere(301, "/evil.example")),
             ("old/\\evil.example", None, elsewhere(301, "/%5Cevil.example")),
             ("old/a\r\nset-cookie: x", None, elsewhere(301, "/a%0D%0Aset-cookie:%20x")),

@@ -1,4 +1,4 @@
-//! Passwords and keys that rules name, read at the start and at SIGHUP.
+//! Passwords and keys that rules name, which are read at the start and at SIGHUP.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,12 +10,12 @@ use service::password;
 
 use super::signature::{Key, MIN_KEY_BYTES};
 
-/// Those who have a password.
+/// A group of users with passwords.
 #[derive(Debug)]
 pub struct Realm {
-    /// What browsers show of it.
+    /// The name that browsers show.
     pub name: String,
-    /// By name, their hashes.
+    /// The users' hashes by name.
     pub users: BTreeMap<String, Arc<str>>,
 }
 
@@ -26,18 +26,18 @@ pub struct Secrets {
     keys: BTreeMap<String, Arc<Key>>,
 }
 
-/// What rules say of a realm.
+/// A realm in rules.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RealmRule {
-    /// By name, argon2 hashes, as `linerate-files password` makes them.
+    /// The users' argon2 hashes by name, as `linerate-files password` makes them.
     #[serde(default)]
     pub users: BTreeMap<String, String>,
-    /// A file with more of them, NAME:HASH a line; `#` begins a comment.
+    /// A file with more users, one NAME:HASH per line; `#` begins a comment.
     pub file: Option<PathBuf>,
 }
 
-/// What rules say of a key.
+/// A key in rules.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct KeyRule {
@@ -45,38 +45,38 @@ pub struct KeyRule {
     pub file: PathBuf,
 }
 
-/// Why there are no secrets to go by.
+/// Why the secrets can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// A file.
+    /// A file can't be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A name with characters no name has.
+    /// A name with invalid characters.
     #[error("{0:?} is no name: those have letters, digits, -, _ and .")]
     Name(String),
-    /// A user's.
+    /// A user's hash is invalid.
     #[error("realm {realm}: {user:?} has no argon2 hash of bounded cost; linerate-files password makes one")]
     Hash {
-        /// Where.
+        /// The realm.
         realm: String,
-        /// Whose.
+        /// The user.
         user: String,
     },
-    /// A realm nobody is in.
+    /// A realm without users.
     #[error("realm {0}: there are no users")]
     NoUsers(String),
-    /// A key that could be guessed.
+    /// A key that is short enough to guess.
     #[error("{}: a key has at least {MIN_KEY_BYTES} bytes", .0.display())]
     Short(PathBuf),
 }
 
 impl Secrets {
-    /// Reads what rules name; paths are those beside `rules_at`.
+    /// Reads everything that rules name; paths are relative to `rules_at`.
     ///
     /// # Errors
     /// [`SecretError`].
@@ -142,7 +142,7 @@ impl Secrets {
     }
 }
 
-/// What can stand in `WWW-Authenticate` as it is.
+/// Checks that a name can be in `WWW-Authenticate` unescaped.
 fn check_name(name: &str) -> Result<(), SecretError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !name.is_empty() && name.bytes().all(fits) { Ok(()) } else { Err(SecretError::Name(name.to_owned())) }

@@ -8,13 +8,13 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
-/// The shortest key, in bytes: as many as the digest has (RFC 2104, section 3).
+/// The shortest key, in bytes: as long as the digest (RFC 2104, section 3).
 pub const MIN_KEY_BYTES: usize = 32;
 
 /// The names of the parameters.
 const PARAMETERS: [&str; 2] = ["expires", "signature"];
 
-/// What URLs are signed with.
+/// A key for signing URLs.
 pub struct Key(hmac::Key);
 
 impl fmt::Debug for Key {
@@ -24,19 +24,20 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Of the bytes of a file, without the space around them; none where they are too few.
+    /// From the bytes of a file, without surrounding white space; none if there are too few.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.trim_ascii();
         (bytes.len() >= MIN_KEY_BYTES).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    /// The query of a URL for a decoded path, slash in front and all, that is valid until a time in seconds since 1970.
+    /// The query of a URL for a decoded path, including its leading slash, that is valid until a time in seconds since
+    /// 1970.
     pub fn sign(&self, path: &[u8], expires: u64) -> String {
         let signature = hmac::sign(&self.0, &message(path, expires));
         format!("expires={expires}&signature={}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// Whether a query is that of a URL for a path which is valid at the time `now`.
+    /// Whether a query belongs to a signed URL for a path and is still valid at the time `now`.
     pub fn is_signed(&self, path: &[u8], query: Option<&str>, now: SystemTime) -> bool {
         let mut found = [None; 2];
         for parameter in query.unwrap_or_default().split('&') {
@@ -48,7 +49,7 @@ impl Key {
             }
         }
         let [Some(expires), Some(signature)] = found else { return false };
-        // As it was written, and in no other way: leading zeros and signs are of other URLs.
+        // Only in its canonical form: with leading zeros or signs, it would be another URL.
         let Some(expires) = expires.parse().ok().filter(|number: &u64| number.to_string() == expires) else {
             return false;
         };
@@ -58,7 +59,7 @@ impl Key {
     }
 }
 
-/// A query without the parameters of a signature.
+/// A query without the signature's parameters.
 pub fn unsigned(query: &str) -> String {
     let is_own = |parameter: &&str| {
         let name = parameter.split_once('=').map_or(*parameter, |(name, _)| name);

@@ -1,4 +1,4 @@
-//! Bodies that are written as clients take them.
+//! Bodies that are written at the client's pace.
 //!
 //! - [`source`]: writes a body block by block.
 //! - [`pool`]: the threads for that.

@@ -1,14 +1,14 @@
-//! What rules say of archives of directories.
+//! Rules for archives of directories.
 
 use serde::{Deserialize, Serialize};
 
-/// The most entries of an archive where nothing else is said.
+/// The most entries in an archive by default.
 pub const ENTRIES: u32 = 10_000;
 
-/// The most that may be said: each entry is some 200 bytes of memory, until its client has all of the archive.
+/// The highest configurable number: each entry takes about 200 bytes of memory until the client has the whole archive.
 pub const MOST_ENTRIES: u32 = 100_000;
 
-/// The most bytes of files in an archive where nothing else is said.
+/// The most bytes of files in an archive by default.
 pub const BYTES: u64 = 4 << 30;
 
 /// A kind of archive.
@@ -25,7 +25,7 @@ pub enum ArchiveFormat {
 impl ArchiveFormat {
     const ALL: [Self; 2] = [Self::Zip, Self::TarZst];
 
-    /// As rules and queries name it, and as its files end.
+    /// Its name in rules and queries, which is also its file extension.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zip => "zip",
@@ -42,14 +42,14 @@ impl ArchiveFormat {
     }
 }
 
-/// Which archives of a directory may be had.
+/// Which archives of a directory are available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePolicy {
-    /// Of which kinds; of none where there are none to be had.
+    /// The available formats; empty for none.
     pub formats: Vec<ArchiveFormat>,
-    /// Of how many entries, files and directories.
+    /// The most entries, both files and directories.
     pub max_entries: u32,
-    /// With files of how many bytes together.
+    /// The most bytes of all files together.
     pub max_bytes: u64,
 }
 
@@ -60,8 +60,8 @@ impl Default for ArchivePolicy {
 }
 
 impl ArchivePolicy {
-    /// The kind that a query asks for by `archive=…`: none where it asks for no archive, or no kind may be had here; an
-    /// error where it asks for another, or for something else besides.
+    /// The format that a query requests with `archive=…`: none if it requests no archive, or no format is available
+    /// here; an error if it requests another one, or something else as well.
     pub fn asked(&self, query: &str) -> Option<Result<ArchiveFormat, UnknownArchive>> {
         let parameters = || query.split('&').filter(|parameter| !parameter.is_empty());
         let name = parameters().find_map(|parameter| parameter.strip_prefix("archive="))?;
@@ -74,7 +74,7 @@ impl ArchivePolicy {
     }
 }
 
-/// A query that asks for no archive that may be had.
+/// A query for an archive that isn't available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownArchive;
 

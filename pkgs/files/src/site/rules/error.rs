@@ -1,105 +1,105 @@
-//! What is wrong with rules.
+//! Errors in rules.
 
 use super::archive::MOST_ENTRIES;
 use super::{COMPRESSED_MOST, MAX_LINKS};
 use crate::site::{access, pattern, route};
 
-/// The most sites: each worker has a table of names for each.
+/// The most sites, since each worker has a table of names for each.
 pub(super) const MAX_SITES: usize = 1024;
 
-/// What is wrong with rules.
+/// An error in rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is no TOML, or has keys that are none.
+    /// It isn't TOML, or has unknown keys.
     #[error("{0}")]
     Syntax(String),
-    /// A path that can match nothing.
+    /// A path that can't match anything.
     #[error("rule {0:?}: a path begins with / or *")]
     Path(String),
     /// Both a path and an expression.
     #[error("rule {0:?}: path or match, not both")]
     Both(String),
-    /// An expression that is none.
+    /// An invalid expression.
     #[error("rule {path:?}: {source}")]
     Pattern {
-        /// Of which rule.
+        /// The rule.
         path: String,
-        /// Why.
+        /// The reason.
         source: pattern::Error,
     },
-    /// Where it leads.
+    /// Its routing.
     #[error("rule {path:?}: {source}")]
     Route {
-        /// Of which rule.
+        /// The rule.
         path: String,
-        /// Why not there.
+        /// The reason.
         source: route::Error,
     },
-    /// Who may have it.
+    /// Its access control.
     #[error("rule {path:?}: {source}")]
     Access {
-        /// Of which rule.
+        /// The rule.
         path: String,
-        /// Why that says nothing.
+        /// The reason.
         source: access::Error,
     },
-    /// No name of a field, or one that is the server's to send.
+    /// An invalid header name, or a header that only the server sends.
     #[error("rule {path:?}: {field:?} is no field a rule may set")]
     Field {
-        /// Of which rule.
+        /// The rule.
         path: String,
-        /// Which.
+        /// The header.
         field: String,
     },
-    /// A value that no field may have.
+    /// An invalid header value.
     #[error("rule {path:?}: the value of {field:?} is none a field may have")]
     Value {
-        /// Of which rule.
+        /// The rule.
         path: String,
-        /// Of which field.
+        /// The header.
         field: String,
     },
-    /// Files that would take too long.
+    /// Sizes of files that would take too long to compress.
     #[error("rule {0:?}: compress-max is at most {COMPRESSED_MOST}")]
     Compressed(String),
-    /// A hint that is none.
+    /// An invalid early hint.
     #[error("rule {path:?}: {link:?} is no link: those are like </style.css>; rel=preload; as=style")]
     Link {
-        /// Of which rule.
+        /// The rule.
         path: String,
-        /// Which.
+        /// The hint.
         link: String,
     },
-    /// More hints than anybody takes.
+    /// Too many early hints.
     #[error("rule {0:?}: early-hints has at most {MAX_LINKS} links")]
     Links(String),
     /// Archives that would take too much memory.
     #[error("rule {0:?}: archive-max-entries is at most {MOST_ENTRIES}")]
     Entries(String),
-    /// Sites.
+    /// An error in sites.
     #[error(transparent)]
     Sites(#[from] SiteError),
-    /// A status no page can be for.
+    /// A status that can't have a page.
     #[error("error-pages: {0:?} is no status of an error")]
     Status(String),
 }
 
-/// Why there are no sites.
+/// Why sites are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
-    /// No name.
+    /// An invalid name.
     #[error("site {0:?}: that is no name of a host, nor one behind *.")]
     Host(String),
-    /// Two of a name.
+    /// Two sites with the same name.
     #[error("site {0:?}: there are two of this name")]
     Twice(String),
-    /// A site nobody can ask for.
+    /// A site that nobody can request, since it has no name.
     #[error("a site has no hosts")]
     Nameless,
-    /// One of the two.
+    /// A certificate without its key, or the other way round.
     #[error("site {0:?}: cert and cert-key go together")]
     Certificate(String),
-    /// Too many.
+    /// Too many sites.
     #[error("there are more than {MAX_SITES} sites")]
     Many,
 }

@@ -56,10 +56,10 @@ use super::pattern::Pattern;
 use super::route::{RouteRule, RouteTargets};
 use super::secrets::{KeyRule, RealmRule};
 
-/// The largest file of rules, in bytes. A larger one was named by mistake.
+/// The longest rules file, in bytes; anything longer was named by mistake.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// The fields that `security = true` adds: the OWASP Secure Headers Project's advice for files of any kind.
+/// The headers that `security = true` adds, as the OWASP Secure Headers Project recommends for files of any kind.
 const SECURITY: [(&str, &str); 4] = [
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
@@ -67,7 +67,7 @@ const SECURITY: [(&str, &str); 4] = [
     ("content-security-policy", "frame-ancestors 'self'"),
 ];
 
-/// Fields that the server itself sends. A rule that set one would duplicate it.
+/// Headers that the server itself sends, which a rule would duplicate.
 const OWN: [&str; 16] = [
     "accept-ranges",
     "access-control-allow-origin",
@@ -97,17 +97,17 @@ const COMPRESSED_MOST: u64 = 16 << 20;
 /// The most links of an interim response; browsers use only a few.
 const MAX_LINKS: usize = 16;
 
-/// A file of rules.
+/// A rules file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Rules {
-    /// By status, the path of the page below the root.
+    /// By status, the page's path below the root.
     #[serde(default)]
     pub error_pages: BTreeMap<String, String>,
-    /// By name, those who have a password.
+    /// By name, groups of users with passwords.
     #[serde(default)]
     pub realm: BTreeMap<String, RealmRule>,
-    /// By name, what URLs are signed with.
+    /// By name, the keys that sign URLs.
     #[serde(default)]
     pub key: BTreeMap<String, KeyRule>,
     /// In order.
@@ -116,7 +116,7 @@ pub struct Rules {
     /// Further sites, with rules of their own.
     #[serde(default)]
     pub site: Vec<SiteRule>,
-    /// What is answered for hosts that none of these is for.
+    /// What is answered for hosts that have no site.
     #[serde(default)]
     pub unknown_hosts: UnknownHosts,
 }
@@ -125,64 +125,64 @@ pub struct Rules {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Rule {
-    /// Which paths it is for: `*` stands for anything.
+    /// The paths it is for: `*` stands for anything.
     #[serde(default)]
     pub path: String,
     /// The same as a regular expression, instead.
     pub r#match: Option<String>,
     /// `Cache-Control`.
     pub cache_control: Option<String>,
-    /// Further fields.
+    /// Further headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Whether the fields of good practice are added.
+    /// Whether recommended security headers are added.
     #[serde(default)]
     pub security: bool,
     /// Origins whose scripts may read the answers.
     pub cors: Option<Vec<String>>,
     /// Whether directories are listed.
     pub listing: Option<bool>,
-    /// As what directories may be had whole, `zip` and `tar.zst`. Empty for nothing.
+    /// The formats in which whole directories are available, `zip` and `tar.zst`. Empty for none.
     pub archive: Option<Vec<ArchiveFormat>>,
-    /// The most files and directories in one, 100,000 at most. 10,000 by default.
+    /// The most files and directories in an archive, up to 100,000. 10,000 by default.
     pub archive_max_entries: Option<u32>,
-    /// The most bytes of all files in one. 4 GiB by default.
+    /// The most bytes of all files in an archive. 4 GiB by default.
     pub archive_max_bytes: Option<u64>,
-    /// What pages need besides themselves, as `Link` fields: `</style.css>; rel=preload; as=style`. Empty for nothing.
+    /// What pages need in addition, as `Link` headers: `</style.css>; rel=preload; as=style`. Empty for none.
     pub early_hints: Option<Vec<String>>,
     /// Whether answers say how long they took.
     pub server_timing: Option<bool>,
-    /// The file that tells which file is read after which.
+    /// The manifest, which says which file is read after which.
     pub prefetch: Option<String>,
-    /// Where else it is to be asked for: a path, or a URL. Empty to lift what an earlier rule says.
+    /// Where the client should go instead: a path or a URL. Empty to cancel an earlier rule's.
     pub redirect: Option<String>,
-    /// How that is said: 301, 302, 303, 307 or 308. 301 by default.
+    /// The redirect's status: 301, 302, 303, 307 or 308. 301 by default.
     pub status: Option<u16>,
-    /// The path that is answered for it. Empty to lift what an earlier rule says.
+    /// The path that is answered instead. Empty to cancel an earlier rule's.
     pub rewrite: Option<String>,
-    /// The paths of which the first is answered that there is. Empty to lift what an earlier rule says.
+    /// The paths of which the first existing one is answered. Empty to cancel an earlier rule's.
     pub r#try: Option<Vec<String>>,
-    /// The path that is answered where there is nothing else; `try` with the path itself before.
+    /// The path that is answered if nothing else exists; the same as `try` with the path itself before it.
     pub fallback: Option<String>,
-    /// The origins whose pages may refer to it, in which `*` stands for anything; `none` for what nobody refers to.
-    /// Empty for all.
+    /// The origins whose pages may refer to it, in which `*` stands for anything; `none` allows requests without a
+    /// referrer. Empty for all.
     pub referrers: Option<Vec<String>>,
-    /// The realm it is for. Empty for all.
+    /// The realm it requires. Empty for none.
     pub auth: Option<String>,
-    /// The key its URL has to be signed with. Empty for none.
+    /// The key that its URL has to be signed with. Empty for none.
     pub signed: Option<String>,
-    /// Whether codings are made of texts that have none beside them.
+    /// Whether texts are compressed that have no encodings next to them.
     pub compress: Option<bool>,
-    /// The smallest that are made of, in bytes. 1 KiB by default.
+    /// The shortest text to compress, in bytes. 1 KiB by default.
     pub compress_min: Option<u64>,
-    /// The largest, 16 MiB at most. 4 MiB by default.
+    /// The longest, up to 16 MiB. 4 MiB by default.
     pub compress_max: Option<u64>,
-    /// All of this as it is applied.
+    /// The rule in the form that is applied.
     #[serde(skip)]
     made: Option<Made>,
 }
 
-/// What is made of a rule once.
+/// What is prepared of a rule once.
 #[derive(Clone, Debug)]
 struct Made {
     pattern: Pattern,
@@ -191,10 +191,10 @@ struct Made {
 }
 
 impl Rules {
-    /// Reads rules.
+    /// Parses rules.
     ///
     /// # Errors
-    /// [`Error`], about the first thing that is wrong.
+    /// [`Error`], about the first mistake.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut rules: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -206,7 +206,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Looks over all that is of one site, and makes of it what is applied.
+    /// Checks everything about one site, and prepares it.
     ///
     /// # Errors
     /// [`Error`].
@@ -235,7 +235,7 @@ impl Rules {
         Ok(())
     }
 
-    /// What they say of a path that begins with its slash; `listing` where none says anything.
+    /// The combined rules for a path, which starts with its slash; `listing` is the default.
     pub fn policy(&self, path: &[u8], listing: bool) -> Policy {
         let mut policy = Policy { listing, ..Policy::default() };
         let mut cache_control = None;
@@ -286,19 +286,19 @@ impl Rules {
         self.made().any(|made| !made.route.is_empty())
     }
 
-    /// What a path that begins with its slash needs besides itself, as values of `Link`.
+    /// What clients need in addition to a path, which starts with its slash, as values of `Link`.
     pub fn early_hints<'r>(&'r self, path: &[u8]) -> &'r [String] {
         let matches = |rule: &&Rule| rule.made.as_ref().is_some_and(|made| made.pattern.matches(path));
         let mut said = self.rule.iter().rev().filter(matches);
         said.find_map(|rule| rule.early_hints.as_deref()).unwrap_or_default()
     }
 
-    /// Whether any rule says what clients need besides what they ask for.
+    /// Whether any rule has such additional files.
     pub fn has_early_hints(&self) -> bool {
         self.rule.iter().any(|rule| rule.early_hints.as_ref().is_some_and(|links| !links.is_empty()))
     }
 
-    /// Whether any rule has answers say how long they took.
+    /// Whether any rule makes answers say how long they took.
     pub fn has_server_timing(&self) -> bool {
         self.rule.iter().any(|rule| rule.server_timing == Some(true))
     }
@@ -308,35 +308,35 @@ impl Rules {
         self.rule.iter().any(|rule| rule.archive.as_ref().is_some_and(|formats| !formats.is_empty()))
     }
 
-    /// Whether any rule says who may have what.
+    /// Whether any rule restricts access.
     pub fn restricts_access(&self) -> bool {
         self.made().any(|made| made.referrers.is_some())
             || self.rule.iter().any(|rule| rule.auth.is_some() || rule.signed.is_some())
     }
 
-    /// The realm that a path is for, which begins with its slash; none where it is for all.
+    /// The realm that a path, which starts with its slash, requires; none if it requires no password.
     pub fn auth<'r>(&'r self, path: &'r [u8]) -> Option<&'r str> {
         self.matching(path).filter_map(|rule| rule.auth.as_deref()).last().filter(|name| !name.is_empty())
     }
 
-    /// The key that the URL of a path has to be signed with.
+    /// The key that a path's URL has to be signed with.
     pub fn signed<'r>(&'r self, path: &'r [u8]) -> Option<&'r str> {
         self.matching(path).filter_map(|rule| rule.signed.as_deref()).last().filter(|name| !name.is_empty())
     }
 
-    /// By pattern, where requests are led, in order.
+    /// The routing of each pattern, in order.
     pub fn all_routes(&self) -> impl DoubleEndedIterator<Item = (&Pattern, &RouteRule)> + Clone {
         self.made().map(|made| (&made.pattern, &made.route))
     }
 
-    /// Who may refer to a path that begins with its slash; none where anybody may.
+    /// Who may refer to a path, which starts with its slash; none if everybody may.
     pub fn referrers(&self, path: &[u8]) -> Option<&Referrers> {
         let mut said =
             self.made().filter(|made| made.pattern.matches(path)).filter_map(|made| made.referrers.as_ref());
         said.next_back().filter(|referrers| !referrers.is_empty())
     }
 
-    /// Those that are for a path, with their place among all, from 1.
+    /// The rules for a path, with their positions among all rules, counted from 1.
     pub fn numbered<'r>(&'r self, path: &'r [u8]) -> impl Iterator<Item = (usize, &'r Rule)> {
         let is_for = move |rule: &Rule| rule.made.as_ref().is_some_and(|made| made.pattern.matches(path));
         (1..).zip(&self.rule).filter(move |(_, rule)| is_for(rule))
@@ -352,12 +352,12 @@ impl Rules {
 }
 
 impl Rule {
-    /// What it is called in errors: its path, or its expression.
+    /// Its name in errors: its path or expression.
     fn name(&self) -> String {
         self.r#match.as_ref().unwrap_or(&self.path).clone()
     }
 
-    /// Makes of it what is applied.
+    /// Prepares it.
     fn make(&self) -> Result<Made, Error> {
         let pattern = match &self.r#match {
             None => Pattern::Glob(self.path.as_bytes().into()),
@@ -390,7 +390,7 @@ impl Rule {
             return Err(Error::Entries(self.name()));
         }
         let links = self.early_hints.as_deref().unwrap_or_default();
-        // RFC 8288, section 3: a target, and what it is to the page.
+        // RFC 8288, section 3: a target, and its relation to the page.
         let is_link = |link: &String| link.starts_with('<') && link.contains(">;") && link.contains("rel=");
         if let Some(link) = links.iter().find(|link| !is_link(link)) {
             return Err(Error::Link { path: self.name(), link: link.clone() });
@@ -416,7 +416,7 @@ impl Rule {
     }
 
     fn check_value(&self, field: &str, value: &str) -> Result<(), Error> {
-        // RFC 9110, section 5.5, without what is obsolete.
+        // RFC 9110, section 5.5, without its obsolete parts.
         let valid = value.trim() == value && value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         if valid { Ok(()) } else { Err(Error::Value { path: self.name(), field: field.to_owned() }) }
     }

@@ -1,4 +1,4 @@
-//! What the rules say of one path.
+//! The combined rules for one path.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use super::archive::ArchivePolicy;
 use crate::site::access::AccessControl;
 
-/// What the rules say of one path.
+/// The combined rules for one path.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Fields of every answer with the file, each with its line end.
+    /// Headers of every answer with the file, each with its line end.
     pub fields: String,
     /// Who may read the answers across origins.
     pub cors: Cors,
@@ -17,11 +17,11 @@ pub struct Policy {
     pub listing: bool,
     /// Whether answers say how long they took.
     pub server_timing: bool,
-    /// Which archives of a directory here may be had.
+    /// Which archives of a directory here are available.
     pub archive: ArchivePolicy,
-    /// Who may have it; none where anybody may.
+    /// Who has access; none if everybody has.
     pub access: Option<Rc<AccessControl>>,
-    /// Of texts of which size, in bytes, codings are made.
+    /// The sizes of texts that are compressed, in bytes.
     pub compressed: Option<RangeInclusive<u64>>,
 }
 
@@ -33,6 +33,6 @@ pub enum Cors {
     Same,
     /// All.
     Any,
-    /// Those of these origins too.
+    /// Those of these origins as well.
     Listed(Vec<String>),
 }

@@ -1,4 +1,4 @@
-//! What rules say of one site of several.
+//! Rules for one of several sites.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use super::error::{Error, MAX_SITES, SiteError};
 use super::{Rule, Rules};
 use crate::site::secrets::{KeyRule, RealmRule};
 
-/// What rules say of one site. All else holds as for the first, which is that of `--root`.
+/// A site's rules. Everything else is the same as for the first site, which is that of `--root`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SiteRule {
-    /// Its names; `*.` in front stands for all below one.
+    /// Its names; a leading `*.` stands for all names below one.
     pub hosts: Vec<String>,
-    /// Its directory, from that of the file of rules.
+    /// Its directory, relative to the rules file's.
     pub root: PathBuf,
-    /// Whether its directories are listed where no rule says otherwise; `--listing` by default.
+    /// Whether its directories are listed by default; `--listing` by default.
     pub listing: Option<bool>,
-    /// Its certificate and those that signed it, in PEM, beside those of `--cert`.
+    /// Its certificate chain, in PEM, in addition to `--cert`.
     pub cert: Option<PathBuf>,
     /// The certificate's private key, in PEM.
     pub cert_key: Option<PathBuf>,
-    /// As at the top of the file, for this site alone, and so are the others.
+    /// As at the top of the file, but only for this site; the same goes for the next three.
     #[serde(default)]
     error_pages: BTreeMap<String, String>,
     #[serde(default)]
@@ -33,12 +33,12 @@ pub struct SiteRule {
     key: BTreeMap<String, KeyRule>,
     #[serde(default)]
     rule: Vec<Rule>,
-    /// These four, as they are applied.
+    /// These four in the form that is applied.
     #[serde(skip)]
     rules: Rules,
 }
 
-/// What is answered for hosts that no site is for.
+/// What is answered for hosts that have no site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnknownHosts {
@@ -50,7 +50,7 @@ pub enum UnknownHosts {
 }
 
 impl SiteRule {
-    /// Looks over its rules, and makes of them what is applied.
+    /// Checks its rules, and prepares them.
     ///
     /// # Errors
     /// Those of [`Rules::complete`].
@@ -70,14 +70,14 @@ impl SiteRule {
         std::mem::take(&mut self.rules)
     }
 
-    /// Its certificate, where it has one; `place` is where relative paths begin.
+    /// Its certificate, if it has one; relative paths start from `place`.
     pub fn certificate(&self, place: &Path) -> Option<CertificateFiles> {
         let (chain, key) = (self.cert.as_ref()?, self.cert_key.as_ref()?);
         Some(CertificateFiles { chain: place.join(chain), key: place.join(key) })
     }
 }
 
-/// Looks over the names of all sites, and makes them lower-case.
+/// Checks the names of all sites, and makes them lower-case.
 ///
 /// # Errors
 /// [`SiteError`].
