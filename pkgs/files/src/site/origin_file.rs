@@ -67,12 +67,12 @@ impl OriginFile {
         Arc::ptr_eq(&self.object, &other.object) && self.is_whole == other.is_whole
     }
 
-    /// Up to where all bytes from the start of `range` on are in the file.
+    /// The end of the bytes that are in the file without a gap from the start of `range`.
     pub fn available(&self, range: &Range<u64>) -> u64 {
         self.object.available(range)
     }
 
-    /// Has the origin asked for what begins `wanted`, and with what follows as far as it goes.
+    /// Makes the origin fetch the start of `wanted`, together with what follows as far as possible.
     pub fn fetch(&self, wanted: Range<u64>, done: impl FnOnce(Result<Fetched, Error>) + Send + 'static) {
         let (origin, object) = (self.origin.clone(), Arc::clone(&self.object));
         let promise = Promise::new(done, Err(Error::Busy));

@@ -1,7 +1,7 @@
 //! Bodies that are written at the client's pace.
 //!
 //! - [`source`]: writes a body block by block.
-//! - [`pool`]: the threads for that.
+//! - [`pool`]: the threads that do so.
 
 pub mod pool;
 pub mod source;

@@ -4,8 +4,8 @@
 //! The names of large directories share [`NAME_MEMORY_BYTES`]. A listing without a share waits for one. A listing whose
 //! client has taken nothing for [`RESTED`] loses its names, and reads them again when its client continues.
 //!
-//! A listing stays on the thread where it started, while that one is otherwise idle: each thread's allocator keeps
-//! memory that it once had, so names that move take the memory of several.
+//! While its thread is otherwise idle, a listing stays on the one where it started: each thread's allocator keeps
+//! memory it once had, so names that move take the memory of several threads.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,29 +18,30 @@ use service::panics;
 use super::source::{BlockSource, Error, MAX_NAME_BYTES, NameMemory, Step};
 use crate::threads::health::{MonitoredThread, ThreadHealth};
 
-/// Threads that write listings: small ones wait for one that is not busy with a large one.
+/// Threads that write listings; small ones wait for one that isn't busy with a large one.
 const THREADS: usize = 4;
 
-/// Memory for the names of large directories: one thread fewer than there are has such a directory at a time.
+/// Memory for the names of large directories: all threads but one can have such a directory at a time.
 const NAME_MEMORY_BYTES: usize = (THREADS - 1) * MAX_NAME_BYTES;
 
-/// Streams at once. One whose client takes nothing holds a block and the names of a small directory, some 48 KiB.
+/// The most streams at once. While its client takes nothing, one holds a block and the names of a small directory,
+/// about 48 KiB.
 const STREAMS: usize = 1024;
 
-/// From how long on a listing that waits for its client may lose its names: one whose client takes ten megabits a second
-/// goes on before.
+/// How long a listing has to wait for its client before it may lose its names; a client that takes ten megabits per
+/// second continues earlier.
 const RESTED: Duration = Duration::from_millis(20);
 
-/// How often those that wait for memory look for it.
+/// How often listings that wait for memory check for it.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// A block, or nothing after the last.
+/// A block, or none after the last.
 pub type Block = Result<Option<Vec<u8>>, Error>;
 
 /// The threads; they end when this is dropped.
 pub struct StreamPool(Arc<Shared>, ThreadHealth);
 
-/// A listing under way; it ends when this is dropped.
+/// A listing being written; it ends when this is dropped.
 pub struct BlockStream {
     paced: Arc<Paced>,
     home: Arc<AtomicUsize>,
@@ -50,38 +51,38 @@ pub struct BlockStream {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Of each thread.
+    /// One per thread.
     wakeups: [Condvar; THREADS],
-    /// What is taken of [`NAME_MEMORY_BYTES`].
+    /// How much of [`NAME_MEMORY_BYTES`] is taken.
     taken: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
     due: VecDeque<Job>,
-    /// Those that wait for memory.
+    /// Jobs that wait for memory.
     parked: VecDeque<Job>,
-    /// When these look for it again.
+    /// When they check for it again.
     retry: Option<Instant>,
     streams: Vec<Weak<Paced>>,
-    /// Threads that wait for a job, who began last at the end: he is woken first.
+    /// Threads that wait for a job; the last to start waiting is at the end, and is woken first.
     idle: Vec<usize>,
-    /// Threads that are about to look for a job, and need not be woken.
+    /// Threads that are about to look for a job, and needn't be woken.
     finishing: [bool; THREADS],
     ended: bool,
 }
 
 struct Job {
-    /// Gone where the client is.
+    /// Gone if the client is.
     paced: Weak<Paced>,
-    /// The number of the thread that wrote the listing's last block; of none at first.
+    /// The number of the thread that wrote the listing's last block; none at first.
     home: Arc<AtomicUsize>,
     done: Box<dyn FnOnce(Block) + Send>,
 }
 
 type Paced = Mutex<Held>;
 
-/// A listing with what it has of the memory.
+/// A listing with its share of the memory.
 struct Held {
     source: Box<dyn BlockSource>,
     share: Share,
@@ -89,7 +90,7 @@ struct Held {
     since: Instant,
 }
 
-/// What the names of a listing take of the memory, in bytes; of a small directory nothing.
+/// The memory that a listing's names take, in bytes; nothing for a small directory.
 struct Share {
     bytes: usize,
     shared: Arc<Shared>,
@@ -111,7 +112,7 @@ impl StreamPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system has no more of them.
+    /// When the system can't start any more.
     pub fn start() -> std::io::Result<Self> {
         let pool = Self(Arc::default(), ThreadHealth::new(THREADS));
         for number in 0..THREADS {
@@ -123,12 +124,12 @@ impl StreamPool {
         Ok(pool)
     }
 
-    /// Since when its threads have been at their jobs.
+    /// How long its threads have been at their jobs.
     pub fn health(&self) -> &ThreadHealth {
         &self.1
     }
 
-    /// Begins a stream. None where there are too many.
+    /// Begins a stream; none if there are too many.
     pub fn open(&self, source: Box<dyn BlockSource>) -> Option<BlockStream> {
         let shared = Arc::clone(&self.0);
         let mut queue = self.0.queue();
@@ -154,14 +155,14 @@ impl Drop for StreamPool {
 }
 
 impl BlockStream {
-    /// Has the next block written; `done` is given it, unless the listing is dropped before.
+    /// Requests the next block; `done` is given it, unless the listing is dropped first.
     pub fn next(&self, done: impl FnOnce(Block) + Send + 'static) {
         let home = self.home.load(Ordering::Relaxed);
         let job =
             Job { paced: Arc::downgrade(&self.paced), home: Arc::clone(&self.home), done: Box::new(done) };
         let mut queue = self.shared.queue();
         queue.due.push_back(job);
-        // One that is about to look finds this job, or wakes another for it.
+        // A thread that is about to look will find this job, or wake another for it.
         if !queue.is_finishing(home) {
             self.shared.wake(&mut queue, home);
         }
@@ -169,7 +170,7 @@ impl BlockStream {
 }
 
 impl Share {
-    /// Gives back all but `bytes`.
+    /// Gives back everything but `bytes`.
     fn shrink(&mut self, bytes: usize) {
         let freed = self.bytes.saturating_sub(bytes);
         self.bytes -= freed;
@@ -196,7 +197,7 @@ impl Drop for Share {
 }
 
 impl Queue {
-    /// Whether the thread of this number is about to look for a job.
+    /// Whether the thread with this number is about to look for a job.
     fn is_finishing(&self, number: usize) -> bool {
         self.finishing.get(number).is_some_and(|finishing| *finishing)
     }
@@ -213,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Wakes a thread that waits for a job: the one of this number where it does.
+    /// Wakes a thread that waits for a job, preferably the one with this number.
     fn wake(&self, queue: &mut Queue, home: usize) {
         let at = queue.idle.iter().position(|idle| *idle == home).or(queue.idle.len().checked_sub(1));
         if let Some(at) = at {
@@ -221,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// The next job, for the thread of this number; none at the end.
+    /// The next job for the thread with this number; none at the end.
     fn take(&self, number: usize) -> Option<Job> {
         let mut queue = self.queue();
         queue.finishing[number] = false;
@@ -231,13 +232,13 @@ impl Shared {
             }
             let left = queue.retry.map(|at| at.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                // As many as there may be room for; who comes first goes first.
+                // As many as there may be room for, first come first served.
                 let most = queue.parked.len().min(THREADS);
                 let Queue { due, parked, retry, .. } = &mut *queue;
                 due.extend(parked.drain(..most));
                 *retry = (!parked.is_empty()).then(|| Instant::now() + RETRY);
             }
-            // Not what another thread is about to look for.
+            // Not one that another thread is about to look for.
             let is_free = |job: &Job| !queue.is_finishing(job.home.load(Ordering::Relaxed));
             let first = queue.due.iter().position(is_free);
             if let Some(job) = first.and_then(|first| queue.due.remove(first)) {
@@ -257,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// Writes a block, on the thread of this number.
+    /// Writes a block on the thread with this number.
     fn run(&self, job: Job, number: usize) {
         let Some(paced) = job.paced.upgrade() else { return };
         let mut held = paced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,7 +269,7 @@ impl Shared {
             Ok(Ok(Step::Again)) => {
                 drop(held);
                 job.home.store(number, Ordering::Relaxed);
-                // Behind those that are due: this thread looks next, and takes what is first.
+                // After those that are due: this thread looks next, and takes the first.
                 return self.queue().due.push_back(job);
             }
             Ok(Ok(Step::Wait)) => {
@@ -276,7 +277,7 @@ impl Shared {
                 let mut queue = self.queue();
                 queue.parked.push_back(job);
                 queue.retry.get_or_insert_with(|| Instant::now() + RETRY);
-                // Whoever sleeps has to look at the time from now on.
+                // A sleeping thread has to check the time from now on.
                 return self.wake(&mut queue, THREADS);
             }
             Ok(Err(error)) => Err(error),
@@ -296,7 +297,8 @@ impl Shared {
         (job.done)(block);
     }
 
-    /// Takes memory for the names of a large directory, if need be from a listing that has not used its own for a while.
+    /// Takes memory for the names of a large directory, if necessary from a listing that hasn't used its own for a
+    /// while.
     fn grow(&self) -> bool {
         loop {
             let take =
@@ -338,7 +340,7 @@ mod tests {
     use crate::listing::writer::tests::{place_of, site};
     use crate::site::Site;
 
-    /// What the next block is; each is waited for.
+    /// The next block, waiting for it.
     fn next(listing: &BlockStream) -> Block {
         let (give, block) = mpsc::channel();
         listing.next(move |block| give.send(block).expect("it is waited for"));
@@ -356,7 +358,7 @@ mod tests {
 
     #[test]
     fn listings_that_rest_keep_no_other_waiting() {
-        // More names than those of a small directory.
+        // More names than in a small directory.
         let names: Vec<String> = (0..2000).map(|n| format!("{n:04}")).collect();
         let place = place_of(names.iter().map(String::as_str), |_| String::new());
         let pool = StreamPool::start().expect("threads");
@@ -377,7 +379,7 @@ mod tests {
             );
         };
         whole(&open(), None);
-        // Those whose names were taken away go on where they were.
+        // Those that lost their names continue where they were.
         resting.iter().zip(firsts).for_each(|(listing, first)| whole(listing, Some(first)));
         drop(resting);
         assert_eq!(pool.0.taken.load(Ordering::Relaxed), 0);
@@ -396,7 +398,7 @@ mod tests {
                 let (give, block) = mpsc::channel();
                 listing.next(move |block| {
                     give.send((block, std::thread::current().id())).expect("it is waited for");
-                    // Whoever asks for the next block is faster than this thread.
+                    // The next block is requested before this thread gets there.
                     std::thread::sleep(Duration::from_millis(1));
                 });
                 let (block, thread) = block.recv().expect("a block");

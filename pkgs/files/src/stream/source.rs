@@ -1,4 +1,4 @@
-//! The interface of a stream's writer.
+//! The interface of what writes a stream.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::site::root;
 
-/// Memory for the names of a large directory, in bytes. At least half of it is of use: a million names of 7 bytes take 8
+/// Memory for the names of a large directory, in bytes. At least half of it is used: a million names of 7 bytes take 8
 /// to 15 passes.
 pub const MAX_NAME_BYTES: usize = 6 << 20;
 
@@ -17,16 +17,16 @@ pub const SCARCE_FOR: Duration = Duration::from_secs(10);
 /// Why a stream ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A file or directory cannot be opened.
+    /// A file or directory can't be opened.
     #[error(transparent)]
     Open(#[from] root::Error),
-    /// A file or directory cannot be read.
+    /// A file or directory can't be read.
     #[error(transparent)]
     Read(#[from] Errno),
-    /// A file is not what it was when the stream began.
+    /// A file has changed since the stream began.
     #[error("a file changed while it was read")]
     Changed,
-    /// What is made of files cannot be written.
+    /// Compressed data can't be written.
     #[error("an encoder failed")]
     Encoder,
     /// Its writer panicked.
@@ -41,44 +41,44 @@ impl Error {
     }
 }
 
-/// The memory for the names of a directory that has many.
+/// The memory for the names of a large directory.
 pub trait NameMemory {
-    /// Takes some for a pass, and says how many bytes. None where there is none just now.
+    /// Takes memory for a pass, and returns how many bytes; none if there is none at the moment.
     fn grow(&mut self) -> Option<usize>;
 
-    /// The names of a pass take so many bytes; 0 once they are written.
+    /// The names of a pass take this many bytes; 0 once they are written.
     fn fits(&mut self, bytes: usize);
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// A block.
     Block(Vec<u8>),
-    /// Nothing more is to come.
+    /// There is nothing more.
     End,
-    /// Nothing yet: it is to go on when others have had their turns.
+    /// Nothing yet: it should continue once others have had their turns.
     Again,
-    /// There was no memory for the names of this directory, which take more, or no file descriptor to read it.
+    /// There was no memory for the many names of this directory, or no file descriptor to read it.
     Wait,
 }
 
-/// A body that is written as its client takes it: between two blocks it holds no thread.
+/// A body that is written at its client's pace: between two blocks it occupies no thread.
 pub trait BlockSource: Debug + Send {
     /// Writes the next block. It may wait for the disk.
     ///
     /// # Errors
-    /// [`Error`]; what was given until then is not the whole.
+    /// [`Error`]; what was given until then is incomplete.
     fn step(&mut self, memory: &mut dyn NameMemory) -> Result<Step, Error>;
 
-    /// Gives back what it has of the memory for names.
+    /// Gives back its memory for names.
     fn release_memory(&mut self) {}
 
-    /// What it is about, below the root, for logs.
+    /// Its path below the root, for logs.
     fn path(&self) -> &[u8];
 }
 
-/// A block as a chunk (RFC 9112, section 7.1), and with `end` the last chunk behind it.
+/// A block as a chunk (RFC 9112, section 7.1), followed by the last chunk with `end`.
 pub fn chunk(block: &[u8], end: bool) -> Vec<u8> {
     let mut chunk = Vec::with_capacity(block.len() + 32);
     if !block.is_empty() {

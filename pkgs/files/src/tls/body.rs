@@ -31,14 +31,13 @@ use crate::stream::source::{BlockSource, Error};
 use crate::worker::context::WorkerContext;
 use crate::worker::shared::SharedState;
 
-/// How much is read at once: two TLS records. It is what a client that is slow to take an answer holds, once it is
-/// encrypted.
+/// How much is read at once: two TLS records. Once encrypted, a slow client's answer holds this much.
 const BLOCK_BYTES: usize = 32 * 1024;
 
-/// Buffers a thread keeps for later, 4 MiB: by HTTP/3 one comes back when its bytes are acknowledged.
+/// The buffers a thread keeps for later, 4 MiB; with HTTP/3, one comes back when its bytes are acknowledged.
 const KEPT: usize = 128;
 
-/// What the kernel is asked to read from where a file turns out to be cold, where threads read.
+/// How much the kernel is asked to read ahead when a file turns out to be cold, if threads read.
 const AHEAD_BYTES: u64 = 2 << 20;
 
 thread_local! {
@@ -60,22 +59,22 @@ enum Kind {
 #[derive(Debug)]
 struct Reader {
     fd: Arc<OwnedFd>,
-    /// What its state is to be; none where blocks of it are still to come.
+    /// The expected state; none while blocks of the file are still missing.
     identity: Option<FileIdentity>,
-    /// The object whose blocks those are.
+    /// The object with those blocks.
     origin: Option<OriginFile>,
-    /// Bytes of it that found no room in the file, and where they begin.
+    /// Bytes of it for which there was no room in the file, and their offset.
     passed: Option<Box<(u64, Bytes)>>,
-    /// A fetch of what is missing.
+    /// A fetch of missing data.
     fetching: Option<oneshot::Receiver<Result<Fetched, origin::Error>>>,
     copy: Option<Arc<FileCopy<MemoryCopy>>>,
     pieces: VecDeque<Piece>,
     left: u64,
-    /// A part of it that the ring of this thread reads.
+    /// A part of it that this thread's ring reads.
     cold: Option<ColdRead>,
-    /// A read that has to wait for the disk, by a thread.
+    /// A read on a thread that may wait for the disk.
     waiting: Option<oneshot::Receiver<io::Result<Bytes>>>,
-    /// The right to have it read ahead then, and up to where it is.
+    /// The right to have it read ahead then, and how far that has been done.
     ahead: Option<(OneOf, u64)>,
     shared: Arc<SharedState>,
     metrics: Arc<WorkerMetrics>,
@@ -85,7 +84,7 @@ struct Reader {
 #[derive(Debug)]
 struct StreamBlocks {
     stream: BlockStream,
-    /// The next block, which is being written.
+    /// The next block, while it is being written.
     waiting: Option<oneshot::Receiver<Block>>,
     ended: bool,
     metrics: Arc<WorkerMetrics>,
@@ -114,7 +113,7 @@ impl Body {
         Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
-    /// These bytes of a file.
+    /// A range of a file.
     pub fn file(context: &WorkerContext, file: &OpenFile, range: Range<u64>) -> Self {
         let left = range.end - range.start;
         Self(Kind::File(Reader::new(context, file, [Piece::Range(range)].into(), left)))
@@ -132,7 +131,7 @@ impl Body {
         Self(Kind::File(Reader::new(context, &file, pieces, left)))
     }
 
-    /// What is written as it is taken. None where there is too much of that.
+    /// A stream; none if there are too many.
     pub fn stream(context: &WorkerContext, source: Box<dyn BlockSource>) -> Option<Self> {
         let stream = context.shared.streams.open(source)?;
         let metrics = Arc::clone(&context.metrics);
@@ -226,14 +225,14 @@ impl Reader {
         Poll::Ready(Some(read))
     }
 
-    /// Counts that the answer ends here.
+    /// Counts that the answer ends early here.
     fn cut(&self, error: io::Error) -> io::Error {
         tracing::debug!(%error, "an answer was cut");
         self.metrics.cut.add(1);
         error
     }
 
-    /// A block of what is in memory, where it is.
+    /// A block of what is in memory, if it is.
     fn kept(&self, block: &Range<u64>) -> Option<Bytes> {
         if let Some((start, bytes)) = self.passed.as_deref() {
             return Some(bytes.slice((block.start - start) as usize..(block.end - start) as usize));
@@ -241,7 +240,7 @@ impl Reader {
         self.copy.as_ref().and_then(|copy| copy.content().slice(block))
     }
 
-    /// Sees to it that the beginning of a range is there, and moves `end` to as far as it is.
+    /// Makes sure that the start of a range is there, and moves `end` to how far it is.
     fn poll_origin(
         &mut self,
         range: &Range<u64>,
@@ -273,21 +272,21 @@ impl Reader {
                 return Poll::Ready(Ok(()));
             }
             let (give, fetching) = oneshot::channel();
-            // Whoever has asked may be gone.
+            // Nobody may be waiting any more.
             origin.fetch(range.clone(), move |fetched| drop(give.send(fetched)));
             self.metrics.cold.add(1);
             self.fetching = Some(fetching);
         }
     }
 
-    /// Has the ring of this thread read all of this, where it has one. Of what is of an origin threads read.
+    /// Makes this thread's ring read the range, if there is one. Files from an origin are read by threads.
     fn begin_cold(&self, range: Range<u64>) -> Option<ColdRead> {
         let identity = self.identity.filter(|_| self.origin.is_none())?;
         let file = SharedFile::new(Arc::clone(&self.fd), identity);
         ColdRead::begin(&self.shared, &self.metrics, file, range)
     }
 
-    /// Has a block read by a thread that may wait for the disk, and what is behind it up to `end` read ahead.
+    /// Makes a thread that may wait for the disk read a block, and read ahead from there to `end`.
     fn wait_for(&mut self, block: Range<u64>, end: u64) -> oneshot::Receiver<io::Result<Bytes>> {
         let (give, waiting) = oneshot::channel();
         let (fd, identity) = (Arc::clone(&self.fd), self.identity);
@@ -301,7 +300,7 @@ impl Reader {
         }
         self.shared.disk.run(move |_| {
             read_ahead(&fd, ahead);
-            // Whoever has waited for it may be gone.
+            // Nobody may be waiting any more.
             let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));
         });
         waiting
@@ -313,7 +312,7 @@ impl StreamBlocks {
         if self.ended {
             return Poll::Ready(None);
         }
-        // Asked for only now, when there is room for it.
+        // Requested only now, when there is room for it.
         let waiting = self.waiting.get_or_insert_with(|| {
             let (give, waiting) = oneshot::channel();
             self.stream.next(move |block| drop(give.send(block)));
@@ -339,7 +338,7 @@ impl StreamBlocks {
     }
 }
 
-/// Reads a block, which has to be as it was when the file was opened: what comes of a changed file is an error.
+/// Reads a block of a file that must not have changed since it was opened; otherwise it is an error.
 fn read(
     fd: &OwnedFd,
     identity: Option<FileIdentity>,
@@ -355,7 +354,7 @@ fn read(
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => at += count,
             Err(Errno::INTR) => {}
-            // Where the kernel cannot tell whether it would wait, it may.
+            // If the kernel can't tell whether it would wait, it may wait.
             Err(Errno::OPNOTSUPP) if flags == ReadWriteFlags::NOWAIT => {
                 return read(fd, identity, range, ReadWriteFlags::empty());
             }
@@ -386,7 +385,7 @@ impl AsRef<[u8]> for Pooled {
 impl Drop for Pooled {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
-        // At the end of a thread there is no pool any more.
+        // At the end of a thread, there is no pool any more.
         let _ = POOL.try_with(|pool| {
             let mut pool = pool.borrow_mut();
             if pool.len() < KEPT {

@@ -1,8 +1,8 @@
 //! Cold files that this process encrypts: each thread of the TLS listener reads them with its own ring.
 //!
-//! Blocks stay with the ring, and requested data is copied out of them piece by piece. So a client that takes nothing
-//! keeps no block that others wait for; its data is read again. A thread makes its ring when first needed. If it gets
-//! none, threads read, as without rings.
+//! Blocks stay with the ring, and requested data is copied out of them piece by piece. A client that takes nothing
+//! therefore keeps no block that others wait for; its data is read again. A thread makes its ring when it is first
+//! needed. If it gets none, threads read, as without rings.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,11 +25,11 @@ use crate::metrics::WorkerMetrics;
 use crate::transfer::ring_stream::{NextBlock, RingStream};
 use crate::worker::shared::SharedState;
 
-/// Whoever has not been asked for anything for so long, and was not waiting, lets go of blocks that others wait for: his
-/// client takes nothing.
+/// How long a stream may go without being asked, and without waiting, before it gives up blocks that others wait for,
+/// since its client takes nothing.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// Streams that are looked at, where others wait for blocks, before these have another turn.
+/// How many streams are checked, when others wait for blocks, before those get another turn.
 const RECLAIMS: usize = 1024;
 
 thread_local! {
@@ -38,50 +38,50 @@ thread_local! {
 
 /// What reads for this thread.
 enum ThreadReader {
-    /// Nobody has asked yet.
+    /// Nothing has been requested yet.
     Untried,
     /// There is none, or it failed.
     None,
     Ring(Box<RingReader>),
 }
 
-/// A thread's ring, and those it reads for.
+/// A thread's ring, and the streams it reads for.
 struct RingReader {
     ring: Ring,
     streams: BTreeMap<Token, Stream>,
     ended: VecDeque<Completion>,
-    /// The stream from which on others are looked for that keep blocks.
+    /// The stream from which the search for unused blocks continues.
     hand: Token,
-    /// When that was done last.
+    /// When that was last done.
     reclaimed: Instant,
-    /// Tells the task that keeps this going.
+    /// Wakes the task that drives the ring.
     wanted: Arc<Notify>,
     metrics: Arc<WorkerMetrics>,
 }
 
-/// What is read for one body.
+/// What is being read for one body.
 struct Stream {
     parts: RingStream,
     file: SharedFile,
     waker: Option<Waker>,
     /// Whether it has asked for a first block, and waits for its turn.
     is_queued: bool,
-    /// When it was last asked for.
+    /// When it was last asked for data.
     asked: Instant,
     /// The ring's error.
     failed: Option<Errno>,
 }
 
-/// A part of a file that is read by the ring of the thread that asked for it.
+/// A part of a file that the ring of the requesting thread reads.
 #[derive(Debug)]
 pub struct ColdRead {
-    /// No other has it, on any thread.
+    /// Unique across all threads.
     token: Token,
     left: u64,
 }
 
 impl ColdRead {
-    /// Begins to read; none where this thread has no ring.
+    /// Starts reading; none if this thread has no ring.
     pub fn begin(
         shared: &Arc<SharedState>,
         metrics: &Arc<WorkerMetrics>,
@@ -106,15 +106,15 @@ impl ColdRead {
         })
     }
 
-    /// Bytes that are yet to come.
+    /// How many bytes are still to come.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Copies of what comes next into `buffer`, and returns how much that is.
+    /// Copies the next bytes into `buffer`, and returns how many.
     ///
     /// # Errors
-    /// Those of the read, and where the file is not what it was.
+    /// Those of the read, and when the file has changed.
     pub fn poll(&mut self, buffer: &mut [u8], context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let polled = READER.with_borrow_mut(|reader| match reader {
             ThreadReader::Ring(reader) => reader.poll(self.token, buffer, context),
@@ -129,7 +129,7 @@ impl ColdRead {
 
 impl Drop for ColdRead {
     fn drop(&mut self) {
-        // At the end of a thread there is no ring any more, nor anybody who waits.
+        // At the end of a thread there is no ring any more, and nobody waiting.
         let stream = READER.try_with(|reader| {
             let ThreadReader::Ring(reader) = &mut *reader.borrow_mut() else { return None };
             let stream = reader.streams.remove(&self.token);
@@ -139,13 +139,13 @@ impl Drop for ColdRead {
             reader.wake_if_wanted();
             stream
         });
-        // Whoever else ends with it finds the ring free.
+        // Anything else that ends with it can then use the ring.
         drop(stream);
     }
 }
 
 impl RingReader {
-    /// Makes the ring of this thread, and has it kept going.
+    /// Makes this thread's ring, and starts the task that drives it.
     fn start(memory: usize, metrics: &Arc<WorkerMetrics>) -> ThreadReader {
         let made = Ring::new(memory).and_then(|ring| Ok((ring.wait()?, ring)));
         match made {
@@ -163,7 +163,7 @@ impl RingReader {
                 }))
             }
             Err(error) => {
-                // There was one when it was tried at start.
+                // There was one when it was tried at the start.
                 tracing::warn!(%error, "no io_uring for a thread of the TLS listener: threads read");
                 ThreadReader::None
             }
@@ -185,7 +185,7 @@ impl RingReader {
         };
         let polled = match next {
             Ok(NextBlock::There) => {
-                // After the reading, and before anything of it is sent.
+                // After the reading, and before any of it is sent.
                 if stream.file.is_intact() {
                     let count = stream.parts.take(buffer);
                     stream.read_ahead(&mut self.ring, token);
@@ -208,27 +208,27 @@ impl RingReader {
         polled
     }
 
-    /// Has the task take its turn where there is something to do that no read tells of.
+    /// Wakes the task if there is something to do that no read announces.
     fn wake_if_wanted(&self) {
         if self.ring.may_serve() || self.ring.is_short() || self.ring.is_refused() {
             self.wanted.notify_one();
         }
     }
 
-    /// Takes in what has ended, and gives blocks to those who wait for some. Returns whom to wake, and
-    /// after which time there is something to do of which nobody tells.
+    /// Takes in finished reads, and gives blocks to those that wait for one. Returns whom to wake, and when there will
+    /// be something to do that nothing announces.
     fn turn(&mut self) -> io::Result<(Vec<Waker>, Option<Duration>)> {
         let mut wakers = Vec::new();
         self.ring.turn(&mut self.ended)?;
         for Completion { token, number, read } in self.ended.drain(..) {
-            // Else nobody waits for it any more, and its block is free with it.
+            // Otherwise nobody waits for it any more, and its block becomes free.
             let Some(stream) = self.streams.get_mut(&token) else { continue };
             if stream.parts.ended(number, read, &stream.file) {
                 wakers.extend(stream.waker.take());
             }
         }
         self.reclaim();
-        // As many as wait now, whoever of them has left: who gets no block is the last again.
+        // As many as are waiting now, even if some have left: one that gets no block goes to the end again.
         for _ in 0..self.ring.waiting() {
             let Some(token) = self.ring.serve() else { break };
             let Some(stream) = self.streams.get_mut(&token) else { continue };
@@ -245,7 +245,7 @@ impl RingReader {
         Ok((wakers, again))
     }
 
-    /// Where some wait for blocks that others have, and do not ask for, these let go of theirs.
+    /// If some wait for blocks that others have but don't use, these give theirs up.
     fn reclaim(&mut self) {
         let now = Instant::now();
         if !self.ring.is_short() || now.duration_since(self.reclaimed) < IDLE {
@@ -269,7 +269,7 @@ impl RingReader {
 }
 
 impl Stream {
-    /// Has as much read ahead as there is room for.
+    /// Reads ahead as far as there is room.
     fn read_ahead(&mut self, ring: &mut Ring, token: Token) {
         if self.is_queued || self.failed.is_some() {
             return;
@@ -281,7 +281,7 @@ impl Stream {
     }
 }
 
-/// Keeps the ring of this thread going.
+/// Drives this thread's ring.
 async fn keep(ready: AsyncFd<OwnedFd>, wanted: Arc<Notify>) {
     let mut again = None;
     loop {
@@ -293,7 +293,7 @@ async fn keep(ready: AsyncFd<OwnedFd>, wanted: Arc<Notify>) {
         };
         tokio::select! {
             ended = ready.readable() => match ended {
-                // What ends from here on makes it ready anew.
+                // Anything that finishes from here on makes it ready again.
                 Ok(mut ended) => ended.clear_ready(),
                 Err(error) => return end(&error),
             },
@@ -321,7 +321,7 @@ async fn keep(ready: AsyncFd<OwnedFd>, wanted: Arc<Notify>) {
     }
 }
 
-/// The ring cannot go on: those it reads for are told so, and threads read from here on.
+/// The ring can't continue: the streams it reads for are told, and threads read from here on.
 fn end(error: &io::Error) {
     tracing::warn!(%error, "io_uring failed on a thread of the TLS listener: threads read");
     let ended = READER.with_borrow_mut(|reader| std::mem::replace(reader, ThreadReader::None));
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn those_who_left_keep_nobody_waiting() {
         let Some(mut ring) = for_test("those_who_left_keep_nobody_waiting", 0) else { return };
-        // All there are.
+        // All blocks.
         let blocks: Vec<Block> = (10..).map_while(|token| ring.block(token, 0, 1)).collect();
         assert_eq!((ring.waiting(), ring.begun()), (1, 0));
         assert!((1..4).all(|token| ring.block(token, 0, 1).is_none()), "three more, who leave");

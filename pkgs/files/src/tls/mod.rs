@@ -1,8 +1,8 @@
 //! The TLS listener: HTTP/1.1, HTTP/2 and HTTP/3 through `listener`.
 //!
-//! - [`service`](mod@service): answers its requests.
-//! - [`body`]: what it sends, which passes through user space to be encrypted.
-//! - [`cold`]: reads of that by io_uring, where it is not in memory.
+//! - [`service`](mod@service): answers requests.
+//! - [`body`]: bodies, which pass through user space for encryption.
+//! - [`cold`]: reads them with io_uring if they aren't in memory.
 
 pub mod body;
 pub mod cold;

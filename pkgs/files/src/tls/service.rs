@@ -2,7 +2,7 @@
 //! HTTP/1.1 connections that the kernel can encrypt continue in [`shared`](crate::worker::shared) instead.
 //!
 //! Each thread has a [`WorkerContext`] like a plain worker, and makes answers in the same way. Only bodies differ,
-//! since encryption has to see their bytes.
+//! since encryption needs their bytes.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ use crate::site::root::Error;
 use crate::worker::context::{TICK, WorkerContext};
 use crate::worker::shared::SharedState;
 
-/// The most fields of an answer, those of rules included.
+/// The most headers in an answer, including those from rules.
 const MAX_FIELDS: usize = 128;
 
 /// Answers requests with the files of a [`SharedState`].
@@ -49,24 +49,24 @@ thread_local! {
     static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An answer at once, or once the disk was asked.
-// The large one is the common one.
+/// An answer, either at once or after asking the disk.
+// The large variant is the common one.
 #[allow(clippy::large_enum_variant)]
 pub enum ResponseFuture {
-    /// It is there.
+    /// It is ready.
     Now(Ready<Response<Body>>),
-    /// It is being found out.
+    /// It is being worked on.
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
 impl TlsService {
-    /// Of this front's site.
+    /// For the site of this listener.
     pub fn new(shared: Arc<SharedState>) -> Self {
         Self(shared)
     }
 
-    /// Makes an answer from what this thread has; `outcome` is what came of what it had to wait for, the last of so many
-    /// times.
+    /// Makes an answer from what this thread has; `outcome` is the result of what it waited for, and how often it has
+    /// waited.
     fn answer<B>(
         &self,
         request: &Request<B>,
@@ -89,9 +89,9 @@ impl TlsService {
     }
 }
 
-/// Makes the context of this thread, and has it kept in order.
+/// Makes this thread's context, and starts the task that maintains it.
 fn open(shared: &Arc<SharedState>) -> WorkerContext {
-    // Bytes that are encrypted are copied all the same: none are kept.
+    // Encrypted bytes are copied anyway, so no copies are kept.
     let metrics = shared.metrics.worker(ListenerKind::Tls);
     let context = WorkerContext::new(shared, Arc::clone(&metrics), metrics, 0);
     let changes = context.watcher().and_then(|watcher| watcher.wait().ok());
@@ -99,7 +99,7 @@ fn open(shared: &Arc<SharedState>) -> WorkerContext {
     context
 }
 
-/// Keeps the context of this thread up to the time, and to what changes below the root.
+/// Keeps this thread's context up to date with the time and with changes below the root.
 async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     fn with(what: impl FnOnce(&mut WorkerContext)) {
         if let Err(panic) = panics::catch(|| CONTEXT.with_borrow_mut(|context| context.as_mut().map(what))) {
@@ -115,11 +115,11 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            // Changes first, so that as few requests as can be are answered with what was before.
+            // Changes first, so that as few requests as possible get outdated answers.
             biased;
             changed = changed() => {
                 with(WorkerContext::watched);
-                // All was read, so that the next change makes it ready anew.
+                // Everything was read, so the next change makes it ready again.
                 if let Some(mut ready) = changed {
                     ready.clear_ready();
                 }
@@ -133,7 +133,7 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     }
 }
 
-/// The answer where one panicked. What it may have left half changed begins anew.
+/// The answer after a panic. Whatever it may have left half changed is made anew.
 #[cold]
 fn failed(asked: &head::Request<'_>) -> Response<Body> {
     CONTEXT.with_borrow_mut(|context| {
@@ -147,14 +147,14 @@ fn failed(asked: &head::Request<'_>) -> Response<Body> {
     })
 }
 
-/// The request's id, where it is logged or a trusted proxy has told one.
+/// The request's id, if it is logged or came from a trusted proxy.
 fn id<B>(context: &WorkerContext, peer: Option<&Peer>, request: &Request<B>) -> Option<RequestId> {
     let context = context.log.as_ref().and_then(|_| request.extensions().get::<RequestContext>());
     let given = || peer?.proxies.as_ref().and_then(|_| RequestId::of_fields(request.headers()));
     context.map(|context| context.id().clone()).or_else(given)
 }
 
-/// The answer where not even that is there which answers are made from.
+/// The answer if there isn't even a context to make answers from.
 fn gone() -> Response<Body> {
     let mut failed = Response::new(Body::empty());
     *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -215,7 +215,7 @@ fn answer<B>(
     Ok(response(out, &answer, body, &asked))
 }
 
-/// A request as the plain listener reads it. It is called old where chunks are not ours to write.
+/// A request as the plain listener would read it. It counts as old, since this service doesn't write chunks itself.
 fn asked<B>(request: &Request<B>) -> head::Request<'_> {
     asked_of(request.method(), request.uri(), request.headers())
 }
@@ -230,7 +230,7 @@ fn asked_of<'r>(method: &'r http::Method, uri: &'r Uri, all: &'r HeaderMap) -> h
     };
     let values =
         |name: HeaderName| -> Values<'_> { all.get_all(name).iter().map(HeaderValue::as_bytes).collect() };
-    // What comes twice and may not says nothing: the empty value is none of its grammar's.
+    // A header that is repeated but mustn't be counts as absent: no grammar allows the empty value.
     let once = |name: HeaderName| -> Option<&[u8]> {
         let mut lines = all.get_all(name).iter();
         let first = lines.next()?;
@@ -262,7 +262,7 @@ fn asked_of<'r>(method: &'r http::Method, uri: &'r Uri, all: &'r HeaderMap) -> h
     }
 }
 
-/// The answer whose head is `out`, with `body`, or what follows the head there.
+/// The answer with the head in `out`, and with `body` or what follows the head there.
 fn response(
     out: &[u8],
     answer: &BuiltResponse,
@@ -279,13 +279,13 @@ fn response(
     for field in parsed.headers.iter() {
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
-        // These are of a connection, and the listener's to send.
+        // These belong to the connection, and the listener sends them.
         if name != header::CONNECTION && name != header::DATE {
             headers.append(name, value);
         }
     }
     let body = body.unwrap_or_else(|| match asked.method {
-        // What a HEAD would have is told by its fields.
+        // The headers describe what a GET would have.
         Method::Head => Body::empty(),
         _ => Body::whole(out[length..].to_vec().into()),
     });
@@ -304,7 +304,7 @@ impl listener::Refusals for TlsService {
 }
 
 impl listener::EarlyHints for TlsService {
-    /// To those alone who go to a page: browsers that say so know what an interim response is.
+    /// Only for navigation: browsers that declare it know what an interim response is.
     fn hints(&self, method: &http::Method, uri: &Uri, fields: &HeaderMap) -> Option<HeaderMap> {
         if *method != http::Method::GET || fields.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
         {
@@ -345,14 +345,14 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
             Ok(response) => return ResponseFuture::Now(ready(response)),
             Err(wait) => wait,
         };
-        // Its body is of no use, and may not be shared between threads.
+        // Its body isn't used, and can't be shared between threads.
         let request = request.map(drop);
         let this = self.clone();
         let since = Instant::now();
         ResponseFuture::Later(Box::pin(async move {
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
-                // Whoever has asked may be gone.
+                // Nobody may be waiting any more.
                 this.0.resolve(wait, site, move |outcome| drop(give.send(outcome)));
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));

@@ -1,8 +1,8 @@
 //! The ways to send a file's bytes to a socket.
 //!
-//! `sendfile` and `splice` pass on the kernel's own pages; `copy` uses a buffer of the worker; `auto` takes frequently
-//! requested files from [copies](crate::cache::pipe_copy). A turn of a transfer is bounded, so that one client with a
-//! fast line does not keep a worker from the others.
+//! `sendfile` and `splice` pass on the kernel's own pages; `copy` uses a worker's buffer; `auto` sends frequently
+//! requested files from [copies](crate::cache::pipe_copy). A transfer's turn is limited, so that a client with a fast
+//! line doesn't keep a worker from the others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As the command line has it.
+    /// Its name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -42,30 +42,30 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// How a turn ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendStatus {
-    /// All is sent.
+    /// Everything is sent.
     Done,
     /// The socket is full.
     Blocked,
-    /// Others are due.
+    /// It is others' turn.
     Yield,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
-    /// What begins this has to be fetched from the origin first.
+    /// The start of this has to be fetched from the origin first.
     Missing(Range<u64>),
-    /// The ring is reading what is next, or has no room for that yet.
+    /// The ring is reading the next part, or has no room for it yet.
     AwaitingRing,
 }
 
-/// Why a transfer cannot go on: the connection has to be cut.
+/// Why a transfer can't continue, so that its connection has to be cut.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// The client is gone, or the disk is.
+    /// The client is gone, or the disk failed.
     #[error(transparent)]
     Failed(#[from] Errno),
-    /// The file is not what its head said.
+    /// The file isn't what the head said.
     #[error("the file changed while it was sent")]
     Changed,
-    /// The origin fails.
+    /// The origin failed.
     #[error(transparent)]
     Origin(#[from] origin::Error),
 }
@@ -74,22 +74,22 @@ pub enum TransferError {
 #[derive(Debug)]
 pub struct EngineState {
     pub(super) engine: Engine,
-    /// How long a file that is found in the page cache is taken to stay there, in ticks.
+    /// How long a file that was found in the page cache is assumed to stay there, in ticks.
     pub(super) resident_for: u32,
     pub(super) buffer: Vec<u8>,
-    /// What is sent through.
+    /// The pipes to send through.
     pub pipes: PipePool,
     pub(super) responses: ResponseCache,
-    /// What reads what is cold; none where threads do.
+    /// Reads cold files; none if threads do.
     pub ring: Option<Ring>,
-    /// What was read around the page cache, by any worker.
+    /// What any worker has read around the page cache.
     pub(super) ghosts: Arc<GhostQueue>,
-    /// Whose turn it is.
+    /// The transfer whose turn it is.
     pub token: Token,
 }
 
 impl EngineState {
-    /// Those of an engine.
+    /// The state for an engine.
     pub fn new(engine: Engine, resident_for: u32, ring: Option<Ring>, ghosts: &Arc<GhostQueue>) -> Self {
         let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
         let pipes = PipePool::new(engine == Engine::Splice);
@@ -105,12 +105,12 @@ impl EngineState {
         }
     }
 
-    /// Lets go of what nobody asks for any more.
+    /// Drops what is no longer requested.
     pub fn tidy(&mut self, tick: u32) {
         self.responses.tidy(tick);
     }
 
-    /// Whether bytes of files are kept: of small ones in memory, of others in pipes.
+    /// Whether bytes of files are kept: small files in memory, others in pipes.
     pub fn keeps_bytes(&self) -> bool {
         self.engine == Engine::Auto
     }

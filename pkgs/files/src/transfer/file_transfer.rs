@@ -1,5 +1,5 @@
-//! The transfer of a part of a file to a socket. A turn of it is bounded, so that one client with a fast line does not
-//! keep a worker from the others.
+//! The transfer of a part of a file to a socket. Its turns are limited, so that a client with a fast line doesn't keep
+//! a worker from the others.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -24,40 +24,40 @@ use crate::cache::responses::CachedResponse;
 use crate::disk::resident::is_resident;
 use crate::disk::ring::Read;
 
-/// The most bytes per turn: the kernel takes one MiB in some 70 µs, a fraction of the target latency.
+/// The most bytes per turn: the kernel takes one MiB in about 70 µs, a fraction of the target latency.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// The same of what the ring reads, which is copied into the socket.
+/// The same for what the ring reads, which is copied into the socket.
 const RING_TURN_BYTES: u64 = 256 << 10;
 
-/// Files up to this size are looked at whole for whether they are in the page cache; of larger ones only what
-/// is sent next.
+/// Files up to this size are checked as a whole for being in the page cache; for larger ones, only what is sent next
+/// is.
 const LOOK_BYTES: u64 = 64 << 20;
 
-/// A part of a file on its way.
+/// A part of a file being sent.
 #[derive(Debug)]
 pub struct Transfer {
     file: Rc<OpenFile>,
     at: u64,
     end: u64,
-    /// Up to here the disk was read, whatever came of it.
+    /// The disk was read up to here, with whatever result.
     warmed: u64,
-    /// Whether the file is known to be as it was opened, without a look at it.
+    /// Whether the file is known to be unchanged since it was opened, without checking.
     intact: bool,
-    /// The file's copy, as long as there are pipes to send out of.
+    /// The file's copy, as long as there are pipes to send from.
     copy: Option<Arc<FileCopy<PipeCopy>>>,
     pipe: Option<Pipe>,
-    /// Whether the socket keeps back what fills no segment.
+    /// Whether the socket holds back incomplete segments.
     corked: bool,
-    /// What the ring reads of it, from when it is found cold.
+    /// What the ring reads of it, once it is found to be cold.
     stream: Option<Box<RingStream>>,
-    /// What came of the last fetch from the origin: an error, or bytes that found no room in the file.
+    /// The result of the last fetch from the origin: an error, or bytes for which there was no room in the file.
     fetched: Option<Box<Result<Fetched, origin::Error>>>,
 }
 
 impl Transfer {
-    /// Of these bytes of a file. `intact` is whether somebody watches that the file is as it was opened, so that
-    /// the first turn need not look.
+    /// For a range of a file. `intact` says whether the file is being watched for changes, so that the first turn
+    /// needn't check.
     pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
         let (at, end) = (range.start, range.end);
         Self {
@@ -74,25 +74,25 @@ impl Transfer {
         }
     }
 
-    /// Has it sent out of a copy of the file.
+    /// Sends it from a copy of the file.
     pub fn from_copy(self, copy: Option<Arc<FileCopy<PipeCopy>>>) -> Self {
         Self { copy, ..self }
     }
 
-    /// Where all of the file is to be had behind its head.
+    /// The kept answer with this head and the whole file, if there is one.
     pub fn cached(&self, head: &[u8], engine: &mut EngineState, tick: u32) -> Option<Rc<CachedResponse>> {
         let whole = self.pipe.is_none() && (self.at, self.end) == (0, self.file.identity.size);
         let copy = self.copy.as_ref().filter(|_| whole)?;
         engine.responses.cached(copy, head, tick)
     }
 
-    /// All but what this pipe holds is sent.
+    /// Everything except what this pipe holds has been sent.
     pub fn all_but(&mut self, pipe: Pipe) {
         self.at = self.end;
         self.pipe = Some(pipe);
     }
 
-    /// What is left of it, where that is in memory.
+    /// The rest of it, if that is in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         let (at, end) = (usize::try_from(self.at).ok()?, usize::try_from(self.end).ok()?);
         self.file.bytes().and_then(|bytes| bytes.get(at..end))
@@ -113,7 +113,7 @@ impl Transfer {
         &self.file
     }
 
-    /// The disk was read up to here: if it is cold all the same, waiting again would not help.
+    /// The disk was read up to here: if it is still cold, waiting again wouldn't help.
     pub fn warmed(&mut self, end: u64) {
         self.warmed = end;
     }
@@ -123,25 +123,25 @@ impl Transfer {
         self.fetched = Some(Box::new(result)).filter(|result| **result != Ok(Fetched::Stored));
     }
 
-    /// A read of the ring has ended. Returns whether the transfer can go on.
+    /// A read by the ring has ended. Returns whether the transfer can continue.
     pub fn ended(&mut self, number: u64, read: Read) -> bool {
         self.stream.as_mut().is_some_and(|stream| stream.ended(number, read, &*self.file))
     }
 
-    /// Lets go of what was read ahead and is not sent. Returns whether there was something.
+    /// Drops what was read ahead and not sent. Returns whether there was anything.
     pub fn release_blocks(&mut self) -> bool {
         self.stream.as_mut().is_some_and(|stream| stream.release_blocks())
     }
 
-    /// Gives the pipe back.
+    /// Returns the pipe.
     pub fn end(self, engine: &mut EngineState) {
         if let Some(pipe) = self.pipe {
             engine.pipes.give(pipe);
         }
     }
 
-    /// Sends until the socket is full, the turn is over or all is sent. `more` is whether other bytes follow
-    /// these at once; `tick` is the present.
+    /// Sends until the socket is full, the turn is over or everything is sent. `more` says whether other bytes follow
+    /// immediately; `tick` is the current time.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -167,12 +167,12 @@ impl Transfer {
         }
         let turn = self.go_on(&socket, engine, more, tick);
         if matches!(turn, Ok(SendStatus::Missing(_))) {
-            // What there is leaves now: the rest may take long.
+            // Sends what there is now, since the rest may take long.
             let _ = set_tcp_cork(&socket, false);
             self.corked = false;
             return turn;
         }
-        // What fills no segment waits for the rest, and leaves with it.
+        // An incomplete segment waits for the rest, and leaves with it.
         let ends = matches!(turn, Ok(SendStatus::Done));
         // What the ring reads says with each send whether more follows.
         if ends == self.corked
@@ -185,7 +185,7 @@ impl Transfer {
         turn
     }
 
-    /// A turn with what is not in the worker's memory.
+    /// A turn with what isn't in the worker's memory.
     fn go_on(
         &mut self,
         socket: impl AsFd,
@@ -228,7 +228,7 @@ impl Transfer {
                     return Ok(SendStatus::Missing(self.at..self.end));
                 }
             }
-            // A turn's worth is looked at at a time: what was sent before was right, and what follows will be.
+            // One turn's worth is checked at a time: what was sent before was right, and what follows will be.
             if !looked {
                 looked = true;
                 if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
@@ -254,8 +254,8 @@ impl Transfer {
             match sent {
                 // The file has become shorter.
                 Ok(0) => return Err(TransferError::Changed),
-                // As a rule the socket is full. Asking again would push what little has been acknowledged meanwhile, at
-                // the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
+                // Usually the socket is full. Trying again would send the little that has been acknowledged in the
+                // meantime, for the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
                 Ok(sent) if sent < wanted && engine.engine != Engine::Splice => {
                     return if self.file.is_intact() {
                         Ok(fell_short(&socket))
@@ -271,7 +271,7 @@ impl Transfer {
         }
     }
 
-    /// Sends of what was fetched, and returns how much; none where the socket is full. It is kept while there is more of it.
+    /// Sends fetched bytes, and returns how many; none if the socket is full. The rest is kept.
     fn send_fetched(
         &mut self,
         socket: impl AsFd,
@@ -300,7 +300,7 @@ impl Transfer {
         Ok(sent)
     }
 
-    /// What is to be sent next, up to `end`, where it is not in the page cache.
+    /// The next part to be sent, up to `end`, if it isn't in the page cache.
     fn cold(&self, engine: &EngineState, tick: u32, end: u64) -> Option<Range<u64>> {
         if self.file.resident_until.get() > tick || self.at < self.warmed {
             return None;
@@ -319,7 +319,7 @@ impl Transfer {
         (!is_resident(&**self.file.fd(), &next)).then_some(next)
     }
 
-    /// Has the ring read the rest of it, where there is one.
+    /// Makes the ring read the rest of it, if there is one.
     fn begin_stream(&mut self, engine: &mut EngineState) -> bool {
         let EngineState { ring: Some(ring), ghosts, .. } = engine else { return false };
         let admitted = ghosts.admit(self.file.identity.place(), &(self.at..self.end));
@@ -345,7 +345,7 @@ impl Transfer {
                 NextBlock::Reading => return Ok(SendStatus::AwaitingRing),
                 NextBlock::Short => return Err(TransferError::Changed),
             }
-            // After the reading, and before anything of it is sent. What is there now was read before.
+            // After the reading, and before any of it is sent. What is there now was read earlier.
             if !std::mem::replace(&mut looked, true) && !self.file.is_intact() {
                 return Err(TransferError::Changed);
             }
@@ -370,8 +370,8 @@ impl Transfer {
         }
     }
 
-    /// Takes the part of the copy that comes next into a pipe, and returns how much. From where there is none, or
-    /// no pipe, the file itself is sent.
+    /// Takes the next part of the copy into a pipe, and returns how much. From where there is no copy or pipe, the file
+    /// itself is sent.
     fn take(&mut self, engine: &mut EngineState) -> u64 {
         let taken = self.copy.as_ref().and_then(|copy| {
             let segment = copy.content().segment(self.at)?;
@@ -387,7 +387,7 @@ impl Transfer {
             Some(taken) => self.at += taken,
             None => {
                 self.copy = None;
-                // It was as the copy is when the copy was made.
+                // The file was the same as the copy when that was made.
                 self.intact = false;
             }
         }
@@ -436,7 +436,7 @@ impl Transfer {
         }
         let mut flags = SendFlags::NOSIGNAL;
         flags.set(SendFlags::MORE, more || self.at + (read as u64) < self.end);
-        // What the socket does not take is read again.
+        // What the socket doesn't take is read again.
         let sent = send(socket, &engine.buffer[..read], flags)?;
         self.at += sent as u64;
         Ok(sent)

@@ -1,8 +1,8 @@
 //! Sends a file's bytes to a socket.
 //!
-//! - [`engine`]: the ways there are, and what the transfers of a worker share.
-//! - [`file_transfer`]: a part of a file on its way.
-//! - [`ring_stream`]: the same of what io_uring reads, some blocks ahead.
+//! - [`engine`]: the ways to do so, and what the transfers of a worker share.
+//! - [`file_transfer`]: a part of a file being sent.
+//! - [`ring_stream`]: the same for what io_uring reads, some blocks ahead.
 
 pub mod engine;
 pub mod file_transfer;

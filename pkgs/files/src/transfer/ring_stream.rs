@@ -13,27 +13,27 @@ use crate::disk::blocks::Block;
 use crate::disk::ring::{ALIGNMENT, Read, Ring, Token};
 use crate::disk::ring_file::RingFile;
 
-/// Reads of a stream that are begun again where the kernel asks for that.
+/// How often a stream's reads are restarted if the kernel asks for that.
 const AGAIN: u32 = 16;
 
-/// Blocks that are being read, or are to be sent, in the order of the file.
+/// Blocks that are being read or sent, in the order of the file.
 #[derive(Debug)]
 pub struct RingStream {
-    /// Opened once more, where it is read around the page cache.
+    /// Opened a second time if it is read around the page cache.
     fd: Arc<OwnedFd>,
     direct: bool,
     parts: VecDeque<Part>,
-    /// Where the next block begins.
+    /// Where the next block starts.
     ahead: u64,
     end: u64,
-    /// Reads that were begun again.
+    /// How many reads were restarted.
     again: u32,
     _reader: Rc<()>,
 }
 
 #[derive(Debug)]
 struct Part {
-    /// Bytes of the file that are to be sent.
+    /// The range of the file that is to be sent.
     range: Range<u64>,
     /// How many blocks it has.
     blocks: usize,
@@ -42,30 +42,30 @@ struct Part {
 
 #[derive(Debug)]
 enum State {
-    /// A read is under way, by this number.
+    /// A read with this number is running.
     Reading {
         number: u64,
         skipped: usize,
         direct: bool,
     },
-    /// They begin so far from the start of the block.
+    /// The block is there; the bytes start at this offset in it.
     There(Block, usize),
     Failed(Errno),
 }
 
-/// What there is to send.
+/// The next data to send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextBlock {
-    /// Something.
+    /// There is some.
     There,
     /// Nothing yet.
     Reading,
-    /// Nothing any more: the file has become shorter.
+    /// There won't be any: the file has become shorter.
     Short,
 }
 
 impl RingStream {
-    /// Of these bytes of a file, by `ring`; around the page cache, but where they are `admitted` to it.
+    /// For a range of a file, read by `ring` around the page cache, unless it is `admitted` to that.
     pub fn new(ring: &Ring, file: &impl RingFile, range: Range<u64>, admitted: bool) -> Self {
         let Range { start, end } = range;
         let own = if admitted { None } else { file.around_the_page_cache() };
@@ -74,7 +74,7 @@ impl RingStream {
         Self { fd, direct, parts: VecDeque::new(), ahead: start, end, again: 0, _reader: ring.reader() }
     }
 
-    /// Has as much read ahead as the ring has room for.
+    /// Reads ahead as far as the ring has room.
     ///
     /// # Errors
     /// The ring's.
@@ -95,10 +95,10 @@ impl RingStream {
         Ok(())
     }
 
-    /// A read has ended. Returns whether the front is to be looked at.
+    /// A read has ended. Returns whether the front has to be checked.
     pub fn ended(&mut self, number: u64, read: Read, file: &impl RingFile) -> bool {
         let wanted = |part: &Part| matches!(part.state, State::Reading { number: of, .. } if of == number);
-        // Else nobody waits for it any more.
+        // Otherwise nobody waits for it any more.
         let Some(index) = self.parts.iter().position(wanted) else { return false };
         let part = &mut self.parts[index];
         let State::Reading { skipped, direct, .. } = part.state else { return false };
@@ -107,12 +107,12 @@ impl RingStream {
                 let got = part.range.start + count.saturating_sub(skipped) as u64;
                 part.state = State::There(block, skipped);
                 if got < part.range.end {
-                    // The rest is read again, and what was to follow it: that is rare.
+                    // The rest and what follows it is read again, which is rare.
                     part.range.end = got;
                     self.read_again_from(index + 1, got);
                 }
             }
-            // Its file system, or its disk, does not read this around the page cache.
+            // Its file system or disk doesn't support reading this around the page cache.
             Err(Errno::INVAL) if direct => {
                 file.refuse_direct();
                 (self.fd, self.direct) = (file.through_the_page_cache(), false);
@@ -129,13 +129,13 @@ impl RingStream {
         index == 0
     }
 
-    /// Forgets all blocks from one on, the first of which begins at `start`.
+    /// Drops all blocks from one on, the first of which starts at `start`.
     fn read_again_from(&mut self, index: usize, start: u64) {
         self.parts.truncate(index);
         self.ahead = start;
     }
 
-    /// What there is at the front.
+    /// What is at the front.
     ///
     /// # Errors
     /// Those of its read.
@@ -148,8 +148,8 @@ impl RingStream {
         }
     }
 
-    /// Sends of what is at the front, `most` bytes at most, and returns how much the socket took, and whether that was all
-    /// it was given. `more` is whether other bytes follow those of the file at once.
+    /// Sends what is at the front, at most `most` bytes, and returns how much the socket took, and whether it took all
+    /// it was given. `more` says whether other bytes follow the file's immediately.
     ///
     /// # Errors
     /// Those of send(2).
@@ -169,7 +169,7 @@ impl RingStream {
         Ok((sent as u64, sent == length))
     }
 
-    /// Copies of what is at the front, and returns how much.
+    /// Copies what is at the front, and returns how much.
     pub fn take(&mut self, buffer: &mut [u8]) -> usize {
         let Some(Part { range, state: State::There(block, offset), .. }) = self.parts.front_mut() else {
             return 0;
@@ -184,12 +184,12 @@ impl RingStream {
         length
     }
 
-    /// Whether it has no block, and none on the way, of what is to follow.
+    /// Whether it has no block of what follows, and none being read.
     pub fn is_bare(&self) -> bool {
         self.parts.is_empty() && self.ahead < self.end
     }
 
-    /// Lets go of what is read and not sent; it is read again. Returns whether there was something.
+    /// Drops what is read and not sent; it will be read again. Returns whether there was anything.
     pub fn release_blocks(&mut self) -> bool {
         let Some(first) = self.parts.front() else { return false };
         let had = self.parts.iter().any(|part| matches!(part.state, State::There(..)));
@@ -218,7 +218,7 @@ mod tests {
         OpenFile::new(opened, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
     }
 
-    /// All that a stream has of a file, whose first read has come to `first`.
+    /// Everything that a stream has of a file, if its first read has the result `first`.
     fn sent(
         file: &OpenFile,
         range: Range<u64>,
