@@ -1,5 +1,5 @@
 //! The pages, one file per page.
-// There are more than a dozen files: one for each page, and what several pages share.
+// More than a dozen files: one for each page, and what several pages share.
 
 pub(crate) mod access;
 mod clicks;

@@ -1,5 +1,5 @@
 //! The rules, one file per kind of problem: first differences from the profile, then problems that don't depend on it.
-// There are more than a dozen files: one for each rule.
+// More than a dozen files: one for each rule.
 
 mod accept;
 mod certificate;
