@@ -1,25 +1,25 @@
-//! Codings of bytes, at the levels that are worth their time.
+//! Encodes bytes, at levels that are worth their time.
 
 use std::io::Read;
 
 use crate::http::encoding::Coding;
 
-/// Of brotli, 0 to 11: 4 to 6 are of the speed of gzip.
+/// brotli's quality, 0 to 11: 4 to 6 are as fast as gzip.
 const BROTLI_QUALITY: i32 = 5;
 
-/// Of brotli, the logarithm of the window.
+/// The logarithm of brotli's window.
 const BROTLI_WINDOW: i32 = 22;
 
-/// Of zstd, 1 to 22: each file is compressed once.
+/// zstd's level, 1 to 22; each file is compressed only once.
 const ZSTD_LEVEL: i32 = 9;
 
-/// Of gzip, 1 to 9: its own default.
+/// gzip's level, 1 to 9: its own default.
 const GZIP_LEVEL: u32 = 6;
 
-/// These bytes in a coding.
+/// Encodes these bytes.
 ///
 /// # Errors
-/// Those of its encoder.
+/// Those of the encoder.
 pub fn compress(bytes: &[u8], coding: Coding) -> std::io::Result<Vec<u8>> {
     let mut coded = Vec::new();
     match coding {

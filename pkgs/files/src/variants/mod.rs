@@ -1,9 +1,9 @@
 //! Compressed versions of files, made once by separate threads and kept in memory.
 //!
 //! For all code that sends it, a variant is a file: an anonymous one (memfd_create(2)) that nothing writes to any more.
-//! So conditions, ranges, copies and kernel encryption work as for others. It belongs to a file in one state
-//! ([`FileIdentity`]); a changed file has none. The threads read and compress a file whole, so the size limit of rules
-//! bounds the time. Requests for a variant that is being made wait for it together.
+//! Conditions, ranges, copies and kernel encryption therefore work as for other files. It belongs to a file in one
+//! state ([`FileIdentity`]); a changed file has none. The threads read and compress a file whole, so the rules' size
+//! limit also limits the time. Requests for a variant that is being made wait for it together.
 
 mod compress;
 
@@ -30,65 +30,66 @@ use crate::threads::pool::ThreadPool;
 /// Threads that compress.
 const THREADS: usize = 2;
 
-/// Files that wait for a thread; further ones are sent as they are.
+/// Files that wait for a thread; any more are sent as they are.
 const WAITING: usize = 64;
 
-/// Variants that are kept, each of which takes a file descriptor, and what is known of files that do not become smaller.
+/// How many variants are kept, each of which takes a file descriptor, including notes on files that don't get smaller.
 const MOST: usize = 1024;
 
-/// Where a coding is hardly smaller, the file is sent as it is: below this many hundredths of it.
+/// If an encoding is hardly smaller, the file is sent as it is: an encoding may have at most this many hundredths of
+/// its size.
 const WORTH: u64 = 95;
 
-/// A file in one state, in one coding.
+/// A file in one state, in one encoding.
 type Key = (FileIdentity, Coding);
 
-/// The codings that were made, for all workers.
+/// The encodings that were made, for all workers.
 pub struct VariantCache {
     /// In bytes.
     capacity: u64,
     pool: ThreadPool,
     inner: Mutex<Inner>,
-    /// How often one was let go of.
+    /// How many were evicted.
     evictions: AtomicU64,
 }
 
 #[derive(Default)]
 struct Inner {
     made: HashMap<Key, Made>,
-    /// Who waits for what is being made.
+    /// Requests that wait for what is being made.
     making: HashMap<Key, Vec<Box<dyn FnOnce() + Send>>>,
-    /// Bytes that are kept for those.
+    /// Bytes reserved for those.
     reserved: u64,
-    /// Those that are let go of, and may still be sent.
+    /// Evicted variants that may still be being sent.
     gone: Vec<(Weak<OwnedFd>, u64)>,
 }
 
 #[derive(Debug)]
 enum Made {
     Variant(Arc<Variant>),
-    /// It is not worth it; whether that was asked for lately.
+    /// It isn't worth it; the flag says whether that was recently asked.
     Useless(AtomicBool),
 }
 
-/// One coding of a file.
+/// An encoding of a file.
 #[derive(Debug)]
 pub struct Variant {
     /// The bytes.
     pub fd: Arc<OwnedFd>,
-    /// What they are like as a file.
+    /// Their state as a file.
     pub identity: FileIdentity,
-    /// Of the bytes: two that differ in nothing else have different ones.
+    /// A digest of the bytes, which tells apart variants that differ in nothing else.
     pub digest: u64,
     used: AtomicBool,
     gone: AtomicBool,
 }
 
-/// What there is of a coding.
+/// What is known about an encoding.
 #[derive(Debug)]
 pub enum VariantLookup {
-    /// This.
+    /// It is there.
     Ready(Arc<Variant>),
-    /// It is not worth it.
+    /// It isn't worth it.
     NotWorthIt,
     /// Nothing yet.
     Absent,
@@ -101,19 +102,19 @@ impl fmt::Debug for VariantCache {
 }
 
 impl Variant {
-    /// Counts it as used. Returns whether it may be: not where it was let go of.
+    /// Counts it as used. Returns whether it may be used, which it may not after its eviction.
     pub fn is_kept(&self) -> bool {
         mark(&self.used);
         !self.was_evicted()
     }
 
-    /// Whether it was let go of.
+    /// Whether it was evicted.
     pub fn was_evicted(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 }
 
-/// Sets a flag that most often is set: writing takes the cache line from the other workers.
+/// Sets a flag that is usually already set, since writing would take the cache line from other workers.
 fn mark(used: &AtomicBool) {
     if !used.load(Ordering::Relaxed) {
         used.store(true, Ordering::Relaxed);
@@ -121,7 +122,7 @@ fn mark(used: &AtomicBool) {
 }
 
 impl VariantCache {
-    /// None yet, for so many bytes.
+    /// An empty cache for this many bytes.
     pub fn new(capacity: u64) -> Self {
         Self {
             capacity,
@@ -131,9 +132,9 @@ impl VariantCache {
         }
     }
 
-    /// What there is of a coding of a file.
+    /// What is known about an encoding of a file.
     pub fn get(&self, identity: &FileIdentity, coding: Coding) -> VariantLookup {
-        // Nothing is ever made: nobody need wait to be told so.
+        // Nothing is ever made, so there is no need to wait to find that out.
         if self.capacity == 0 {
             return VariantLookup::NotWorthIt;
         }
@@ -150,7 +151,7 @@ impl VariantCache {
         }
     }
 
-    /// Makes a coding of a file. `done` is called when it is there, or will not be.
+    /// Makes an encoding of a file. `done` is called when it is there, or won't be.
     pub fn make(
         self: &Arc<Self>,
         fd: Arc<OwnedFd>,
@@ -175,7 +176,7 @@ impl VariantCache {
         }
     }
 
-    /// What was being made is there; none where it could not be made just now.
+    /// Takes what was made; none if it couldn't be made at the moment.
     fn finish(&self, key: Key, made: Result<Option<Made>, panics::Panic>) {
         let made = made.unwrap_or_else(|panic| {
             panic.log("job", "compressing a file");
@@ -189,10 +190,10 @@ impl VariantCache {
         waiting.into_iter().for_each(|done| done());
     }
 
-    /// Keeps so many bytes for one that is to be made. Returns whether there are as many.
+    /// Reserves this many bytes for one that is to be made. Returns whether there are as many.
     fn reserve(&self, inner: &mut Inner, size: u64) -> bool {
         inner.gone.retain(|(fd, _)| fd.strong_count() > 0);
-        // Those that were not asked for since it was last looked; those that were have a second chance.
+        // Evicts those that weren't used since the last round; those that were get a second chance.
         for _ in 0..2 {
             if self.has_room(inner, size) {
                 break;
@@ -231,7 +232,7 @@ impl VariantCache {
         inner.bytes() + size <= self.capacity && inner.made.len() + inner.making.len() < MOST
     }
 
-    /// Lets go of all of them, but for those that are being sent: there are too few file descriptors.
+    /// Drops all of them except those that are being sent, since there are too few file descriptors.
     pub fn clear(&self) {
         let mut inner = self.inner();
         let Inner { made, gone, .. } = &mut *inner;
@@ -244,12 +245,12 @@ impl VariantCache {
         }
     }
 
-    /// How often one was let go of.
+    /// How many were evicted.
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Since when its threads have been at their jobs.
+    /// How long its threads have been at their jobs.
     pub fn health(&self) -> &ThreadHealth {
         self.pool.health()
     }
@@ -279,7 +280,7 @@ impl Inner {
     }
 }
 
-/// A coding of a file; none where that cannot be read, or has changed.
+/// An encoding of a file; none if the file can't be read, or has changed.
 fn variant(fd: &OwnedFd, identity: &FileIdentity, coding: Coding) -> Option<Made> {
     let mut bytes = vec![0; usize::try_from(identity.size).ok()?];
     let mut at = 0;
@@ -289,7 +290,7 @@ fn variant(fd: &OwnedFd, identity: &FileIdentity, coding: Coding) -> Option<Made
             count => at += count,
         }
     }
-    // Looked at after reading: what was read while it changed is of no state.
+    // Checked after reading: what was read during a change belongs to no state.
     if !identity.is_unchanged(fd) {
         return None;
     }
@@ -323,7 +324,7 @@ mod tests {
         format!("{number} of many lines\n").repeat(1000).into_bytes()
     }
 
-    /// Has it made, and waits.
+    /// Makes an encoding, and waits for it.
     fn make(
         variants: &Arc<VariantCache>,
         (fd, identity): &(Arc<OwnedFd>, FileIdentity),
@@ -395,7 +396,7 @@ mod tests {
         let VariantLookup::Ready(_) = make(&variants, &files[1], Coding::Zstd) else {
             panic!("there is room")
         };
-        // Held by a transfer, and by nobody else.
+        // Held only by a transfer.
         for number in 0..20 {
             let file = shared(&text(number));
             make(&variants, &file, Coding::Zstd);
