@@ -1,27 +1,27 @@
-//! What a token says.
+//! The claims in a token.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The longest name that is taken for somebody's, in characters.
+/// The longest name that is accepted for a person, in characters.
 const NAME_CHARACTERS: usize = 128;
 
-/// The claims of a token that was found good.
+/// The claims of a token that was found valid.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Claims {
-    /// Who it is about, as the issuer has them: never of anybody else, and never another for them.
+    /// The identifier at the issuer of whom it is about: nobody else ever has it, and they never get another.
     pub sub: String,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub exp: u64,
-    /// Who says so.
+    /// The issuer.
     pub(crate) iss: String,
     /// When it was made.
     #[serde(default)]
     pub(crate) iat: Option<u64>,
-    /// Of which sign-in.
+    /// The sign-in it belongs to.
     #[serde(default)]
     pub(crate) nonce: Option<String>,
-    /// For which client, where it is for several.
+    /// The client it was made for, if it is for several audiences.
     #[serde(default)]
     pub(crate) azp: Option<String>,
     #[serde(flatten)]
@@ -29,7 +29,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The texts of a claim: an array of them, as groups are, or one with spaces, as `scope` is (RFC 8693).
+    /// The texts in a claim: an array, as for groups, or a single text with spaces, as for `scope` (RFC 8693).
     pub fn texts<'a>(&'a self, name: &str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
         match self.others.get(name) {
             Some(Value::String(text)) => Box::new(text.split_ascii_whitespace()),
@@ -38,7 +38,7 @@ impl Claims {
         }
     }
 
-    /// What the one it is about is called by this claim; what the issuer calls them otherwise.
+    /// The name in this claim, or else the issuer's identifier.
     #[must_use]
     pub fn name(&self, claim: &str) -> String {
         let named = self.others.get(claim).and_then(Value::as_str).filter(|name| !name.trim().is_empty());

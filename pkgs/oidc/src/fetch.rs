@@ -1,4 +1,4 @@
-//! A client of the issuer: one connection a request, bounded in time and size, that follows no redirect.
+//! A client for the issuer: it opens a connection for each request, limits time and size, and follows no redirects.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -21,34 +21,34 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-/// How long the issuer has for an answer, with connecting.
+/// How long the issuer may take to answer, including connecting.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest answer, in bytes: some hundred keys, or a token with every group of a large company.
+/// The longest answer, in bytes: about a hundred keys, or a token with every group of a large company.
 const ANSWER_BYTES: usize = 256 << 10;
 
-/// What asks the issuer.
+/// The client.
 pub(crate) struct Client {
     tls: TlsConnector,
 }
 
-/// Whom the issuer has to be signed by cannot be told.
+/// The authorities that have to have signed the issuer's certificate can't be determined.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidRoots {
-    /// The file.
+    /// The file can't be used.
     #[error("cannot read authorities of {file}: {why}")]
     File {
-        /// Which.
+        /// The path.
         file: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// What was read.
+    /// The certificates in it can't be used.
     #[error("cannot speak TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// An answer of any status.
+/// An answer with any status.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
@@ -73,7 +73,7 @@ impl Client {
                     return Err(wrong("it has no certificate".to_owned()));
                 }
             }
-            // Where the system has none, an issuer on this machine can be asked all the same.
+            // If the system has none, an issuer on this machine can still be asked.
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
@@ -84,7 +84,7 @@ impl Client {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// A document of the issuer, or why there is none.
+    /// A document from the issuer, or why there is none.
     pub(crate) async fn document<T: DeserializeOwned>(&self, url: &Url) -> Result<T, String> {
         let answer = self.ask(Method::GET, url, None, String::new()).await?;
         if answer.status != StatusCode::OK {
@@ -103,7 +103,7 @@ impl Client {
         self.ask(Method::POST, url, authorization, form).await
     }
 
-    /// Boxed, so that the client is compiled here and in no crate that asks.
+    /// Boxed, so that the client is compiled here and not in every crate that uses it.
     fn ask<'a>(
         &'a self,
         method: Method,
@@ -153,7 +153,7 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         }
         let request = request.body(Full::new(Bytes::from(form)))?;
-        // Brackets are of URLs alone.
+        // Only URLs have brackets.
         let name = host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((name, port)).await?;
         stream.set_nodelay(true)?;
@@ -177,7 +177,7 @@ where
         Ok::<_, Failure>(Answer { status: parts.status, body })
     };
     tokio::pin!(exchange, connection);
-    // The connection does the work; whatever ends it, what came is looked at.
+    // The connection does the work; whatever ends it, what has arrived is used.
     tokio::select! {
         answer = &mut exchange => answer,
         _ = &mut connection => exchange.await,

@@ -1,7 +1,7 @@
-//! An issuer: what it says of itself and its keys, fetched when they are first needed, and anew when they change.
+//! An issuer: its metadata and keys, which are fetched when they are first needed, and again when they change.
 //!
-//! A service starts while its issuer is down, and goes on with the keys that it has. Who brings tokens of made-up keys
-//! has the issuer asked every few seconds, by one request at a time, and no more often.
+//! A service starts even when its issuer is down, and continues with the keys it has. Somebody who sends tokens with
+//! made-up keys makes the service ask the issuer every few seconds, with one request at a time, and no more often.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -17,22 +17,22 @@ use crate::fetch::{Client, InvalidRoots};
 use crate::keys::{KeySet, Published};
 use crate::url::{IssuerUrl, endpoint};
 
-/// After so long keys are fetched anew, so that one that was withdrawn is taken no more.
+/// After this long, keys are fetched again, so that a withdrawn one is no longer accepted.
 const FRESH: Duration = Duration::from_secs(600);
 
-/// For so long keys are kept where the issuer does not answer.
+/// For this long, keys are kept while the issuer doesn't answer.
 const KEPT: Duration = Duration::from_secs(86_400);
 
-/// How long after one look the next is, whoever asks for it.
+/// The shortest time between two requests to the issuer, whoever causes them.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The issuer cannot be asked, or says what is not understood.
+/// The issuer can't be asked, or its answer can't be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the issuer {issuer} cannot be asked: {why}")]
 pub struct Unavailable {
-    /// Which.
+    /// The issuer.
     pub issuer: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -45,26 +45,26 @@ pub struct Issuer {
     pause: Duration,
 }
 
-/// What was found out.
+/// What has been found out.
 pub(crate) struct Known {
     pub(crate) metadata: Metadata,
     pub(crate) keys: KeySet,
     at: Instant,
 }
 
-/// The last look.
+/// The last request.
 #[derive(Default)]
 struct Looks {
-    /// When it ended, and how where it failed.
+    /// When it ended, and the error if it failed.
     last: Option<(Instant, Option<Unavailable>)>,
 }
 
-/// What the issuer says of itself (OpenID Connect Discovery 1.0, section 3), as far as it matters here.
+/// The issuer's metadata (OpenID Connect Discovery 1.0, section 3), as far as it is used here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     issuer: String,
     jwks_uri: String,
-    /// None where it issues tokens to programs alone.
+    /// None if it only issues tokens to programs.
     #[serde(default)]
     pub(crate) authorization_endpoint: Option<String>,
     #[serde(default)]
@@ -74,42 +74,43 @@ pub(crate) struct Metadata {
     pub(crate) end_session_endpoint: Option<String>,
     #[serde(default)]
     pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    /// Whether it says who it is when it sends somebody back (RFC 9207).
+    /// Whether it identifies itself when it sends somebody back (RFC 9207).
     #[serde(default)]
     pub(crate) authorization_response_iss_parameter_supported: bool,
 }
 
-/// What is known of an issuer, to come.
+/// A future with what is known about an issuer.
 type Looking<'a> = Pin<Box<dyn Future<Output = Result<Arc<Known>, Unavailable>> + Send + 'a>>;
 
 impl Issuer {
-    /// An issuer, known by the authorities in this PEM file or by those of the system. Nothing is asked yet.
+    /// An issuer whose certificate is checked against the authorities in this PEM file, or those of the system. Nothing
+    /// is requested yet.
     ///
     /// # Errors
-    /// When the file is none of certificates.
+    /// When the file has no certificates.
     pub fn new(url: IssuerUrl, authorities: Option<&Path>) -> Result<Self, InvalidRoots> {
         let client = Client::new(authorities)?;
         Ok(Self { url, client, known: RwLock::default(), looks: Mutex::default(), pause: PAUSE })
     }
 
-    /// The same, which is asked anew at once.
+    /// The same with another pause between requests.
     #[cfg(test)]
     pub(crate) fn impatient(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }
 
-    /// Where it is.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &IssuerUrl {
         &self.url
     }
 
-    /// What is known of it.
+    /// What is known about it.
     pub(crate) async fn known(self: &Arc<Self>) -> Result<Arc<Known>, Unavailable> {
         let asked = Instant::now();
         match self.last() {
             Some(known) if known.at.elapsed() < FRESH => Ok(known),
-            // What was known goes on while it is looked whether there is something newer, and nobody waits for that.
+            // What was known is used in the meantime while newer data is fetched, and nobody waits for that.
             Some(known) if known.at.elapsed() < KEPT => {
                 if self.looks.try_lock().is_ok() {
                     let issuer = Arc::clone(self);
@@ -121,7 +122,7 @@ impl Issuer {
         }
     }
 
-    /// What is known of it, once it has a key of this name; none where it has no such key.
+    /// What is known about it, once it has a key with this name; none if it has no such key.
     pub(crate) async fn knowing(
         self: &Arc<Self>,
         id: Option<&str>,
@@ -132,7 +133,7 @@ impl Issuer {
         if known.keys.find(id, algorithm).is_some() {
             return Ok(Some(known));
         }
-        // It may have been made a moment ago. Where nobody can be asked, it is unknown for now.
+        // It may be a new key. If the issuer can't be asked, the key is unknown for now.
         let known = self.look(asked).await?;
         Ok(known.keys.find(id, algorithm).is_some().then_some(known))
     }
@@ -141,9 +142,9 @@ impl Issuer {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the issuer, unless somebody did since, or a moment ago: then what they were told.
+    /// Asks the issuer, unless somebody has done so since then or a moment ago; then it returns the same result.
     fn look(&self, asked: Instant) -> Looking<'_> {
-        // Boxed, so that all of it is compiled here and in no crate that verifies.
+        // Boxed, so that all of it is compiled here and not in every crate that verifies tokens.
         Box::pin(self.looked(asked))
     }
 
@@ -186,7 +187,7 @@ impl Issuer {
         Ok(Arc::new(Known { metadata, keys, at: Instant::now() }))
     }
 
-    /// A URL that the issuer names: it may be of another host, and be as safe to ask as the issuer is.
+    /// A URL that the issuer names: it may have another host, but has to be as safe to use as the issuer's own.
     pub(crate) fn endpoint(&self, text: &str) -> Result<Url, String> {
         let url = endpoint(text).ok_or_else(|| format!("{text:?} is none of HTTPS"))?;
         let weaker = url.scheme() == "http" && self.url.as_str().starts_with("https:");

@@ -1,10 +1,10 @@
-//! The keys of an issuer (RFC 7517): those that sign, by an algorithm that is taken.
+//! An issuer's keys (RFC 7517): those for signing, with an accepted algorithm.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
-/// Keys that are looked at: issuers have two or three, while one takes the place of another.
+/// How many keys are considered; issuers have two or three while one replaces another.
 const KEYS: usize = 64;
 
 /// The keys that an issuer signs with.
@@ -13,19 +13,19 @@ pub(crate) struct KeySet(Vec<Key>);
 /// One of them.
 pub(crate) struct Key {
     id: Option<String>,
-    /// By which it signs; a key signs by one alone, whatever a token says.
+    /// The algorithm it signs with; each key has only one, whatever a token says.
     pub(crate) algorithm: Algorithm,
     pub(crate) decoding: DecodingKey,
 }
 
-/// As it is published. Keys of kinds that are unknown are passed over, so they are read one by one.
+/// The published keys. Those of unknown kinds are skipped, so they are read one by one.
 #[derive(Deserialize)]
 pub(crate) struct Published {
     keys: Vec<serde_json::Value>,
 }
 
 impl KeySet {
-    /// Those of the published that sign by an algorithm that is taken.
+    /// The published keys that sign with an accepted algorithm.
     pub(crate) fn new(published: Published) -> Self {
         let all = published.keys.into_iter().take(KEYS);
         Self(
@@ -38,7 +38,7 @@ impl KeySet {
         self.0.len()
     }
 
-    /// The key of a name, or the only one of the algorithm where a token names none.
+    /// The key with a name, or the only one for the algorithm if a token names none.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
         let mut fitting = self.0.iter().filter(|key| key.algorithm == algorithm);
         match id {
@@ -58,7 +58,7 @@ impl Key {
             AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
                 (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
             }
-            // A secret shared with whoever verifies is a key to make tokens with.
+            // Anybody who shares a secret with the verifier could make tokens with it.
             _ => return None,
         };
         let signs = matches!(key.common.public_key_use, None | Some(PublicKeyUse::Signature));

@@ -1,4 +1,4 @@
-//! OpenID Connect, as far as the services speak it.
+//! The parts of OpenID Connect that the services use.
 //!
 //! ```text
 //!  browser ─▶ console ─ sign_in ─┐                 ┌ fetch ─▶ the issuer: discovery, keys, code for token
@@ -6,11 +6,11 @@
 //!  program ─▶ links, api ─ jwt ──┘                 └ token: signature, issuer, audience, time
 //! ```
 //!
-//! - [`sign_in`]: people, by the authorization code flow with PKCE.
-//! - [`jwt`]: programs, and the console in the name of people, by a token of the issuer as a bearer token.
-//! - [`issuer`]: what an issuer says of itself, and its keys, fetched when they are needed and anew when they change.
-//! - [`token`]: what makes a token good. [`claims`]: what it says.
-//! - [`url`]: where an issuer may be. `fetch`: how it is asked. `keys`: those of its keys that are taken.
+//! - [`sign_in`]: people sign in with the authorization code flow and PKCE.
+//! - [`jwt`]: programs, and the console on behalf of people, send an issuer's token as a bearer token.
+//! - [`issuer`]: an issuer's metadata and keys, which are fetched when they are needed, and again when they change.
+//! - [`token`]: which tokens are valid. [`claims`]: what they contain.
+//! - [`url`]: where an issuer may be. `fetch`: the client for it. `keys`: the accepted keys.
 #![forbid(unsafe_code)]
 
 pub mod claims;

@@ -1,9 +1,9 @@
-//! People sign in: the authorization code flow (OpenID Connect Core 1.0, section 3.1) with PKCE (RFC 7636).
+//! Signing people in: the authorization code flow (OpenID Connect Core 1.0, section 3.1) with PKCE (RFC 7636).
 //!
-//! Nothing is kept of those who are on their way to the issuer, so that however many set out, they fill no memory and
-//! push nobody out. What is to be known of them when they come back is in a cookie of theirs, and state, nonce and the
-//! code's verifier are made of that cookie and a secret of the process: whoever has not set out from here, in this browser,
-//! within [`LIFE`], cannot have the state that belongs to it.
+//! Nothing is stored about people on their way to the issuer, so however many set out, they neither fill memory nor
+//! displace others. What has to be known when they come back is in their cookie, and state, nonce and the code's
+//! verifier are derived from that cookie and a secret of the process. Anybody who didn't set out from here, in this
+//! browser, within [`LIFE`], can't have the matching state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +22,23 @@ use crate::issuer::{Issuer, Known, Unavailable};
 use crate::token::{self, Refused, now};
 use crate::url::endpoint;
 
-/// How long one has at the issuer: enough to look for a second factor.
+/// How long somebody may take at the issuer: enough to find a second factor.
 pub const LIFE: Duration = Duration::from_secs(600);
 
-/// Codes that are redeemed at once.
+/// How many codes are redeemed at once.
 const AT_ONCE: usize = 16;
 
-/// The longest code, state or cookie that is looked at, in bytes.
+/// The longest accepted code, state or cookie, in bytes.
 const LONGEST: usize = 4096;
 
-/// What one client of the issuer is, as it is registered there.
+/// A client as it is registered at the issuer.
 #[derive(Clone)]
 pub struct Registration {
     /// The client's id.
     pub id: String,
-    /// Its secret; none where it is a public client, which has PKCE alone.
+    /// Its secret; none for a public client, which only has PKCE.
     pub secret: Option<String>,
-    /// What is asked for, `openid` included.
+    /// The requested scopes, including `openid`.
     pub scopes: String,
 }
 
@@ -50,57 +50,57 @@ pub struct SignIn {
     redeeming: Semaphore,
 }
 
-/// Somebody sets out.
+/// The start of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// Where the browser goes.
+    /// Where the browser should go.
     pub location: String,
-    /// What its cookie says until it comes back.
+    /// The value of its cookie until it comes back.
     pub cookie: String,
 }
 
 /// What the issuer sent somebody back with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Return<'a> {
-    /// What the browser's cookie says.
+    /// The browser's cookie.
     pub cookie: &'a str,
     /// The query's `state`.
     pub state: &'a str,
     /// The query's `code`.
     pub code: &'a str,
-    /// The query's `iss`, where there is one (RFC 9207).
+    /// The query's `iss`, if there is one (RFC 9207).
     pub iss: Option<&'a str>,
-    /// The query's `error`, where there is one.
+    /// The query's `error`, if there is one.
     pub error: Option<&'a str>,
 }
 
-/// Somebody is signed in.
+/// The end of a successful sign-in.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// The ID token.
     pub token: String,
-    /// What it says.
+    /// Its claims.
     pub claims: Claims,
-    /// Where they wanted to, as it was said when they set out.
+    /// The page they wanted, as given when they set out.
     pub next: String,
 }
 
-/// Why somebody is not signed in.
+/// Why somebody couldn't be signed in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not from here, not by this browser, or too long ago.
+    /// They didn't set out from here or with this browser, or too long ago.
     #[error("this sign-in was not begun in this browser, or too long ago: begin once more")]
     Unknown,
-    /// The issuer says no.
+    /// The issuer refuses.
     #[error("the issuer refused: {0}")]
     Denied(String),
-    /// There are too many at once.
+    /// There are too many sign-ins at once.
     #[error("too many people sign in just now: begin once more")]
     Busy,
-    /// The issuer.
+    /// The issuer can't be used.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The ID token is not good.
+    /// The ID token isn't valid.
     #[error("the issuer's answer is not taken: {0}")]
     Token(Refused),
     /// The system has no randomness.
@@ -108,21 +108,21 @@ pub enum Error {
     Randomness,
 }
 
-/// What a cookie says. It is no secret: it is bound to the state by the process' secret.
+/// The content of a cookie. It isn't secret: the process's secret ties it to the state.
 #[derive(Deserialize, Serialize)]
 struct Begun {
-    /// At random.
+    /// Random.
     id: String,
-    /// When, in seconds since 1970.
+    /// When it began, in seconds since 1970.
     at: u64,
     /// Where the issuer sends the browser back to.
     redirect: String,
-    /// Where it goes on from there.
+    /// Where the browser continues from there.
     next: String,
 }
 
 impl SignIn {
-    /// At this issuer, as this client.
+    /// For this issuer, as this client.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -132,16 +132,16 @@ impl SignIn {
         Ok(Self { issuer, client, secret, redeeming: Semaphore::new(AT_ONCE) })
     }
 
-    /// Where the issuer is.
+    /// The issuer.
     #[must_use]
     pub fn issuer(&self) -> &Issuer {
         &self.issuer
     }
 
-    /// Sends somebody to the issuer, who comes back to `redirect` and wants to go on to `next`.
+    /// Sends somebody to the issuer, who is to come back to `redirect` and wants to continue to `next`.
     ///
     /// # Errors
-    /// When the issuer is not to be had, or has nowhere to sign in at.
+    /// When the issuer isn't available, or people can't sign in there.
     pub async fn depart(&self, redirect: &str, next: &str) -> Result<Departure, Error> {
         let known = self.issuer.known().await?;
         let place = known.metadata.authorization_endpoint.as_deref();
@@ -172,10 +172,11 @@ impl SignIn {
         Ok(Departure { location: place.into(), cookie })
     }
 
-    /// Where somebody who was signed in signs out at the issuer too, which asks them; none where it has no such place.
+    /// Where somebody who was signed in can sign out at the issuer too, which asks for confirmation; none if it has no
+    /// such page.
     ///
     /// # Errors
-    /// When the issuer is not to be had, or the place is none.
+    /// When the issuer isn't available, or its URL for that is invalid.
     pub async fn leave(&self) -> Result<Option<String>, Error> {
         let known = self.issuer.known().await?;
         let Some(place) = known.metadata.end_session_endpoint.as_deref() else { return Ok(None) };
@@ -184,10 +185,10 @@ impl SignIn {
         Ok(Some(place.into()))
     }
 
-    /// Signs in who comes back from the issuer.
+    /// Signs in somebody who comes back from the issuer.
     ///
     /// # Errors
-    /// When they do not come from there, or the issuer has nothing for them.
+    /// When they don't come from there, or the issuer refuses them.
     pub async fn arrive(&self, back: Return<'_>) -> Result<Arrival, Error> {
         let begun = self.begun(back).ok_or(Error::Unknown)?;
         if let Some(error) = back.error {
@@ -195,7 +196,7 @@ impl SignIn {
         }
         let _permit = self.redeeming.try_acquire().map_err(|_| Error::Busy)?;
         let known = self.issuer.known().await?;
-        // Of another issuer, whose code it would be given (RFC 9207).
+        // It comes from another issuer, to which the code must not be sent (RFC 9207).
         let required = known.metadata.authorization_response_iss_parameter_supported;
         if back.iss.map_or(required, |iss| iss != self.issuer.url().as_str()) {
             return Err(Error::Token(Refused::Issuer));
@@ -217,7 +218,7 @@ impl SignIn {
         Ok(Arrival { token, claims, next: begun.next })
     }
 
-    /// How somebody set out, if it was from here, by this browser, and not too long ago.
+    /// How somebody set out, if it was from here, with this browser, and not too long ago.
     fn begun(&self, back: Return<'_>) -> Option<Begun> {
         if [back.cookie, back.state, back.code].iter().any(|text| text.len() > LONGEST)
             || !same(back.state, &self.made_of(back.cookie, "state"))
@@ -270,7 +271,7 @@ impl SignIn {
         Ok(tokens.map_err(|_| self.strange("it gives no ID token"))?.id_token)
     }
 
-    /// What belongs to a cookie, and cannot be told by whoever has it: 43 letters, digits and signs.
+    /// A value derived from a cookie that its owner can't work out: 43 letters, digits and signs.
     fn made_of(&self, cookie: &str, what: &str) -> String {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(what.as_bytes());
@@ -284,7 +285,7 @@ impl SignIn {
     }
 }
 
-/// Whether a text may be where an issuer sends browsers back to.
+/// Whether an issuer may send browsers back to this URL.
 #[must_use]
 pub fn is_redirect(text: &str) -> bool {
     endpoint(text).is_some_and(|url| url.query().is_none())
@@ -294,7 +295,7 @@ fn same(one: &str, other: &str) -> bool {
     constant_time::verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
 }
 
-/// Whether a secret goes into a field of the head: the default (OpenID Connect Core 1.0, section 9).
+/// Whether the secret goes into a header, which is the default (OpenID Connect Core 1.0, section 9).
 fn by_basic(methods: Option<&[String]>) -> bool {
     methods.is_none_or(|methods| {
         methods.iter().any(|method| method == "client_secret_basic")
@@ -302,7 +303,7 @@ fn by_basic(methods: Option<&[String]>) -> bool {
     })
 }
 
-/// Id and secret, each encoded as in a form first (RFC 6749, section 2.3.1).
+/// Id and secret, each first encoded as in a form (RFC 6749, section 2.3.1).
 fn basic(id: &str, secret: &str) -> Result<HeaderValue, Error> {
     let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     let pair = STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret)));

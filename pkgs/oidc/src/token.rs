@@ -1,4 +1,4 @@
-//! What makes a token good: a signature by a key of the issuer, for whom it is, and when.
+//! Which tokens are valid: they need a signature by a key of the issuer, the right audience, and the right time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,56 +13,57 @@ use serde::Deserialize;
 use crate::claims::Claims;
 use crate::issuer::{Issuer, Unavailable};
 
-/// The longest token that is looked at, in bytes: with it, the head of a request still fits where services read one.
+/// The longest accepted token, in bytes: with it, a request's head still fits the services' limits.
 pub const TOKEN_BYTES: usize = 12 << 10;
 
-/// How far the clocks of issuer and service may be apart.
+/// How far the issuer's and the service's clocks may be apart.
 pub const SKEW: Duration = Duration::from_secs(60);
 
-/// The algorithms that are taken: those by which whoever can verify cannot sign.
+/// The accepted algorithms: those where the ability to verify doesn't allow signing.
 const ALGORITHMS: [(&str, Algorithm); 3] =
     [("RS256", Algorithm::RS256), ("ES256", Algorithm::ES256), ("EdDSA", Algorithm::EdDSA)];
 
-/// Kinds of tokens (RFC 7519, RFC 9068): an ID or access token. One for signing out, say, is none to get in with.
+/// The accepted types of tokens (RFC 7519, RFC 9068): ID and access tokens. A logout token, for example, can't be used
+/// to get in.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// Why a token is not taken.
+/// Why a token isn't accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is none.
+    /// It isn't a token.
     #[error("the token is no JSON Web Token, or too long")]
     Malformed,
-    /// What signed it, or would have.
+    /// Its algorithm isn't accepted.
     #[error("the token is not signed by RS256, ES256 or EdDSA")]
     Algorithm,
-    /// It is of another kind, or asks for what nobody here knows.
+    /// It has another type, or requires an unknown extension.
     #[error("the token is not one to get in with")]
     Kind,
-    /// The key is none of the issuer's.
+    /// The issuer has no such key.
     #[error("the token is signed by a key that its issuer does not have")]
     UnknownKey,
-    /// It is not what was signed.
+    /// It isn't what was signed.
     #[error("the token's signature is wrong")]
     Signature,
-    /// Somebody else's.
+    /// It is from another issuer.
     #[error("the token is of another issuer")]
     Issuer,
-    /// For somebody else.
+    /// It is for somebody else.
     #[error("the token is not for this audience")]
     Audience,
-    /// It is over.
+    /// It has expired.
     #[error("the token has expired")]
     Expired,
-    /// Its time has yet to come.
+    /// It isn't valid yet.
     #[error("the token is of a time to come")]
     Early,
     /// Something is missing.
     #[error("the token says too little: {0}")]
     Incomplete(String),
-    /// It was made for another sign-in.
+    /// It belongs to another sign-in.
     #[error("the token is of another sign-in")]
     Nonce,
-    /// The issuer cannot be asked for its keys.
+    /// The issuer can't be asked for its keys.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
@@ -75,12 +76,12 @@ struct Header {
     kid: Option<String>,
     #[serde(default)]
     typ: Option<String>,
-    /// What must be understood by whoever takes it; nothing of that is here (RFC 7515, section 4.1.11).
+    /// Extensions that have to be understood, of which none are supported (RFC 7515, section 4.1.11).
     #[serde(default)]
     crit: Option<serde_json::Value>,
 }
 
-/// Whether a text may be a token: three parts, of which the first is JSON. Keys of services are not.
+/// Whether a text may be a token: three parts, the first of which is JSON. The services' own keys aren't.
 #[must_use]
 pub fn may_be(text: &str) -> bool {
     text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2
@@ -89,13 +90,13 @@ pub fn may_be(text: &str) -> bool {
 /// Verifies a token for one of these audiences.
 ///
 /// # Errors
-/// When it is not good, or the issuer's keys are not to be had.
+/// When it isn't valid, or the issuer's keys aren't available.
 pub fn verify<'a>(issuer: &'a Arc<Issuer>, audiences: &'a [String], token: &'a str) -> Verifying<'a> {
-    // Boxed, so that all of it is compiled here and in no crate that verifies.
+    // Boxed, so that all of it is compiled here and not in every crate that verifies tokens.
     Box::pin(verified(issuer, audiences, token))
 }
 
-/// Claims to come.
+/// A future with claims.
 pub type Verifying<'a> = Pin<Box<dyn Future<Output = Result<Claims, Refused>> + Send + 'a>>;
 
 async fn verified(issuer: &Arc<Issuer>, audiences: &[String], token: &str) -> Result<Claims, Refused> {
@@ -119,7 +120,7 @@ async fn verified(issuer: &Arc<Issuer>, audiences: &[String], token: &str) -> Re
     if claims.sub.is_empty() {
         return Err(Refused::Incomplete("there is nobody in sub".to_owned()));
     }
-    // One alone, where the library would take one of several.
+    // Exactly this issuer, while the library would accept one of several.
     if claims.iss != issuer.url().as_str() {
         return Err(Refused::Issuer);
     }
@@ -155,7 +156,7 @@ fn refused(kind: &ErrorKind) -> Refused {
         ErrorKind::InvalidClaimFormat(claim) => {
             Refused::Incomplete(format!("{claim} is not as it has to be"))
         }
-        // Where in the text is nothing to whoever made it of claims.
+        // The position in the text means nothing to whoever made it from claims.
         ErrorKind::Json(error) => {
             let said = error.to_string();
             Refused::Incomplete(said.split(" at line ").next().unwrap_or_default().to_owned())

@@ -1,21 +1,21 @@
-//! Where an issuer may be: anywhere by TLS, and in the clear on this machine alone.
+//! Where an issuer may be: anywhere with TLS, and without TLS only on this machine.
 
 use std::fmt;
 use std::str::FromStr;
 
 use url::{Host, Url};
 
-/// The URL of an issuer, to the letter as its tokens name it.
+/// An issuer's URL, exactly as its tokens name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUrl(String);
 
-/// A text is no URL of an issuer.
+/// A text that can't be an issuer's URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected https://HOST[/PATH], without a query; http is taken for loopback addresses alone")]
 pub struct InvalidUrl;
 
 impl IssuerUrl {
-    /// The URL as it was written.
+    /// The URL as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -43,7 +43,7 @@ impl fmt::Display for IssuerUrl {
     }
 }
 
-/// A URL that may be asked, or that a browser may be sent to: by TLS, or at a loopback address.
+/// A URL that may be requested, or that a browser may be sent to: with TLS, or at a loopback address.
 pub(crate) fn endpoint(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let loopback = match url.host()? {
