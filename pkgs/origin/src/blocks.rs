@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::BLOCK_BYTES;
 
-/// One bit a block; set once and never cleared.
+/// One bit per block, which is set once and never cleared.
 #[derive(Debug)]
 pub struct Blocks {
     words: Box<[AtomicU64]>,
@@ -13,24 +13,24 @@ pub struct Blocks {
     missing: AtomicU32,
 }
 
-/// How many blocks an object of `size` bytes has; none where it has more than can be counted.
+/// How many blocks an object of `size` bytes has; none if they can't be counted.
 pub fn count(size: u64) -> Option<u32> {
     u32::try_from(size.div_ceil(BLOCK_BYTES)).ok()
 }
 
-/// The bytes of a block of an object of `size` bytes.
+/// The range of a block in an object of `size` bytes.
 pub fn range(index: u32, size: u64) -> Range<u64> {
     let start = u64::from(index) * BLOCK_BYTES;
     start.min(size)..(start + BLOCK_BYTES).min(size)
 }
 
-/// The block in which a byte is.
+/// The block that contains a byte.
 pub fn index(at: u64) -> u32 {
     u32::try_from(at / BLOCK_BYTES).unwrap_or(u32::MAX)
 }
 
 impl Blocks {
-    /// None of those of an object of `size` bytes.
+    /// For an object of `size` bytes, of which no blocks are there.
     pub fn none(size: u64) -> Self {
         let blocks = count(size).unwrap_or(u32::MAX);
         let words = (0..blocks.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect();
@@ -40,11 +40,11 @@ impl Blocks {
     /// Whether a block is there.
     pub fn has(&self, index: u32) -> bool {
         let (word, bit) = place(index);
-        // What was written before the bit is seen by who sees the bit.
+        // Whoever sees the bit also sees what was written before it.
         self.words.get(word).is_some_and(|word| word.load(Ordering::Acquire) & bit != 0)
     }
 
-    /// A block is there now. Returns whether it was the last that was missing.
+    /// Marks a block as there. Returns whether it was the last one missing.
     pub fn add(&self, index: u32) -> bool {
         let (word, bit) = place(index);
         let Some(word) = self.words.get(word) else { return false };
@@ -52,12 +52,12 @@ impl Blocks {
         before & bit == 0 && self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether all are there.
+    /// Whether all blocks are there.
     pub fn is_whole(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// Up to where all bytes from the start of a range on are there.
+    /// The end of the bytes that are there without a gap from the start of a range.
     pub fn available(&self, range: &Range<u64>) -> u64 {
         if self.is_whole() {
             return range.end;

@@ -1,4 +1,4 @@
-//! Which objects there are, how fresh they are, and how many bytes they take.
+//! The catalogue of objects: how fresh they are, and how many bytes they take.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -12,32 +12,32 @@ use crate::metadata::Metadata;
 use crate::object::Object;
 use crate::queue::{Item, Queue, Ticket};
 
-/// Keys that are known to be missing, or to fail; the oldest are forgotten first.
+/// The most keys known to be missing or to fail; the oldest are forgotten first.
 const MAX_FAILURES: usize = 16_384;
 
-/// Objects that are not stored and are remembered for as long as somebody has them; those of no one are forgotten beyond.
+/// The most objects that are remembered without being stored; beyond that, those that nobody holds are forgotten.
 const MAX_PASSING: usize = 1024;
 
-/// One version of an object that is stored, in part or whole.
+/// One version of an object that is stored, partly or completely.
 #[derive(Debug)]
 pub struct Record {
-    /// What is known of it.
+    /// Its metadata.
     pub metadata: Arc<Metadata>,
-    /// What its files are called.
+    /// The name of its files.
     pub name: String,
     id: u64,
     ticket: Ticket,
     state: Mutex<State>,
-    /// How many objects of it are open, whose bytes are freed later; changed under the catalogue's lock alone.
+    /// How many objects of it are open, whose bytes are freed later; only changed under the catalogue's lock.
     open: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct State {
     fresh_until: Instant,
-    /// When the origin last said that it is current.
+    /// When the origin last confirmed that it is current.
     checked: Instant,
-    /// When that was last written down.
+    /// When that was last recorded.
     touched: Instant,
     live: Weak<Object>,
 }
@@ -56,18 +56,18 @@ impl Record {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it counts without asking the origin.
+    /// Whether it can be used without asking the origin.
     pub fn is_fresh(&self) -> bool {
         Instant::now() < self.state().fresh_until
     }
 
-    /// Whether it may be served `stale` after its last check.
+    /// Whether it may still be served, up to `stale` after its last check.
     pub fn may_be_stale(&self, stale: Duration) -> bool {
         self.state().checked.elapsed() < stale
     }
 
-    /// It counts for so long from now. `checked` is whether the origin has said so. Returns whether that is to be written
-    /// down.
+    /// Makes it fresh for this long. `checked` says whether the origin has confirmed it. Returns whether that has to be
+    /// recorded.
     pub fn refresh(&self, ttl: Duration, checked: bool) -> bool {
         let now = Instant::now();
         let mut state = self.state();
@@ -88,7 +88,7 @@ impl Record {
         self.ticket.is_gone()
     }
 
-    /// It was asked for.
+    /// Counts it as used.
     pub fn used(&self) {
         self.ticket.used();
     }
@@ -98,16 +98,16 @@ impl Record {
         self.ticket.bytes()
     }
 
-    /// The object, where it is open.
+    /// The object, if it is open.
     pub fn live(&self) -> Option<Arc<Object>> {
         self.state().live.upgrade()
     }
 }
 
-/// How often it is written down that the origin was asked, at most.
+/// The shortest time between two records that the origin was asked.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
-/// The objects.
+/// The catalogue.
 #[derive(Debug)]
 pub struct Catalogue {
     capacity: u64,
@@ -120,13 +120,13 @@ pub struct Catalogue {
 struct Inner {
     records: HashMap<Arc<str>, Arc<Record>>,
     queue: Queue<Arc<Record>>,
-    /// Of files that are there, or are being made.
+    /// The names of files that exist or are being made.
     names: HashSet<String>,
-    /// Bytes of all files, those without a name that are still open too.
+    /// The bytes of all files, including those without a name that are still open.
     bytes: u64,
     failures: HashMap<Arc<str>, (Instant, Error)>,
     failed: VecDeque<Arc<str>>,
-    /// Objects that are not stored, and until when they count.
+    /// Objects that aren't stored, and until when they are fresh.
     passing: HashMap<Arc<str>, (Instant, Weak<Object>)>,
 }
 
@@ -135,16 +135,16 @@ struct Inner {
 pub enum Entry {
     /// This object, fresh or not.
     Record(Arc<Record>),
-    /// It is not to be had, which was found out lately.
+    /// It isn't available, as was recently found out.
     Failed(Error),
-    /// It is not stored, and somebody has it.
+    /// It isn't stored, but somebody holds it.
     Passing(Arc<Object>),
     /// Nothing.
     Unknown,
 }
 
 impl Catalogue {
-    /// An empty one, for so many bytes and objects.
+    /// An empty catalogue for this many bytes and objects.
     pub fn new(capacity: u64, most: usize) -> Self {
         Self { capacity, most: most.max(1), hasher: RandomState::new(), inner: Mutex::default() }
     }
@@ -169,7 +169,7 @@ impl Catalogue {
         passing.filter(|object| !object.has_changed()).map_or(Entry::Unknown, Entry::Passing)
     }
 
-    /// Remembers an object that is not stored, for as long as somebody has it and it counts.
+    /// Remembers an object that isn't stored, as long as somebody holds it and it is fresh.
     pub fn passes(&self, object: &Arc<Object>, ttl: Duration) {
         let mut inner = self.inner();
         if inner.passing.len() >= MAX_PASSING {
@@ -183,13 +183,13 @@ impl Catalogue {
         }
     }
 
-    /// The record of an object that is stored, and neither evicted nor replaced.
+    /// The record of an object that is stored and neither evicted nor replaced.
     pub fn record_of(&self, object: &Object) -> Option<Arc<Record>> {
         let record = self.inner().records.get(object.metadata.key.as_str()).map(Arc::clone);
         record.filter(|record| object.is_stored() && Arc::ptr_eq(&record.metadata, &object.metadata))
     }
 
-    /// Remembers that a key is not to be had, for a while.
+    /// Remembers for a while that a key isn't available.
     pub fn failed(&self, key: &Arc<str>, error: Error, ttl: Duration) {
         let mut inner = self.inner();
         let until = Instant::now() + ttl;
@@ -202,7 +202,7 @@ impl Catalogue {
         }
     }
 
-    /// Takes in what was found at start: what counts now, with the time of its last check.
+    /// Adds what was found at the start, with the time of its last check.
     pub fn found(&self, found: Found, name: String) {
         let age = found.checked.elapsed().unwrap_or_default();
         let now = Instant::now();
@@ -213,7 +213,7 @@ impl Catalogue {
         inner.put(&record, found.bytes, true);
     }
 
-    /// Takes in how much another process has written of what was found at start.
+    /// Updates how much another process has written of what was found at the start.
     pub fn correct(&self, found: &Found) {
         let mut inner = self.inner();
         let known = inner.records.get(found.metadata.key.as_str()).map(Arc::clone);
@@ -247,17 +247,17 @@ impl Catalogue {
         self.inner().names.insert(name.to_owned())
     }
 
-    /// Files of this name are gone.
+    /// Files with this name are gone.
     pub fn free_name(&self, name: &str) {
         self.inner().names.remove(name);
     }
 
-    /// Whether there are files of this name.
+    /// Whether there are files with this name.
     pub fn has_name(&self, name: &str) -> bool {
         self.inner().names.contains(name)
     }
 
-    /// Takes in a version whose files were made, and counts for `ttl`. Returns what is no longer in.
+    /// Adds a version whose files were made, and which is fresh for `ttl`. Returns what had to go.
     pub fn insert(
         &self,
         metadata: Arc<Metadata>,
@@ -277,8 +277,8 @@ impl Catalogue {
         (record, out)
     }
 
-    /// Makes room for so many bytes more of an object. Returns whether there is, and what had to go. What does not find
-    /// room is not stored.
+    /// Makes room for this many more bytes of an object. Returns whether there is room, and what had to go. What finds
+    /// no room isn't stored.
     pub fn reserve(&self, record: &Arc<Record>, bytes: u64) -> (bool, Vec<Arc<Record>>) {
         let mut inner = self.inner();
         let mut out = Vec::new();
@@ -294,16 +294,16 @@ impl Catalogue {
         (fits, out)
     }
 
-    /// Bytes that were reserved are not written.
+    /// Gives back reserved bytes that weren't written.
     pub fn unreserve(&self, record: &Record, bytes: u64) {
         let mut inner = self.inner();
         inner.queue.shrink(&record.ticket, bytes);
         inner.bytes = inner.bytes.saturating_sub(bytes);
     }
 
-    /// Evicts until there is room for `bytes` more; not this one.
+    /// Evicts until there is room for `bytes` more, but never this one.
     fn shrink(&self, inner: &mut Inner, bytes: u64, not: Option<&Arc<Record>>, out: &mut Vec<Arc<Record>>) {
-        // What is open is freed only when it is closed: first what is not.
+        // Open objects are freed only when they are closed, so those that aren't open go first.
         for open_too in [false, true] {
             while inner.bytes + bytes > self.capacity || inner.queue.len() > self.most {
                 let may = |record: &Arc<Record>| {
@@ -317,14 +317,14 @@ impl Catalogue {
         }
     }
 
-    /// Evicts what is beyond the bounds, as a cache that was made smaller has at start.
+    /// Evicts what exceeds the limits, such as at the start of a cache that was made smaller.
     pub fn trim(&self) -> Vec<Arc<Record>> {
         let mut out = Vec::new();
         self.shrink(&mut self.inner(), 0, None, &mut out);
         out
     }
 
-    /// Removes a version. Returns whether it was in.
+    /// Removes a version. Returns whether it was there.
     pub fn remove(&self, record: &Arc<Record>) -> bool {
         let mut inner = self.inner();
         let was_in = !record.is_gone();
@@ -334,7 +334,7 @@ impl Catalogue {
         was_in
     }
 
-    /// The object of a record: the one that is open, or one that `open` makes. None where the record is no longer in.
+    /// A record's object: the open one, or one that `open` makes. None if the record has been removed.
     ///
     /// # Errors
     /// Those of `open`.
@@ -367,7 +367,7 @@ impl Catalogue {
         }
     }
 
-    /// An object that was open is closed.
+    /// An open object has been closed.
     pub fn closed(&self, record: &Record) {
         let mut inner = self.inner();
         let was = record.open.fetch_sub(1, Ordering::Relaxed);
@@ -376,7 +376,7 @@ impl Catalogue {
         }
     }
 
-    /// Bytes of all files, and how many objects there are.
+    /// The bytes of all files, and the number of objects.
     pub fn size(&self) -> (u64, usize) {
         let inner = self.inner();
         (inner.bytes, inner.records.len())
@@ -398,7 +398,7 @@ impl Inner {
         self.gone(record);
     }
 
-    /// It is in no queue any more.
+    /// It is no longer in any queue.
     fn gone(&mut self, record: &Arc<Record>) {
         let key = record.metadata.key.as_str();
         if self.records.get(key).is_some_and(|known| Arc::ptr_eq(known, record)) {

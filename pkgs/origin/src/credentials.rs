@@ -1,4 +1,4 @@
-//! Credentials from a file, as `~/.aws/credentials` has them: read again when they change, and never logged.
+//! Credentials from a file in the format of `~/.aws/credentials`: read again when they change, and never logged.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 
-/// How often the file is looked at.
+/// How often the file is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The longest file, in bytes.
@@ -32,13 +32,13 @@ impl FileCredentials {
     /// Reads them from the section `default`.
     ///
     /// # Errors
-    /// Where the file cannot be read, is too long, or lacks a key.
+    /// When the file can't be read, is too long, or lacks a key.
     pub fn load(path: &Path) -> io::Result<Self> {
         let read = Mutex::new((Arc::new(read(path)?), Instant::now()));
         Ok(Self { path: path.to_owned(), read })
     }
 
-    /// Those of now. A file that can no longer be read leaves those that were.
+    /// The current credentials. If the file can no longer be read, the previous ones stay.
     fn current(&self) -> Arc<AwsCredential> {
         let mut kept = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.1.elapsed() >= LOOK_EVERY {
@@ -80,7 +80,7 @@ fn read(path: &Path) -> io::Result<AwsCredential> {
     })
 }
 
-/// Reads the section `default`, or what stands before any section; says which key is missing.
+/// Reads the section `default`, or what comes before any section; the error names the missing key.
 fn parse(text: &str) -> Result<AwsCredential, &'static str> {
     let (mut key_id, mut secret_key, mut token) = (None, None, None);
     let mut counts = true;

@@ -1,12 +1,14 @@
-//! The cache directory: names, files, and what is found there at start.
+//! The cache directory: names, files, and what is found there at the start.
 //!
-//! Each version of an object has two files, named by the SHA-256 of bucket, key, ETag and size: its bytes, `NAME.data`,
-//! sparse until they are whole, and `NAME.meta`. The latter is a line with a digest, a line of JSON, and a byte a block,
-//! which becomes `x` when the block is written. It is written aside and renamed, so that it is whole or not there; the bytes
-//! of the blocks are written in place, one call each, after the block itself.
+//! Each version of an object has two files, named by the SHA-256 of bucket, key, ETag and size: its bytes in
+//! `NAME.data`, which is sparse until they are complete, and `NAME.meta`. The latter has a line with a digest, a line
+//! of JSON, and a byte per block, which becomes `x` when the block is written. It is written under another name and
+//! renamed, so that it either exists completely or not at all; the blocks' bytes in it are written in place, with one
+//! call each, after the block itself.
 //!
-//! A process that is killed leaves what it wrote to the kernel, so all of that counts. A machine that loses its power does
-//! not: what is whole was synced before it was called so, and what is not whole counts only in the boot it is of.
+//! When a process is killed, the kernel still has what it wrote, so all of that counts. After a power cut it doesn't:
+//! complete objects were synced before they were marked complete, and incomplete ones count only during the boot in
+//! which they were written.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,10 +29,10 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, pwrite};
 use crate::blocks::{self, Blocks};
 use crate::metadata::{Metadata, hex};
 
-/// What the first line of a `.meta` begins with; another layout has another number.
+/// The start of the first line of a `.meta`; another layout has another number.
 const MAGIC: &str = "linerate-origin 1";
 
-/// Held by the process whose directory this is.
+/// Locked by the process that owns the directory.
 const LOCK: &str = "lock";
 
 /// The longest `.meta`, in bytes: 1 MiB of blocks is an object of a tebibyte.
@@ -39,10 +41,10 @@ const MAX_META_BYTES: u64 = (1 << 20) + (64 << 10);
 /// linux/magic.h.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// What a file takes at least: a block of the file system. Each object has two.
+/// The least a file takes: a block of the file system. Each object has two files.
 pub const FILE_BYTES: u64 = 4096;
 
-/// In place of a boot's number: the bytes were synced, whatever boot it was.
+/// Instead of a boot's id: the bytes were synced, so the boot doesn't matter.
 const SYNCED: &str = "synced";
 
 /// The directory.
@@ -59,7 +61,7 @@ pub struct Directory {
 pub struct Files {
     /// Its bytes.
     pub data: OwnedFd,
-    /// Where blocks are marked; none where all are there.
+    /// Where blocks are marked; none if all of them are there.
     pub marks: Option<Marks>,
 }
 
@@ -67,22 +69,22 @@ pub struct Files {
 #[derive(Debug)]
 pub struct Marks {
     fd: OwnedFd,
-    /// Where the first block's byte is.
+    /// The offset of the first block's byte.
     start: u64,
 }
 
-/// What was found at start.
+/// Something found at the start.
 #[derive(Debug)]
 pub struct Found {
     /// Its metadata.
     pub metadata: Metadata,
     /// Bytes on the disk.
     pub bytes: u64,
-    /// When the origin last said that it is current.
+    /// When the origin last confirmed that it is current.
     pub checked: SystemTime,
 }
 
-/// What a `.meta` says.
+/// The content of a `.meta`.
 struct Meta {
     metadata: Metadata,
     blocks: Blocks,
@@ -91,7 +93,7 @@ struct Meta {
 }
 
 impl Directory {
-    /// Opens it, and makes it where it is missing.
+    /// Opens the directory, and creates it if it is missing.
     ///
     /// # Errors
     /// The kernel's.
@@ -106,19 +108,19 @@ impl Directory {
         Ok(Self { path: path.to_owned(), fd, lock, boot: boot() })
     }
 
-    /// Whether it is this process's alone from now on: until the one before it has ended, it is not.
+    /// Whether this process owns the directory from now on; it doesn't until the process before it has ended.
     pub fn claim(&self) -> bool {
         flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok()
     }
 
-    /// Makes the files of an object, without any of its blocks.
+    /// Creates the files of an object, without any of its blocks.
     ///
     /// # Errors
-    /// The kernel's, with nothing left behind.
+    /// The kernel's; nothing is left behind then.
     pub fn create(&self, name: &str, metadata: &Metadata) -> io::Result<Files> {
         let make = || -> io::Result<Files> {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-            // Not what another process may have open.
+            // Not a file that another process may have open.
             let _ = self.unlink(&data_of(name));
             let data = openat(&self.fd, data_of(name), flags, Mode::RUSR | Mode::WUSR)?;
             ftruncate(&data, metadata.size)?;
@@ -131,10 +133,10 @@ impl Directory {
         make().inspect_err(|_| self.remove(name))
     }
 
-    /// The bytes of an object are all there, and have been synced: that is written down.
+    /// Records that all bytes of an object are there and have been synced.
     ///
     /// # Errors
-    /// The kernel's; they count until the machine loses its power all the same.
+    /// The kernel's; the bytes still count until the machine loses power.
     pub fn finish(&self, name: &str, metadata: &Metadata) -> io::Result<()> {
         let blocks = blocks::count(metadata.size).unwrap_or(0);
         self.write_meta(name, metadata, SYNCED, &vec![b'x'; blocks as usize])?;
@@ -160,11 +162,11 @@ impl Directory {
         Ok(Marks { fd, start })
     }
 
-    /// Opens the files of an object that is in the catalogue. Unless it may `wait`, what the kernel does not have in memory
-    /// is an error of the kind `WouldBlock`.
+    /// Opens the files of an object in the catalogue. Unless it may `wait`, what the kernel doesn't have in memory is
+    /// an error of kind `WouldBlock`.
     ///
     /// # Errors
-    /// The kernel's, or `InvalidData` where the files are not of this object.
+    /// The kernel's, or `InvalidData` if the files don't belong to this object.
     pub fn reopen(&self, name: &str, metadata: &Metadata, wait: bool) -> io::Result<(Files, Blocks)> {
         let resolve = ResolveFlags::BENEATH
             | ResolveFlags::NO_SYMLINKS
@@ -185,7 +187,7 @@ impl Directory {
         Ok((Files { data, marks }, meta.blocks))
     }
 
-    /// A file without a name and without bytes, of the size of an object that is not stored.
+    /// A file without name and content, but with the size of an object that isn't stored.
     ///
     /// # Errors
     /// The kernel's.
@@ -195,9 +197,9 @@ impl Directory {
         Ok(fd)
     }
 
-    /// Removes the files of an object. Whoever has them open reads on.
+    /// Removes the files of an object. Whoever has them open can still read.
     pub fn remove(&self, name: &str) {
-        // The bytes last: without the other they are found at the next start, and are nothing.
+        // The bytes go last: without the other file, they are found at the next start, and mean nothing.
         for file in [meta_of(name), data_of(name)] {
             if let Err(errno) = self.unlink(&file)
                 && errno != Errno::NOENT
@@ -211,19 +213,20 @@ impl Directory {
         unlinkat(&self.fd, file, AtFlags::empty())
     }
 
-    /// The origin says that an object is current.
+    /// Records that the origin has confirmed an object.
     pub fn touch(&self, name: &str) {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         let opened = openat(&self.fd, meta_of(name), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        // Where that fails, a later process believes it to be older than it is.
+        // If that fails, a later process believes it to be older than it is.
         let _ = opened.and_then(|fd| futimens(fd, &times));
     }
 
-    /// What there is, the oldest first. What is no whole object of this bucket is removed, where this is the only process.
+    /// What is there, oldest first. Anything that isn't a valid object of this bucket is removed, if this is the only
+    /// process.
     ///
     /// # Errors
-    /// Where the directory cannot be read.
+    /// When the directory can't be read.
     pub fn scan(&self, bucket: &str, alone: bool) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -260,10 +263,10 @@ impl Directory {
         fits.then_some(Found { metadata: meta.metadata, bytes, checked })
     }
 
-    /// Removes the files of objects that are not known by their names, once this process is alone.
+    /// Removes the files of objects with unknown names, once this process owns the directory.
     ///
     /// # Errors
-    /// Where the directory cannot be read.
+    /// When the directory can't be read.
     pub fn sweep(&self, is_known: impl Fn(&str) -> bool) -> io::Result<()> {
         let own = format!(".{}.new", std::process::id());
         for entry in fs::read_dir(&self.path)? {
@@ -304,7 +307,7 @@ impl Directory {
 }
 
 impl Files {
-    /// Has the bytes outlast a loss of power.
+    /// Makes the bytes survive a power cut.
     ///
     /// # Errors
     /// The kernel's.
@@ -312,7 +315,7 @@ impl Files {
         Ok(fdatasync(&self.data)?)
     }
 
-    /// Writes a block, and then that it is there.
+    /// Writes a block, and then marks it as there.
     ///
     /// # Errors
     /// The kernel's.
@@ -325,10 +328,11 @@ impl Files {
     }
 }
 
-/// What no other boot of the machine has.
+/// An id that no other boot of the machine has.
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    // systemd may hide that of a service (`ProcSubset=pid`). /run is made anew with each boot where it is in memory.
+    // systemd may hide the kernel's id from a service (`ProcSubset=pid`). If /run is in memory, it is new with each
+    // boot.
     let made = || {
         let run = openat(rustix::fs::CWD, "/run", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let is_in_memory = rustix::fs::fstatfs(&run).ok()?.f_type as i64 == TMPFS_MAGIC;
@@ -338,7 +342,7 @@ fn boot() -> String {
         (is_in_memory && is_told).then(|| format!("run-{}-{}", made.0, made.1))
     };
     let id = id.ok().map(|id| id.trim().to_owned()).or_else(made);
-    // Where nothing tells, what is not whole is of no later process.
+    // If there is nothing to go by, incomplete objects don't count for later processes.
     id.unwrap_or_else(|| service::request_id::RequestId::generate().to_string())
 }
 
@@ -368,7 +372,7 @@ fn read_all(fd: &OwnedFd, wait: bool) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(count) => read += count,
             Err(Errno::INTR) => {}
-            // Where the kernel cannot tell whether it would wait, it may.
+            // If the kernel can't tell whether it would wait, it may wait.
             Err(Errno::OPNOTSUPP) if !wait => return Err(io::ErrorKind::WouldBlock.into()),
             Err(errno) => return Err(errno.into()),
         }
@@ -377,7 +381,7 @@ fn read_all(fd: &OwnedFd, wait: bool) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What tells a `.meta` from bytes that a disk made up.
+/// Tells a `.meta` from arbitrary bytes on a disk.
 fn sum(state: &str, json: &str) -> String {
     let digest = digest::digest(&digest::SHA256, format!("{state}\n{json}").as_bytes());
     hex(&digest.as_ref()[..16])
@@ -398,7 +402,8 @@ enum Kind {
     New,
 }
 
-/// The object's name in that of a file, and which file it is; none where it is none of ours, and not to be touched.
+/// The object's name in a file's name, and which of its files it is; none for files that belong to others and mustn't
+/// be touched.
 fn split(file: &OsStr) -> Option<(&str, Kind)> {
     let (name, rest) = file.to_str()?.split_once('.')?;
     let is_name = name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

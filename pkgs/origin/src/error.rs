@@ -1,29 +1,30 @@
-//! Why an object, or a part of it, is not to be had.
+//! Why an object, or a part of it, isn't available.
 
 use std::io;
 
-/// Why an object, or a part of it, is not to be had. Cloned to all who wait for the same.
+/// Why an object, or a part of it, isn't available. It is cloned for everybody who waits for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such object.
     #[error("there is no such object")]
     Missing,
-    /// The origin does not let these credentials read it. Without `s3:ListBucket` it says so of what is missing, too.
+    /// The origin doesn't let these credentials read it. Without `s3:ListBucket`, it says the same about missing
+    /// objects.
     #[error("the origin denies access")]
     Denied,
-    /// The object was replaced or deleted while it was being read.
+    /// The object was replaced or deleted while it was read.
     #[error("the object changed while it was read")]
     Changed,
-    /// The origin answers, and its answer cannot be used.
+    /// The origin's answer can't be used.
     #[error("the origin's answer cannot be used: {0}")]
     Answer(String),
-    /// The origin cannot be reached, or fails.
+    /// The origin can't be reached, or fails.
     #[error("the origin fails: {0}")]
     Failed(String),
-    /// The origin took longer than it may.
+    /// The origin took too long.
     #[error("the origin took too long")]
     TimedOut,
-    /// As much is under way as may be.
+    /// There are already as many requests as allowed.
     #[error("too much is being fetched just now")]
     Busy,
     /// The cache directory fails in another way than by being full.
@@ -32,12 +33,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a copy that is stale may be served instead: the origin has said nothing about the object.
+    /// Whether a stale copy may be served instead, since the origin hasn't said anything about the object.
     pub fn allows_stale(&self) -> bool {
         !matches!(self, Self::Missing | Self::Changed)
     }
 
-    /// As metrics label it.
+    /// Its label in metrics.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

@@ -1,4 +1,4 @@
-//! A read-through cache on disk for objects of S3.
+//! A read-through cache on disk for objects in S3.
 //!
 //! ```text
 //!  who serves ─▶ origin ─▶ catalogue: known, fresh? ─▶ object ─▶ blocks: is it there? ─▶ a plain file, sent as any other
@@ -8,19 +8,19 @@
 //!                                                               queue: what goes when the disk is full
 //! ```
 //!
-//! An object is fetched in blocks of 1 MiB, each with `If-Match`, into a sparse file that is named by key and ETag. What is
-//! whole is a plain file, which whoever serves files sends as any other. What is not is sent block by block as they come.
+//! Objects are fetched in blocks of 1 MiB, each with `If-Match`, into a sparse file named by key and ETag. A complete
+//! object is a plain file that can be sent like any other. An incomplete one is sent block by block as they arrive.
 //!
-//! - [`settings`]: where the objects are, and every bound.
-//! - [`remote`], [`credentials`]: requests to S3, and what they are signed with.
-//! - [`metadata`]: what is known of an object without its bytes.
-//! - [`disk`]: the cache directory: names, files, and what is found there at start.
+//! - [`settings`]: where the objects are, and all limits.
+//! - [`remote`], [`credentials`]: requests to S3, and their signatures.
+//! - [`metadata`]: what is known about an object without its bytes.
+//! - [`disk`]: the cache directory: names, files, and what is found there at the start.
 //! - [`blocks`]: which blocks of a file are there.
 //! - [`queue`]: what is evicted first (S3-FIFO).
-//! - [`catalogue`]: which objects there are, how fresh they are, and how many bytes they take.
+//! - [`catalogue`]: all objects, how fresh they are, and how many bytes they take.
 //! - [`object`]: one version of an object in use.
-//! - [`origin`]: lookups and fetches, one at a time for each key and block.
-//! - [`metrics`]: what operators see.
+//! - [`origin`]: look-ups and fetches, one at a time per key and block.
+//! - [`metrics`]: metrics for operators.
 #![forbid(unsafe_code)]
 
 pub mod blocks;
@@ -41,6 +41,6 @@ pub use crate::object::{Fetched, Object};
 pub use crate::origin::{Known, Origin};
 pub use crate::settings::{Bucket, Settings, StartError};
 
-/// What is fetched and stored at once, in bytes: large enough that requests cost little beside it, small enough that the
-/// first byte of a cold file does not wait long.
+/// How much is fetched and stored at once, in bytes: enough to make the cost of a request small, and little enough that
+/// a cold file's first byte doesn't wait long.
 pub const BLOCK_BYTES: u64 = 1 << 20;

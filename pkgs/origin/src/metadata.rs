@@ -1,4 +1,4 @@
-//! What is known of an object without its bytes.
+//! What is known about an object without its bytes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,10 +11,10 @@ use crate::error::Error;
 /// The longest key of S3, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// The longest ETag, and the longest field that is passed on, in bytes: both are kept in memory.
+/// The longest ETag, and the longest header that is passed on, in bytes, since both are kept in memory.
 const MAX_FIELD_BYTES: usize = 1024;
 
-/// Of what the origin says with an object, what clients are told too. Its type is apart.
+/// The origin's headers for an object that are passed on to clients. Its type is separate.
 const PASSED_ON: [(&str, Attribute); 4] = [
     ("cache-control", Attribute::CacheControl),
     ("content-disposition", Attribute::ContentDisposition),
@@ -22,10 +22,10 @@ const PASSED_ON: [(&str, Attribute); 4] = [
     ("content-language", Attribute::ContentLanguage),
 ];
 
-/// What S3 says of an object that was stored without a type.
+/// S3's type for an object that was stored without one.
 const NO_TYPE: &str = "binary/octet-stream";
 
-/// What is known of one version of an object.
+/// What is known about one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// Below the prefix.
@@ -36,17 +36,17 @@ pub struct Metadata {
     pub size: u64,
     /// When it last changed, in seconds since 1970.
     pub modified: i64,
-    /// Its media type, where it was stored with one.
+    /// Its media type, if it was stored with one.
     pub kind: Option<String>,
-    /// Further fields that clients are told: names in lower case, and values of visible characters.
+    /// Further headers for clients: names in lower case, and values of visible characters.
     pub fields: Vec<(String, String)>,
 }
 
 impl Metadata {
-    /// What the origin says of a key.
+    /// What the origin says about a key.
     ///
     /// # Errors
-    /// [`Error::Answer`] without a strong ETag, by which alone parts of one version can be told from another's.
+    /// [`Error::Answer`] without a strong ETag, which is the only way to tell parts of different versions apart.
     pub fn of(key: &str, meta: &ObjectMeta, attributes: &Attributes) -> Result<Self, Error> {
         let etag = meta.e_tag.as_deref().unwrap_or_default();
         if !is_strong(etag) {
@@ -75,7 +75,7 @@ impl Metadata {
         UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH)
     }
 
-    /// The name of its files in the cache: of the bucket, the key and this version.
+    /// The name of its files in the cache, from the bucket, the key and this version.
     pub fn name(&self, bucket: &str) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
         for part in [bucket, &self.key, &self.etag, &self.size.to_string()] {
@@ -98,7 +98,7 @@ fn is_strong(etag: &str) -> bool {
     inner.is_some_and(|inner| etag.len() <= MAX_FIELD_BYTES && inner.bytes().all(fits))
 }
 
-/// Whether this can be the value of a field as it is: nothing in it ends a line.
+/// Whether this can be a header's value as it is, since nothing in it ends a line.
 fn is_value(value: &str) -> bool {
     !value.is_empty()
         && value.len() <= MAX_FIELD_BYTES

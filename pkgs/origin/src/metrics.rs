@@ -1,4 +1,4 @@
-//! What operators see.
+//! Metrics for operators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,41 +7,41 @@ use service::metrics::{Family, Registry};
 
 use crate::error::Error;
 
-/// A counter of all threads.
+/// A counter for all threads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts so many more.
+    /// Adds to the count.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The labels of errors, as [`Error::label`] has them.
+/// The labels of errors, as in [`Error::label`].
 const ERRORS: [&str; 8] = ["missing", "denied", "changed", "answer", "failed", "timeout", "busy", "disk"];
 
 /// What is counted.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Lookups that were answered from the catalogue.
+    /// Look-ups answered from the catalogue.
     pub hits: Counter,
-    /// Keys that the origin was asked about, and had.
+    /// Keys that the origin was asked about and had.
     pub looks: Counter,
-    /// Those that were as they had been.
+    /// How many of them were unchanged.
     pub unchanged: Counter,
-    /// Lookups that were answered with what was stale.
+    /// Look-ups answered with stale objects.
     pub stale: Counter,
     /// Blocks that were fetched.
     pub blocks: Counter,
-    /// Their bytes.
+    /// The bytes of these blocks.
     pub bytes: Counter,
-    /// Blocks that found no room on the disk, and were passed on from memory.
+    /// Blocks for which there was no room on the disk, and which were passed on from memory.
     pub passed: Counter,
     /// Objects that were evicted, or replaced by another version.
     pub evicted: Counter,
@@ -56,7 +56,7 @@ impl Metrics {
         }
     }
 
-    /// Shows them in `registry`; `size` says how many bytes and objects there are.
+    /// Adds them to `registry`; `size` returns the numbers of bytes and objects.
     pub fn register(
         self: &Arc<Self>,
         registry: &mut Registry,

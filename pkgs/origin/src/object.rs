@@ -15,7 +15,7 @@ use crate::disk::Files;
 use crate::error::Error;
 use crate::metadata::Metadata;
 
-/// What came of fetching a block; none yet while it is on its way.
+/// The result of fetching a block; none while it is being fetched.
 pub type Flight = watch::Receiver<Option<Result<Fetched, Error>>>;
 
 /// A block that was fetched.
@@ -23,11 +23,11 @@ pub type Flight = watch::Receiver<Option<Result<Fetched, Error>>>;
 pub enum Fetched {
     /// It is in the file.
     Stored,
-    /// There is no room for it in the file: these bytes begin there in the object.
+    /// There is no room for it in the file: these bytes start at that offset in the object.
     Passed(u64, Bytes),
 }
 
-/// The place of an object in the catalogue, given back when it is dropped.
+/// An object's place in the catalogue, which is given back when this is dropped.
 pub trait Lease: Send + Sync {
     /// Whether the object was evicted or replaced.
     fn is_gone(&self) -> bool;
@@ -35,11 +35,11 @@ pub trait Lease: Send + Sync {
 
 /// One version of an object.
 pub struct Object {
-    /// What is known of it.
+    /// Its metadata.
     pub metadata: Arc<Metadata>,
     files: Files,
     blocks: Blocks,
-    /// Its place in the catalogue; none where it is not stored.
+    /// Its place in the catalogue; none if it isn't stored.
     lease: Option<Box<dyn Lease>>,
     flights: Mutex<HashMap<u32, Flight>>,
     changed: AtomicBool,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Object {
 }
 
 impl Object {
-    /// One with these files and blocks.
+    /// An object with these files and blocks.
     pub fn new(
         metadata: Arc<Metadata>,
         files: Files,
@@ -67,17 +67,17 @@ impl Object {
         Arc::new(Self { metadata, files, blocks, lease, flights, changed })
     }
 
-    /// Its file: sparse where it is not whole, and without any bytes where it is not stored.
+    /// Its file: sparse if it is incomplete, and without any bytes if it isn't stored.
     pub fn file(&self) -> &OwnedFd {
         &self.files.data
     }
 
-    /// Whether all of it is in the file, which is never written to again.
+    /// Whether all of it is in the file, which is then never written to again.
     pub fn is_whole(&self) -> bool {
         self.blocks.is_whole()
     }
 
-    /// Up to where all bytes from the start of `range` on are in the file.
+    /// The end of the bytes that are in the file without a gap from the start of `range`.
     pub fn available(&self, range: &Range<u64>) -> u64 {
         self.blocks.available(range)
     }
@@ -87,12 +87,12 @@ impl Object {
         self.blocks.has(index)
     }
 
-    /// Whether the origin has another version by now, so that what is missing of this one is not to be had.
+    /// Whether the origin now has another version, so that missing parts of this one aren't available.
     pub fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// Whether it was evicted or replaced: whoever keeps it open keeps its room on the disk from others.
+    /// Whether it was evicted or replaced, so that keeping it open takes room on the disk from others.
     pub fn is_gone(&self) -> bool {
         self.lease.as_ref().is_none_or(|lease| lease.is_gone())
     }
@@ -107,7 +107,7 @@ impl Object {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Joins the flight of a block, or has one begun by `begin`, which is given what tells those who wait.
+    /// Joins the fetch of a block, or lets `begin` start one, which is given the sender of the result.
     pub(crate) fn join(
         &self,
         index: u32,
@@ -124,12 +124,12 @@ impl Object {
         flight
     }
 
-    /// Whether a block is on its way.
+    /// Whether a block is being fetched.
     pub(crate) fn is_under_way(&self, index: u32) -> bool {
         self.flights().contains_key(&index)
     }
 
-    /// A flight has ended.
+    /// The fetch of a block has ended.
     pub(crate) fn landed(&self, index: u32) {
         self.flights().remove(&index);
     }
@@ -138,12 +138,12 @@ impl Object {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has what was written outlast a loss of power.
+    /// Makes what was written survive a power cut.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
         self.files.sync()
     }
 
-    /// Writes a block. Returns whether that was the last that was missing.
+    /// Writes a block. Returns whether it was the last one missing.
     pub(crate) fn write(&self, index: u32, bytes: &[u8]) -> std::io::Result<bool> {
         self.files.write(index, u64::from(index) * BLOCK_BYTES, bytes)?;
         Ok(self.blocks.add(index))

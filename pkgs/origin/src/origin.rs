@@ -1,4 +1,4 @@
-//! Lookups and fetches, one at a time for each key and block, by threads of their own.
+//! Look-ups and fetches, one at a time per key and block, on their own threads.
 
 mod fetch;
 mod log_limit;
@@ -27,47 +27,47 @@ use crate::object::{Fetched, Lease, Object};
 use crate::remote::Remote;
 use crate::settings::{Settings, StartError};
 
-/// Threads that talk to the origin; they wait for nothing else.
+/// Threads that talk to the origin and wait for nothing else.
 const THREADS: usize = 2;
 
 /// Threads that wait for the disk.
 const DISK_THREADS: usize = 8;
 
-/// Keys that are being looked at; others wait.
+/// How many keys are looked up at once; others wait.
 const LOOKS: usize = 64;
 
-/// How often it is tried to have the directory alone.
+/// How often to try to become the directory's owner.
 const CLAIM_EVERY: Duration = Duration::from_secs(2);
 
-/// What a lookup that does not wait says.
+/// The result of a look-up that doesn't wait.
 #[derive(Debug)]
 pub enum Known {
     /// This.
     Object(Arc<Object>),
-    /// It is not to be had.
+    /// It isn't available.
     Failed(Error),
-    /// The origin, or the disk, has to be asked.
+    /// The origin or the disk has to be asked.
     Unknown,
 }
 
-/// An origin and its cache. Handles are cheap; the threads end with the last.
+/// An origin and its cache. Handles are cheap; the threads end with the last one.
 #[derive(Clone, Debug)]
 pub struct Origin {
     inner: Arc<Inner>,
     _threads: Arc<Threads>,
 }
 
-/// What its threads share.
+/// The state its threads share.
 #[derive(Debug)]
 pub struct Inner {
     settings: Settings,
-    /// Of which bucket files are, in their names.
+    /// The bucket, as part of files' names.
     bucket: String,
     remote: Remote,
     directory: Directory,
-    /// Whether the directory is this process's alone. Until it is, nothing in it is made or removed.
+    /// Whether this process owns the directory. Until it does, nothing in it is created or removed.
     alone: AtomicBool,
-    /// Held while names come and go, so that what is written down is of the files that have the name.
+    /// Locked while names come and go, so that records belong to the files that have the name.
     names: Mutex<()>,
     catalogue: Catalogue,
     metrics: Arc<Metrics>,
@@ -75,9 +75,9 @@ pub struct Inner {
     look_permits: Arc<Semaphore>,
     /// One for each block in memory.
     blocks: Arc<Semaphore>,
-    /// How often something was evicted.
+    /// How many evictions there were.
     evictions: AtomicU64,
-    /// Says how often what fails is logged, for each kind of failure.
+    /// Limits how often each kind of failure is logged.
     full: LogLimit,
     looks_failed: LogLimit,
     fetches_failed: LogLimit,
@@ -91,7 +91,7 @@ struct Threads(Option<Runtime>);
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // What is under way ends where it is: all that is stored is whole blocks.
+        // Whatever is running ends where it is, since only whole blocks are stored.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -99,7 +99,7 @@ impl Drop for Threads {
 }
 
 impl Origin {
-    /// Opens the cache, finds what is in it, and starts its threads. The origin is not asked.
+    /// Opens the cache, finds what is in it, and starts its threads. The origin isn't asked.
     ///
     /// # Errors
     /// [`StartError`].
@@ -161,17 +161,17 @@ impl Origin {
         Ok(Self { inner, _threads: Arc::new(Threads(Some(runtime))) })
     }
 
-    /// Has this done by its threads.
+    /// Runs this on its threads.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.inner.handle.spawn(future);
     }
 
-    /// What is known of a key, without waiting for anything.
+    /// What is known about a key, without waiting.
     pub fn known(&self, key: &str) -> Known {
         self.inner.known(key)
     }
 
-    /// What there is of a key. With `bytes` its first block is fetched with it, where the origin has to be asked.
+    /// The object for a key. With `bytes`, its first block is fetched too if the origin has to be asked.
     ///
     /// # Errors
     /// [`Error`].
@@ -179,8 +179,8 @@ impl Origin {
         Inner::find(&self.inner, key, bytes).await
     }
 
-    /// Sees to it that the block in which `wanted` begins is there, and begins with those that follow it, as far as
-    /// `wanted` goes.
+    /// Makes sure that the block where `wanted` starts is there, and starts fetching those after it, as far as `wanted`
+    /// goes.
     ///
     /// # Errors
     /// [`Error`].
@@ -188,19 +188,20 @@ impl Origin {
         Inner::fetch(&self.inner, object, wanted).await
     }
 
-    /// How often something was evicted: whoever keeps objects open may look for what [is gone](Object::is_gone).
+    /// How many evictions there were, so that whoever keeps objects open can check which of them [are
+    /// gone](Object::is_gone).
     pub fn evictions(&self) -> u64 {
         self.inner.evictions.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the cache on the disk, and how many objects there are.
+    /// The cache's bytes on the disk, and the number of objects.
     pub fn size(&self) -> (u64, usize) {
         self.inner.catalogue.size()
     }
 
-    /// Shows its metrics.
+    /// Adds its metrics.
     pub fn register(&self, registry: &mut Registry) {
-        // The threads end with the last handle, and this is none.
+        // The threads end with the last handle, and this isn't one.
         let inner = Arc::downgrade(&self.inner);
         let size = move || inner.upgrade().map_or((0, 0), |inner| inner.catalogue.size());
         self.inner.metrics.register(registry, size);
@@ -208,7 +209,7 @@ impl Origin {
 }
 
 impl Inner {
-    /// The object of a record; none where that is no longer in the catalogue.
+    /// A record's object; none if the record is no longer in the catalogue.
     pub(super) fn open(
         self: &Arc<Self>,
         record: &Arc<Record>,
@@ -231,7 +232,7 @@ impl Inner {
             Ok(opened) => Ok(opened),
             Err(error) if is_short(&error) => Err(error.into()),
             Err(error) => {
-                // Somebody has changed the directory: what is left of it is fetched anew.
+                // Somebody has changed the directory; what is missing is fetched again.
                 tracing::warn!(key = record.metadata.key, %error, "an object of the cache is fetched anew");
                 self.drop_record(record).await;
                 Ok(None)
@@ -239,7 +240,7 @@ impl Inner {
         }
     }
 
-    /// Removes the files of what is no longer in the catalogue.
+    /// Removes the files of something that is no longer in the catalogue.
     pub(super) fn forget(&self, record: &Record) {
         {
             let _names = self.names();
@@ -278,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// Waits until the process before this one has let go of the directory, and removes what it has left.
+    /// Waits until the process before this one has released the directory, and removes what it left behind.
     async fn claim(this: Arc<Self>) {
         tracing::info!("another process has the cache directory: it is shared until that ends");
         loop {
@@ -305,7 +306,7 @@ impl Inner {
     }
 }
 
-/// What an object has in the catalogue.
+/// An object's place in the catalogue.
 struct Leased {
     record: Arc<Record>,
     origin: Weak<Inner>,
@@ -325,7 +326,7 @@ impl Drop for Leased {
     }
 }
 
-/// Whether the process, not the directory, lacks something.
+/// Whether it is the process that lacks something, and not the directory.
 fn is_short(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM))

@@ -1,22 +1,23 @@
-//! What is evicted first: S3-FIFO (Yang et al., SOSP 2023), with bytes in place of numbers.
+//! Decides what is evicted first: S3-FIFO (Yang et al., SOSP 2023), with bytes instead of counts.
 //!
-//! What is new waits in a small queue, of a tenth of the bytes. What was asked for again there goes on to the main queue,
-//! else it is evicted and remembered for a while by its name alone; asked for once more, it goes to the main queue at once.
-//! There, each use gives it another round. A scan of what nobody asks for twice passes through a tenth of the cache.
+//! New items wait in a small queue with a tenth of the bytes. Those that are used again there move on to the main
+//! queue; the others are evicted, and only their names are remembered for a while. If such an item is requested once
+//! more, it goes to the main queue at once. There, each use gives it another round. A scan of items that nobody
+//! requests twice only passes through a tenth of the cache.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// Uses that count: more give no more rounds.
+/// How many uses count; more don't give more rounds.
 const MOST_USES: u8 = 3;
 
-/// Of a hundred bytes, so many are for what is new.
+/// The percentage of the bytes that is for new items.
 const SMALL_SHARE: u64 = 10;
 
-/// Names that are remembered at least.
+/// The fewest names that are remembered.
 const GHOSTS: usize = 1024;
 
-/// What a queue keeps of an item.
+/// What a queue stores about an item.
 #[derive(Debug, Default)]
 pub struct Ticket {
     uses: AtomicU8,
@@ -26,7 +27,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// It was asked for.
+    /// Counts it as used.
     pub fn used(&self) {
         let _ = self.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |uses| {
             (uses < MOST_USES).then_some(uses + 1)
@@ -44,11 +45,11 @@ impl Ticket {
     }
 }
 
-/// What can be queued.
+/// Something that can be queued.
 pub trait Item {
-    /// What the queue keeps of it.
+    /// What the queue stores about it.
     fn ticket(&self) -> &Ticket;
-    /// What it is remembered by.
+    /// The id by which it is remembered.
     fn id(&self) -> u64;
 }
 
@@ -80,7 +81,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Item> Queue<T> {
-    /// Takes in what is new; `proven` is whether it goes to the main queue at once.
+    /// Adds a new item; `proven` says whether it goes to the main queue at once.
     pub fn insert(&mut self, item: T, proven: bool) {
         let is_main = self.remembered.remove(&item.id()) || proven;
         item.ticket().is_main.store(is_main, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// An item that is in has so many more bytes.
+    /// An item has grown by this many bytes.
     pub fn grow(&mut self, ticket: &Ticket, bytes: u64) {
         ticket.bytes.fetch_add(bytes, Ordering::Relaxed);
         if !ticket.is_gone() {
@@ -103,7 +104,7 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// So many fewer.
+    /// An item has shrunk by this many bytes.
     pub fn shrink(&mut self, ticket: &Ticket, bytes: u64) {
         ticket.bytes.fetch_sub(bytes, Ordering::Relaxed);
         if !ticket.is_gone() {
@@ -116,7 +117,7 @@ impl<T: Item> Queue<T> {
         if ticket.is_main.load(Ordering::Relaxed) { &mut self.main_bytes } else { &mut self.small_bytes }
     }
 
-    /// An item is no longer in. Its place is found later.
+    /// An item has been removed. Its place is found later.
     pub fn remove(&mut self, ticket: &Ticket) {
         if ticket.gone.swap(true, Ordering::AcqRel) {
             return;
@@ -131,9 +132,9 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// Removes what is to go first, of those that `may` go.
+    /// Removes the item that should go first, of those that `may` go.
     pub fn evict(&mut self, may: impl Fn(&T) -> bool) -> Option<T> {
-        // Each has as many rounds as uses at most, and one in the small queue.
+        // Each has at most as many rounds as uses, and one in the small queue.
         let mut rounds = (self.small.len() + self.main.len()) * (usize::from(MOST_USES) + 2);
         while rounds > 0 {
             rounds -= 1;

@@ -1,4 +1,4 @@
-//! Fetches of blocks, one at a time for each, and into the file.
+//! Fetches of blocks into the file, one at a time per block.
 
 use std::io;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::object::{Fetched, Flight, Object};
 use crate::remote::{Conditional, Part};
 
-/// Blocks that are fetched ahead of the one that is waited for, where there is memory.
+/// How many blocks are fetched ahead of the one that is waited for, if there is memory.
 const AHEAD: u32 = 4;
 
-/// Bytes in memory, counted until they are dropped.
+/// Bytes in memory, which are counted until they are dropped.
 struct Counted {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
@@ -36,13 +36,13 @@ impl AsRef<[u8]> for Counted {
 
 /// Where a block comes from.
 pub(super) enum Source {
-    /// It is on its way.
+    /// It is already arriving.
     Part(Part),
-    /// It has to be asked for; with a permit where that is had.
+    /// It has to be requested, with a permit if there already is one.
     Ask(Option<OwnedSemaphorePermit>),
 }
 
-/// Ends a flight, even one that panics.
+/// Ends a fetch, even one that panics.
 struct FlightGuard {
     object: Arc<Object>,
     index: u32,
@@ -64,7 +64,7 @@ impl Inner {
         let range = wanted.start..wanted.end.min(size);
         let first = blocks::index(range.start);
         if range.is_empty() || object.has(first) {
-            // What follows is fetched while this is sent.
+            // The following blocks are fetched while this one is sent.
             Self::ahead(this, object, first, &range);
             return Ok(Fetched::Stored);
         }
@@ -81,7 +81,7 @@ impl Inner {
         object.join(index, |tell| self.begin(Arc::clone(object), index, Source::Ask(None), tell))
     }
 
-    /// Begins with the blocks after one, as far as somebody wants them, there is memory, and they are stored.
+    /// Starts fetching the blocks after one, as far as they are wanted and stored, and there is memory.
     fn ahead(this: &Arc<Self>, object: &Arc<Object>, first: u32, wanted: &Range<u64>) {
         if object.is_whole() || object.is_gone() || object.has_changed() || wanted.is_empty() {
             return;
@@ -98,7 +98,7 @@ impl Inner {
         }
     }
 
-    /// Begins a flight, which goes on whoever waits for it.
+    /// Starts a fetch, which continues whether or not anybody waits for it.
     pub(super) fn begin(
         self: &Arc<Self>,
         object: Arc<Object>,
@@ -126,13 +126,13 @@ impl Inner {
                     tracing::warn!(key, block = index, %error, times, "a block was not fetched");
                 }
             }
-            // Whoever comes from here on finds it in the file, or asks anew.
+            // Anybody who comes from here on finds it in the file, or asks again.
             drop(guard);
             tell.send_replace(Some(result));
         });
     }
 
-    /// Whether the origin says of a key something else than what an object was made of.
+    /// Whether the origin now says something else about a key than when the object was made.
     async fn is_another(&self, object: &Object) -> bool {
         match self.remote.get_unless(&object.metadata.key, None, false).await {
             Ok(Conditional::Found(metadata, _)) => metadata != *object.metadata,
@@ -211,11 +211,11 @@ impl Inner {
         }
     }
 
-    /// An object is whole: that is made to last.
+    /// An object is complete, so it is made to last.
     fn finish(&self, object: &Object, record: &Record) -> io::Result<()> {
         object.sync()?;
         let _names = self.names();
-        // Evicted, its name may be another's by now.
+        // If it was evicted, its name may belong to another by now.
         if record.is_gone() { Ok(()) } else { self.directory.finish(&record.name, &object.metadata) }
     }
 }

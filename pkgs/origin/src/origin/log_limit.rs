@@ -1,4 +1,4 @@
-//! Failures that may come thousands of times a second, logged now and then.
+//! Logs failures only now and then that may happen thousands of times per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 /// How often one kind of failure is logged.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Has what may fail thousands of times a second logged once in [`INTERVAL`].
+/// Logs something that may fail thousands of times per second only once per [`INTERVAL`].
 #[derive(Debug, Default)]
 pub(super) struct LogLimit(Mutex<(Option<Instant>, u64)>);
 
 impl LogLimit {
-    /// How often it was so since it was last logged, where it is time to do that again.
+    /// How often it has happened since it was last logged, if it is time to log it again.
     pub(super) fn due(&self) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.1 += 1;

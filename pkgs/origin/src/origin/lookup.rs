@@ -1,4 +1,4 @@
-//! Lookups: what is known of a key, and what the origin says of it, one at a time for each.
+//! Look-ups: what is known about a key, and what the origin says about it, one at a time per key.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,22 +19,22 @@ use crate::metadata::{MAX_KEY_BYTES, Metadata};
 use crate::object::Object;
 use crate::remote::{Conditional, Part};
 
-/// Keys that are being looked at or wait; further ones are refused.
+/// How many keys may be looked up or wait; any more are refused.
 const MAX_LOOKS: usize = 4096;
 
-/// An object that is stale is served after this time, while the origin is still being asked.
+/// After this time, a stale object is served while the origin is still being asked.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
-/// Where the origin fails, it is asked about the same key again after this time.
+/// After a failure, the origin is asked about the same key again after this time.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The same where there is nothing to serve instead.
+/// The same when there is nothing to serve instead.
 const FAIL_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often an object is looked up anew that was evicted before it was opened.
+/// How often to look up an object again that was evicted before it was opened.
 const TRIES: usize = 4;
 
-/// Ends a lookup, even one that panics.
+/// Ends a look-up, even one that panics.
 struct Ends {
     this: Arc<Inner>,
     key: Arc<str>,
@@ -112,7 +112,7 @@ impl Inner {
         Err(Error::Busy)
     }
 
-    /// Joins the lookup of a key, or begins one, which goes on whoever waits for it.
+    /// Joins the look-up of a key, or starts one, which continues whether or not anybody waits for it.
     fn look(self: &Arc<Self>, key: &str, bytes: bool) -> Result<Looking, Error> {
         let mut looks = self.looks();
         if let Some(looking) = looks.get(key) {
@@ -129,7 +129,7 @@ impl Inner {
         let ends = Ends { this: Arc::clone(self), key: Arc::clone(&key) };
         self.handle.spawn(async move {
             let result = this.look_now(&key, bytes).await;
-            // Whoever comes from here on asks the catalogue.
+            // Anybody who comes from here on asks the catalogue.
             drop(ends);
             tell.send_replace(Some(result));
         });
@@ -167,7 +167,7 @@ impl Inner {
             (Ok(Conditional::NotModified), None) => {
                 Error::Answer("it is said to be as it was, and was not known".to_owned())
             }
-            // A server that does not know If-None-Match sends what was there already.
+            // A server without support for If-None-Match sends what was already there.
             (Ok(Conditional::Found(metadata, _)), Some(record)) if metadata == *record.metadata => {
                 self.metrics.looks.add(1);
                 record.refresh(self.settings.ttl, true);
@@ -196,7 +196,7 @@ impl Inner {
                     return Ok(object);
                 }
             }
-            // It is gone, or nothing has been known of it for too long.
+            // It is gone, or nothing has been heard about it for too long.
             Some(record) if !error.allows_stale() => self.drop_record(&record).await,
             _ => {}
         }
@@ -208,7 +208,7 @@ impl Inner {
         Err(error)
     }
 
-    /// Takes in another version of an object, and its first block.
+    /// Adds another version of an object, and its first block.
     async fn take_in(self: &Arc<Self>, metadata: Metadata, part: Option<Part>) -> Result<Arc<Object>, Error> {
         if blocks::count(metadata.size).is_none() {
             return Err(Error::Answer("it is larger than any object".to_owned()));
@@ -223,7 +223,7 @@ impl Inner {
         Ok(object)
     }
 
-    /// Makes the files of an object. One that finds no room is not stored.
+    /// Creates the files of an object. If there is no room, it isn't stored.
     fn make(self: &Arc<Self>, metadata: Arc<Metadata>) -> io::Result<Arc<Object>> {
         let fits = metadata.size <= self.settings.capacity.saturating_sub(2 * FILE_BYTES);
         if fits && self.alone.load(Ordering::Relaxed) {
@@ -241,7 +241,7 @@ impl Inner {
         let data = Directory::anonymous(&metadata)?;
         let blocks = Blocks::none(metadata.size);
         let files = Files { data, marks: None };
-        // What it was until now is not what there is.
+        // The previous version is no longer there.
         if let Entry::Record(old) = self.catalogue.get(&metadata.key) {
             self.drop_now(&old);
         }
