@@ -17,7 +17,7 @@ let
     {
       first,
       later,
-      wrong,
+      wrong ? "",
       unused ? [ ],
     }:
     pkgs.runCommand "${name}-image"
@@ -47,6 +47,13 @@ let
         mkfs.erofs --quiet -T1 $out/updates.img updates >/dev/null
         for home in keys/gnupg keys/other/gnupg; do gpgconf --homedir $home --kill all; done
       '';
+  # Neither Secure Boot nor a policy: the firmware has no keys.
+  plain = [
+    "*.auth"
+    "db.*"
+    "pcr.*"
+  ];
+  sharing = version: appliance version ../sharing.nix;
   sealed =
     version:
     appliance version {
@@ -71,12 +78,7 @@ lib.mapAttrs disks {
         };
       })
     ];
-    # Neither Secure Boot nor a policy: the firmware has no keys.
-    unused = [
-      "*.auth"
-      "db.*"
-      "pcr.*"
-    ];
+    unused = plain;
     wrong = ''
       # The next version, with a manifest that somebody else has signed, and with none.
       for wrong in other unsigned; do cp -rl updates/2 updates/$wrong; rm updates/$wrong/SHA256SUMS.gpg; done
@@ -87,6 +89,13 @@ lib.mapAttrs disks {
       rm updates/lies/*.verity
       head -c $(stat -c %s updates/2/*.verity) /dev/zero >updates/lies/$(basename updates/2/*.verity)
     '';
+  };
+
+  # One of several that share a database.
+  sharing = {
+    first = sharing "1";
+    later = [ (sharing "2") ];
+    unused = plain;
   };
 
   # Its boot files are signed for Secure Boot, and to open /var by a TPM.

@@ -32,6 +32,8 @@ class Role:
 
 BOX = Role("vm")
 VISITOR = Role(programs={name: f"tests/vm/programs/{name}" for name in ("h3-load", "load")})
+# A database, what spreads visitors over boxes, and who comes by it.
+STORE = Role(None, Hardware(cpus=1), programs={name: f"tests/vm/programs/{name}" for name in ("load", "writes")})
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 
@@ -60,6 +62,9 @@ APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=
 # The same with signed boot files and /var sealed to a TPM, on a machine with Secure Boot and a TPM.
 SEALED = Role(nixos="sealed", disk_mib=4096, hardware=Hardware(memory_mib=1024, tpm=True), secure_boot=True)
 
+# One of several that share a database. Three machines are emulated at a time, so one CPU has to do.
+SHARING = Role(nixos="sharing", disk_mib=4096, hardware=Hardware(cpus=1, memory_mib=1024))
+
 # Hosts that are rendered only when needed: tests/companions.nix, tests/console.nix and tests/late.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
 WITH_CONSOLE = replace(WITH_QUEUES, host="console")
@@ -77,6 +82,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "appliance": {"box": APPLIANCE},
     "appliance-update": {"box": APPLIANCE},
     "appliance-cuts": {"box": APPLIANCE},
+    "rolling": {"east": SHARING, "store": STORE, "west": SHARING},
     "sealed": {"box": SEALED},
     "aws": {"box": CLOUD, "visitor": VISITOR},
     "metadata": {"box": CLOUD, "visitor": VISITOR},
@@ -97,4 +103,4 @@ TESTS: dict[str, dict[str, Role]] = {
 GOING_ON = {"firewall", "restart", "power-cut", "update", "appliance-update", "appliance-cuts", "metadata", "nic", "watch"}
 
 # Tests that run only when named: they take long, and what they test seldom changes.
-BY_NAME = {"appliance-cuts", "sealed", "switch"}
+BY_NAME = {"appliance-cuts", "rolling", "sealed", "switch"}

@@ -24,6 +24,7 @@ GUEST = [
     "e2fsprogs",
     "ethtool",
     "fdisk",
+    "haproxy",
     "iproute2",
     "iputils-ping",
     "irqbalance",
@@ -141,6 +142,8 @@ MASKED = [
     "fstrim.timer",
     "getty-static.service",
     "getty@tty1.service",
+    # A test starts it with settings of its own.
+    "haproxy.service",
     "ldconfig.service",
     # Tests that need it start it.
     "irqbalance.service",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from errors import Failure
 from report import skip
 
 # linux/sched.h
@@ -82,6 +83,8 @@ class Cables:
         self.directory = directory
 
     def plug(self, card: Card, machine: int, number: int, mac: str) -> list[str]:
+        if machine > 2:
+            raise Failure("a third machine needs taps, and none may be made here")
         here, there = (self.directory / f"cable{number}-{end}" for end in (machine, 3 - machine))
         here.unlink(missing_ok=True)
         backend = f"dgram,id=net{number},local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
