@@ -17,7 +17,7 @@ use service::socket::Address;
 use super::ask::Asker;
 use super::{Error, bird};
 
-/// How long a service may take to say that it is ready.
+/// The least time that a service has to say that it is ready.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How often in a row a service may fail before the machine counts as not ready, so that one lost answer does nothing.
 const FAILURES: u32 = 2;
@@ -68,7 +68,7 @@ pub fn run(announcement: &Announcement) -> Result<(), Error> {
 }
 
 fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown) -> Result<(), Error> {
-    let asker = Asker::patient(None, PATIENCE)?;
+    let asker = Asker::patient(None, patience(announcement.every))?;
     // A service that has never answered isn't ready; whatever was announced before a restart stays.
     let mut failures = vec![FAILURES - 1; announcement.ready.len()];
     while !shutdown.is_triggered() {
@@ -80,6 +80,11 @@ fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown
     thread::sleep(FAREWELL);
     told.readiness.set_stopping();
     Ok(())
+}
+
+/// How long a service may take to say that it is ready: on a slow machine that asks seldom, until it would ask again.
+fn patience(every: Duration) -> Duration {
+    every.max(PATIENCE)
 }
 
 /// Whether the machine is ready, or why it isn't.
@@ -194,4 +199,33 @@ pub fn drain(file: &Path, drained: bool) -> Result<(), Error> {
         },
     };
     done.map_err(|source| Error::File { path: file.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_asks_seldom_waits_as_long_for_an_answer() {
+        assert_eq!(patience(Duration::from_millis(100)), PATIENCE);
+        let every = Duration::from_secs(60);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let ready = vec![format!("http://{}/readyz", listener.local_addr().expect("an address"))];
+        let service = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a connection");
+            let _ = connection.read(&mut [0; 1024]).expect("a request");
+            // As slow as an emulated machine can be.
+            thread::sleep(PATIENCE + PATIENCE / 5);
+            let answered = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            answered.expect("it is waited for");
+        });
+        let drain = PathBuf::from("/nonexistent/drain");
+        let announcement = Announcement { ready, drain, every, bird: None, track_file: None, listen: None };
+        let asker = Asker::patient(None, patience(every)).expect("no roots to read");
+        assert_eq!(look(&announcement, &asker, &mut [FAILURES - 1]), Ok(()));
+        service.join().expect("no panic");
+    }
 }
