@@ -30,7 +30,7 @@
       packagesOf = import ./pkgs { inherit advisory-db crane lib; };
       linerateOf = eachSystem (system: packagesOf (pkgsOf system));
 
-      # A module as others import it: with the packages it runs.
+      # A module for importing elsewhere: together with the packages it runs.
       exported = module: {
         imports = [
           module
@@ -51,12 +51,12 @@
         date = self.lastModifiedDate or "19700101000000";
       };
       inherit (self.nixosConfigurations) aws-c6i tengbe vm;
-      # The hosts here are all of this architecture.
+      # The architecture of all hosts here.
       system = "x86_64-linux";
     in
     {
-      # pkgs.linerate, pkgs.linerate-links and the others.
-      # Which there are may depend on no package of the overlay itself.
+      # pkgs.linerate, pkgs.linerate-links and the others. Their names must not depend on any package of the overlay
+      # itself.
       overlays.default =
         final: prev: lib.mapAttrs (name: _: (packagesOf final).all.${name}) (packagesOf prev).all;
 

@@ -1,4 +1,4 @@
-# What writes a host's EFI system partition: boot-partition.sh.
+# Writes a host's EFI system partition, with boot-partition.sh.
 {
   lib,
   config,
@@ -11,7 +11,7 @@ let
 in
 assert lib.assertMsg loader.systemd-boot.enable
   "${config.networking.hostName} is to boot by systemd-boot: set boot.loader.systemd-boot.enable";
-# NixOS's own program appends them to the initrd where that boots.
+# NixOS's own program appends them to the initrd, on a system that has booted.
 assert lib.assertMsg (config.boot.initrd.secrets == { })
   "${config.networking.hostName} has boot.initrd.secrets, which no image and no installer can have in it";
 pkgs.writeShellApplication {
@@ -30,7 +30,7 @@ pkgs.writeShellApplication {
         ++ lib.optional (!loader.systemd-boot.editor) "editor 0"
         ++ [ "console-mode ${loader.systemd-boot.consoleMode}" ]
       );
-      # Of an appliance, where NixOS does not count by itself.
+      # For an appliance, on releases where NixOS doesn't count boots itself.
       trial = config.system.build.trial or "";
       tries = config.linerate.appliance.update.tries or 0;
     }

@@ -1,9 +1,10 @@
-# boot-partition.sh DIRECTORY: writes into the EFI system partition what NixOS's installer writes of a host's first generation:
-# systemd-boot, the kernel, the initrd and an entry. NixOS's own program for that runs in the host's root, with its /etc;
-# an overlay of /etc cannot be mounted there by nixos-install, nor by whoever makes an image.
+# boot-partition.sh DIRECTORY: writes what NixOS's installer writes into the EFI system partition for a host's first
+# generation: systemd-boot, the kernel, the initrd and an entry. NixOS's own program for that runs in the host's root,
+# with its /etc; neither nixos-install nor the builder of an image can mount an overlay of /etc there.
 #
-# $toplevel is the system, $loader systemd-boot, $efiArch what firmware calls the machine, $loaderConf what is in loader.conf
-# besides the default, and $trial, which may be empty, what puts generations on trial, with $tries for each.
+# $toplevel is the system, $loader systemd-boot, $efiArch the firmware's name for the machine, $loaderConf the content
+# of loader.conf besides the default, and $trial, which may be empty, the program that puts generations on trial, with
+# $tries for each.
 set -euo pipefail
 shopt -s inherit_errexit
 esp=$1
@@ -12,7 +13,7 @@ spec() {
     jq --raw-output --arg key "$1" '."org.nixos.bootspec.v1"[$key] | if type == "array" then join(" ") else . end' \
         "$toplevel/boot.json"
 }
-# As NixOS names a copy there: the store path and the file's name.
+# NixOS's name for a copy there: the store path and the file's name.
 copy() {
     local path=${1#/nix/store/}
     local name=/EFI/nixos/${path%%/*}-${path##*/}.efi

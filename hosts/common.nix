@@ -1,9 +1,9 @@
-# What the hosts here have in common.
+# What all hosts here have in common.
 { lib, ... }:
 {
   nixpkgs.hostPlatform = "x86_64-linux";
   system.stateVersion = "26.05";
-  # Root comes in by key.
+  # Root logs in with a key.
   users.allowNoPasswordLogin = true;
 
   linerate = {

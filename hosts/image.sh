@@ -1,13 +1,14 @@
-# image.sh: writes $out/nixos.img, a disk that boots $toplevel from its firmware on, as nixos-install would leave it: an EFI
-# system partition with systemd-boot and an entry for the first generation, and a root with the closure and Nix's database
-# of it. No virtual machine and no user beside the builder's: fakeroot says that files are root's, tools write into files.
+# image.sh: writes $out/nixos.img, a disk that boots $toplevel from the machine's firmware, as nixos-install would leave
+# it: an EFI system partition with systemd-boot and an entry for the first generation, and a root with the closure and
+# its Nix database. It needs no virtual machine and no user but the builder's: fakeroot makes root the owner of all
+# files, and tools write into files.
 #
-# $closure is its closureInfo, $bootPartition boot-partition.sh, $label the root's, and $espLabel and $espMiB the EFI
-# system partition's, which disk-layout.json of modules/appliance has.
+# $closure is its closureInfo, $bootPartition is boot-partition.sh, $label is the root's label, and $espLabel and
+# $espMiB are the EFI system partition's label and size, from disk-layout.json of modules/appliance.
 set -euo pipefail
 shopt -s inherit_errexit
 
-# The same system makes the same disk: an identifier for each of its parts.
+# An identifier for each part, so that the same system makes the same disk.
 identifier() {
     sha256sum <<<"$toplevel $1" | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-8\3-8\4-\5/'
 }
@@ -30,7 +31,7 @@ find esp root -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date
 truncate -s "${espMiB}M" esp.img
 mkfs.vfat -F 32 -n "$espLabel" -i "$(identifier esp | cut -c -8)" esp.img >/dev/null
 mcopy -smp -i esp.img esp/* ::
-# A quarter is for the file system's own, and for what a first boot writes before the root has grown.
+# A quarter more for the file system itself, and for what a first boot writes before the root has grown.
 size=$(($(du -sm root | cut -f 1) * 5 / 4 + 256))
 uuid=$(identifier root)
 mke2fs -q -t ext4 -L "$label" -U "$uuid" -E "hash_seed=$uuid" -d root root.img "${size}M"

@@ -23,7 +23,7 @@ let
           sqlite
           util-linux
         ];
-        # FAT begins with 1980.
+        # FAT starts in 1980.
         SOURCE_DATE_EPOCH = 315619200;
       }
       ''
@@ -31,12 +31,12 @@ let
       '';
 in
 {
-  # Of a host; the root grows when it boots.
+  # For a host; the root grows when it boots.
   inherit disk;
 
-  # The hosts as images of linerate.appliance.image, by their names: NAME-appliance is a disk, NAME-update what a static
-  # server serves, NAME-payload what of both are made with keys, by NAME-sign; NAME-sbom
-  # says what is in them. A version is as old as the sources are.
+  # The hosts as images of linerate.appliance.image, by name: NAME-appliance is a disk, NAME-update what a static server
+  # serves, and NAME-payload what NAME-sign makes both from, with keys; NAME-sbom lists what is in them. A version is as
+  # old as the sources.
   appliances =
     { hosts, date }:
     lib.concatMapAttrs (
@@ -71,7 +71,7 @@ in
       }
     ) hosts;
 
-  # For a stick that puts the host onto the machine's own disk.
+  # For a stick that installs the host onto the machine's own disk.
   installer =
     target:
     let
@@ -84,6 +84,6 @@ in
         ];
       };
     in
-    # With what its system is made of, for whoever asks for that.
+    # Includes what its system is made of, for whoever asks for that.
     disk medium // { inherit (medium) config; };
 }

@@ -1,4 +1,5 @@
-# Amazon EC2, c6i.4xlarge: Ice Lake, 8 cores with two threads each, 32 GiB, ENA. How its image becomes an AMI: ../README.md.
+# Amazon EC2, c6i.4xlarge: Ice Lake, 8 cores with two threads each, 32 GiB, ENA. ../README.md says how its image becomes
+# an AMI.
 { lib, modulesPath, ... }:
 let
   # CPU 8 shares its core with CPU 0.
@@ -15,22 +16,23 @@ in
 
   networking.hostName = "linerate-aws";
 
-  # systemd-boot counts the boots of a new generation, grub does not.
+  # systemd-boot counts the boots of a new generation; grub doesn't.
   ec2.efi = true;
   boot.loader.grub.enable = false;
   boot.loader.systemd-boot.enable = true;
 
-  # A volume that is slow to answer is waited for; after the default of 30 seconds ext4 would be read-only (Amazon EBS
-  # User Guide, NVMe I/O operation timeout).
+  # Wait for a slow volume: after the default of 30 seconds, ext4 would become read-only (Amazon EBS User Guide, NVMe
+  # I/O operation timeout).
   boot.kernelParams = [ "nvme_core.io_timeout=4294967295" ];
 
-  # What user-data says must not become a nixos-rebuild, and nobody but ssh has to come in.
+  # User data must not start a nixos-rebuild, and nobody needs access other than by ssh.
   virtualisation.amazon-init.enable = false;
   services.amazon-ssm-agent.enable = lib.mkForce false;
 
   linerate = {
     cpu = "icelake-server";
-    # Its baseline; up to twice that for a while (Amazon EC2, compute optimized instances, network specifications).
+    # Its baseline; it reaches up to twice that for a while (Amazon EC2, compute optimized instances, network
+    # specifications).
     profile.nic.ena.sustained_mbit = 6250;
     appliance.userData = true;
     tuning = {
@@ -38,7 +40,7 @@ in
       cpu = {
         virtual = true;
         inherit cores;
-        # A queue for each core; its sibling stays free for the worker.
+        # One queue per core; the sibling thread stays free for the worker.
         irqCpus = map lib.head cores;
       };
       nic.ena = {

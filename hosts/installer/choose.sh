@@ -1,8 +1,8 @@
 # choose.sh FILES MEDIUM: prints the disk to install onto, or says why there is none.
 #
-# In the directory FILES, `disk` names it where the machine has several, and without `erase` one that holds anything is
-# left alone. MEDIUM is the disk that the installer runs from. A disk of which anything is in use, or that is part of a
-# volume of several disks, is never taken: what is on it may be half of something else.
+# In the directory FILES, `disk` names it if the machine has several, and without `erase`, a disk that holds anything is
+# left alone. MEDIUM is the disk that the installer runs from. A disk is never chosen if anything on it is in use, or if
+# it belongs to a volume of several disks, since what is on it may be half of something else.
 set -euo pipefail
 files=$1
 medium=$2
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# describe DEVICE...: its lines of lsblk, and those of what is made of it.
+# describe DEVICE...: prints the lines of lsblk for it and for what is made of it.
 describe() {
     lsblk --noheadings --pairs --paths --bytes --output NAME,TYPE,RM,RO,SIZE,FSTYPE,MOUNTPOINT "$@"
 }
@@ -27,7 +27,7 @@ parse() {
     size=${BASH_REMATCH[5]} filesystem=${BASH_REMATCH[6]} mountpoint=${BASH_REMATCH[7]}
 }
 
-# usable DISK: ends with an error where it, or what is on it, must not go.
+# usable DISK: fails with an error if the disk, or what is on it, has to be kept.
 usable() {
     local line lines
     mapfile -t lines < <(describe "$1")

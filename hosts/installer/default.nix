@@ -1,13 +1,13 @@
-# A medium that installs a host onto the disk of the machine it boots on, unattended; install.sh beside this says how.
+# A medium that installs a host, unattended, onto the disk of the machine it boots on; see install.sh beside this.
 #
 #   nix build .#tengbe-installer && dd if=result/nixos.img of=/dev/STICK bs=4M conv=fsync
 #
 # Then write your public key into `authorized_keys` on the stick's EFI partition, boot from it, and wait until the
 # machine is off.
 {
-  # The label of the medium's root: not that of what it installs, which may be on the disk already.
+  # The label of the medium's root. It differs from the label of what it installs, which may be on the disk already.
   label,
-  # The host that is installed, evaluated.
+  # The host to install, evaluated.
   target,
 }:
 {
@@ -33,7 +33,7 @@ let
         inherit lib;
         inherit (target) config pkgs;
       })
-      # nixos-install takes it from there.
+      # nixos-install finds Nix in its PATH.
       config.nix.package
       config.systemd.package
       config.system.build.nixos-install
@@ -55,7 +55,7 @@ in
   nixpkgs.hostPlatform = "x86_64-linux";
   system = {
     stateVersion = "26.05";
-    # What may not be on the box is not on its medium either.
+    # What must not be on the box must not be on its medium either.
     inherit (target.config.system) forbiddenDependenciesRegexes;
   };
   networking = {
@@ -63,11 +63,11 @@ in
     # It carries all that it installs, and talks to nobody.
     useDHCP = false;
     resolvconf.enable = false;
-    # As the hosts have it.
+    # As on the hosts.
     nftables.enable = true;
   };
 
-  # The cards and disks of the target.
+  # For the cards and disks of the target.
   boot = {
     inherit (target.config.boot) kernelPackages;
     initrd = {
@@ -78,7 +78,7 @@ in
     loader.timeout = 1;
     kernelParams = [
       "console=tty0"
-      # The EFI partition is mounted where install.sh reads it, and not at /boot as well (systemd-gpt-auto-generator(8)).
+      # The EFI partition is mounted where install.sh reads it, and not also at /boot (systemd-gpt-auto-generator(8)).
       "systemd.gpt_auto=no"
     ];
   };
@@ -88,7 +88,7 @@ in
   };
 
   users.allowNoPasswordLogin = true;
-  # Whoever stands in front of it sees why, where it fails.
+  # If it fails, whoever stands in front of it can see why.
   services.getty.autologinUser = "root";
 
   systemd.services.linerate-install = {

@@ -1,11 +1,11 @@
-# install.sh SYSTEM [ROOT]: puts SYSTEM onto the disk of this machine, asks nobody, and turns the machine off. ROOT is the
-# partition that the installer runs from, which is that of / unless a test says otherwise.
+# install.sh SYSTEM [ROOT]: installs SYSTEM onto this machine's disk without asking, and turns the machine off. ROOT is
+# the partition that the installer runs from, by default that of /; tests name another.
 #
-# Of the installer's own EFI partition it reads
+# From the installer's own EFI partition it reads
 #   authorized_keys  who may log in as root afterwards
-#   disk, erase      which disk, and whether what it holds may go: choose.sh beside this
+#   disk, erase      which disk, and whether its content may be erased: see choose.sh beside this
 #
-# $espLabel, $espMiB and $rootLabel are what disk-layout.json of modules/appliance has.
+# $espLabel, $espMiB and $rootLabel are from disk-layout.json of modules/appliance.
 set -euo pipefail
 system=$1
 
@@ -14,10 +14,10 @@ fail() {
     exit 1
 }
 
-# What lsblk knows of disks is udev's.
+# lsblk gets its information about disks from udev.
 udevadm settle
 
-# The medium that this runs from is not a target.
+# The medium that this runs from can't be the target.
 root=${2:-$(findmnt --noheadings --output SOURCE /)}
 medium=/dev/$(lsblk --noheadings --nodeps --output PKNAME "$root")
 esp=$(lsblk --noheadings --paths --list --output NAME,PARTLABEL "$medium" | awk -v "label=$espLabel" '$2 == label { print $1 }')
@@ -42,7 +42,7 @@ target=$(mktemp -d)
 mount "${parts[1]}" "$target"
 mkdir "$target/boot"
 mount -o umask=0077 "${parts[0]}" "$target/boot"
-# All that is needed is here already.
+# Everything needed is already here.
 nixos-install --root "$target" --system "$system" --no-root-password --no-channel-copy --no-bootloader \
     --option substituters ""
 linerate-boot-partition "$target/boot"

@@ -1,5 +1,5 @@
-# Bare metal with an Intel X550 port of 10 Gbit/s: Core i7-12700H, 6 fast cores with two threads each (0 to 11) and
-# 8 slow ones (12 to 19).
+# Bare metal with a 10 Gbit/s port (Intel X550): Core i7-12700H, 6 fast cores with two threads each (0 to 11) and 8 slow
+# ones (12 to 19).
 #
 #   nix build .#tengbe-image && dd if=result/nixos.img of=/dev/DISK bs=4M conv=fsync
 #
@@ -29,7 +29,7 @@ in
   ];
   hardware.cpu.intel.updateMicrocode = true;
 
-  # As the image is made.
+  # The root of an image grows when it boots.
   boot.growPartition = true;
 
   services.openssh = {

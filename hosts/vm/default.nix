@@ -1,4 +1,4 @@
-# Everything on one machine, in QEMU: what `nix run .#vm` boots.
+# Everything on one machine in QEMU: `nix run .#vm` boots this.
 {
   config,
   lib,
@@ -16,7 +16,7 @@ let
     requires = [ "linerate-certificate.service" ];
     after = requires;
   };
-  # Ports of this machine, and the guest's.
+  # Ports of this machine, and of the guest.
   forwarded = {
     "8080" = 80;
     "8090" = 8090;
@@ -45,7 +45,7 @@ in
       inherit tls;
       settings.tls-listen = [ ":8443" ];
     };
-    # On its own SQLite; a host that is not for trying out asks for keys.
+    # On its own SQLite. A host that isn't just for trying things out should ask for keys.
     api = {
       enable = true;
       openFirewall = true;
@@ -53,7 +53,7 @@ in
     };
   };
 
-  # A certificate of the machine's own making, which is there before the services that ask for it.
+  # A certificate that the machine makes itself, before the services that need it start.
   systemd.services.linerate-links = certified;
   systemd.services.linerate-files = certified;
   systemd.services.linerate-certificate = {
@@ -78,7 +78,7 @@ in
     graphics = false;
     cores = 2;
     memorySize = 1024;
-    # On this machine: links at 8080, files at 8090, api at 8100; by TLS files at 8443, links at 8444.
+    # On this machine: links at 8080, files at 8090, api at 8100; with TLS, files at 8443 and links at 8444.
     forwardPorts = lib.mapAttrsToList (here: there: {
       from = "host";
       host.port = lib.toInt here;
@@ -95,6 +95,6 @@ in
     };
   };
 
-  # A machine to look around in, reachable from this one only.
+  # A machine to look around in, reachable only from this one.
   services.getty.autologinUser = lib.mkDefault "root";
 }
