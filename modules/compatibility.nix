@@ -1,22 +1,22 @@
-# What NixOS before 26.05, which flake.lock names, calls otherwise or does not have: each in its newer form where the release
-# has it. 24.11 is evaluated and booted here, since no newer nixpkgs is at hand; what was read of newer ones is in
-# tests/nixos/README.md. This file goes on 2027-06-30, or as soon as a newer nixpkgs is at hand.
+# What NixOS releases before 26.05, the one in flake.lock, name differently or don't have: each in its newer form if the
+# release has it. 24.11 is evaluated and booted here, since no newer nixpkgs is at hand; tests/nixos/README.md says what
+# was read of newer ones. This file goes on 2027-06-30, or as soon as a newer nixpkgs is at hand.
 { lib }:
 let
   since = lib.versionAtLeast lib.trivial.release;
 in
 {
-  # The unit after which roles and databases are there: 25.11 made a target of it.
+  # The unit after which roles and databases exist: since 25.11 it is a target.
   postgresql = if since "25.11" then "postgresql.target" else "postgresql.service";
 
-  # A PostgreSQL that was killed comes back: NixOS's own since 25.05.
+  # Restarts a PostgreSQL that was killed: NixOS does so itself since 25.05.
   postgresqlRestart = lib.optionalAttrs (!since "25.05") {
     Restart = lib.mkDefault "always";
     RestartSec = lib.mkDefault 1;
   };
 
-  # What a service wants of a certificate, and what it starts after. Since 25.11 one unit is both: it ends with a
-  # certificate, self-signed at first.
+  # What a service wants for a certificate, and what it starts after. Since 25.11 one unit is both: when it ends there
+  # is a certificate, at first a self-signed one.
   acme =
     if since "25.11" then
       {
@@ -50,13 +50,13 @@ in
         };
       };
 
-  # Options of `systemd` for what blesses a boot. Since 25.11 NixOS has systemd's own units, and systemd's generator has them
-  # started; a second ExecStart beside theirs would bless twice.
+  # Options of `systemd` for what blesses a boot. Since 25.11 NixOS has systemd's own units, which systemd's generator
+  # starts; a second ExecStart beside theirs would bless twice.
   bless =
     { package }:
     if since "25.11" then
       {
-        # Where an update of systemd restarts it, there is nothing left to bless, and it may fail.
+        # If an update of systemd restarts it, there is nothing left to bless, and it may fail.
         services.systemd-bless-boot.restartIfChanged = false;
       }
     else

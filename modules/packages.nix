@@ -1,4 +1,4 @@
-# Which programs the services run unless told otherwise: this flake's, for the CPU of the host.
+# The default programs of the services: this flake's, for the host's CPU.
 { packagesOf }:
 {
   config,

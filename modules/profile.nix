@@ -1,5 +1,5 @@
-# What the host should be like once it runs, for `linerate doctor`: each module says its part, and the whole is
-# /etc/linerate/profile.json. Its format is the type of pkgs/linerate/src/profile.rs.
+# What the host should be like once it runs, for `linerate doctor`: each module adds its part, and the whole is
+# /etc/linerate/profile.json. Its format is the type in pkgs/linerate/src/profile.rs.
 {
   config,
   lib,

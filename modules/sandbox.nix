@@ -1,4 +1,4 @@
-# `serviceConfig` of a unit that gets what it needs and nothing else. A unit takes this and adds what it needs.
+# `serviceConfig` for a unit that gets what it needs and nothing else. A unit uses this and adds what it needs.
 #
 # `systemd-analyze security` is the measure, and `make nix-check` prints it.
 {

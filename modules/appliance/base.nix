@@ -1,4 +1,4 @@
-# A system that nobody sits in front of: users as declared, bounded logs, state in one place.
+# A system that runs unattended: declared users, bounded logs, state in one place.
 { config, lib, ... }:
 let
   inherit (lib)
@@ -20,25 +20,25 @@ in
   config = mkIf cfg.enable {
     environment.systemPackages = [ config.linerate.packages.linerate ];
 
-    # Users are what the configuration says.
+    # Users are exactly those in the configuration.
     users.mutableUsers = mkDefault false;
     boot.tmp.useTmpfs = mkDefault true;
     networking.useNetworkd = mkDefault true;
-    # A port of a card may be without a cable for good.
+    # A card's port may never have a cable.
     systemd.network.wait-online.anyInterface = mkDefault true;
 
-    # A kernel that panics boots again, and a service that fails does not keep the others from starting.
+    # A kernel that panics reboots, and a service that fails doesn't keep the others from starting.
     boot.kernelParams = [ "panic=10" ];
     systemd.enableEmergencyMode = mkDefault false;
 
-    # What has to outlive a boot is below /var/lib: state of services, and who this machine is to others.
+    # What has to survive a reboot is below /var/lib: state of services, and this machine's identity.
     services.openssh.hostKeys = mkDefault [
       {
         path = "/var/lib/ssh/${hostKey}";
         type = "ed25519";
       }
     ];
-    # Others look for it, or put it, where it is elsewhere, such as NixOS's scripts for EC2.
+    # Others, such as NixOS's scripts for EC2, look for it or put it elsewhere.
     systemd.tmpfiles.settings."10-linerate-ssh"."/var/lib/ssh".d.mode = "0755";
     environment.etc = lib.listToAttrs (
       map
@@ -52,8 +52,8 @@ in
         ]
     );
 
-    # A PostgreSQL that is the services' alone is reached by its socket alone. NixOS says localhost by a plain definition, so
-    # a host that says something else does so by mkForce, and is heard.
+    # A PostgreSQL that only serves the services is only reached by its socket. NixOS says localhost in a plain
+    # definition, so a host that wants something else uses mkForce, which takes effect here too.
     services.postgresql.settings.listen_addresses = mkIf (
       !config.services.postgresql.enableTCPIP
       && config.services.postgresql.ensureDatabases != [ ]

@@ -1,4 +1,4 @@
-# A small closure: what the services do not need is not there, and what must not be there ends the build.
+# A small closure: what the services don't need isn't there, and what must not be there fails the build.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption;
@@ -6,11 +6,11 @@ let
 in
 {
   options.linerate.appliance.forbidden = mkOption {
-    # NixOS writes each of them into `if [[ … != "" ]]` of the system's build script, without quotes.
+    # NixOS writes each of them, without quotes, into `if [[ … != "" ]]` in the system's build script.
     type = lib.types.listOf (lib.types.strMatching "[^[:space:]()|&;<>'\"`]+") // {
       description = "list of extended regular expressions without spaces, quotes, parentheses, |, &, ;, < and >";
     };
-    # Interpreters and compilers are tools for whoever breaks in. systemd-boot's installer is written in Python.
+    # Interpreters and compilers are tools for intruders. systemd-boot's installer is written in Python.
     default =
       map (language: "-${language}-[0-9]") [
         "perl"
@@ -47,7 +47,7 @@ in
       {
         system.forbiddenDependenciesRegexes = cfg.forbidden;
 
-        # The one of the installer's tools that a box which updates itself needs.
+        # The only one of the installer's tools that a box which updates itself needs.
         environment.systemPackages = lib.optional (
           cfg.update.flake != null
         ) config.system.build.nixos-rebuild;

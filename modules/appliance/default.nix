@@ -1,4 +1,4 @@
-# The box itself: nothing in it that the services do not need, and nothing open that nobody asked for.
+# The box itself: it has nothing that the services don't need, and opens nothing that nobody asked for.
 { lib, ... }:
 {
   imports = [

@@ -1,5 +1,5 @@
-# A machine's own disk: what is mounted from where. image.sh and install.sh of hosts/ make disks by the same
-# disk-layout.json. A host of yours that was installed in this way imports this as nixosModules.disk.
+# A machine's own disk: what is mounted from where. image.sh and install.sh in hosts/ make disks from the same
+# disk-layout.json. A host of your own that was installed this way imports this as nixosModules.disk.
 let
   layout = builtins.fromJSON (builtins.readFile ./disk-layout.json);
 in
@@ -12,7 +12,7 @@ in
   fileSystems."/boot" = {
     device = "/dev/disk/by-label/${layout.espLabel}";
     fsType = "vfat";
-    # The loader's random seed is nobody else's business.
+    # Nobody else may read the loader's random seed.
     options = [ "umask=0077" ];
   };
 }

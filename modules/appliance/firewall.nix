@@ -1,5 +1,5 @@
-# nftables. The services' ports are answered without connection tracking: a connection that ended stays in that
-# table for 120 s, so its 262,144 entries are full at 2,200 new connections a second (kernel, nf_conntrack-sysctl).
+# nftables. The services' ports are answered without connection tracking: a connection that has ended stays in that
+# table for 120 s, so 2,200 new connections a second fill its 262,144 entries (kernel, nf_conntrack-sysctl).
 { config, lib, ... }:
 let
   inherit (lib) mkIf;

@@ -1,4 +1,4 @@
-# Whether the box does its work: asked once after boot, before the boot counts as good.
+# Whether the box does its work: checked once after boot, before the boot counts as good.
 {
   config,
   lib,
@@ -13,7 +13,7 @@ let
   databases = map (service: service.databases) (lib.attrValues config.linerate.services);
   urls = lib.concatMap (each: each.urls) databases;
   files = lib.concatMap (each: each.files) databases;
-  # Cards that the host is declared to have.
+  # Cards that the host declares.
   drivers = lib.unique (map (card: card.driver) (lib.attrValues (config.linerate.tuning.nic or { })));
 in
 {
@@ -21,7 +21,7 @@ in
     command = mkOption {
       type = types.lines;
       default =
-        # Type=notify: a unit is active once it has said that it is ready.
+        # Type=notify: a unit is active once it has reported that it is ready.
         lib.optionalString (units != [ ]) "systemctl is-active --quiet ${lib.escapeShellArgs units}\n"
         + "linerate doctor --profile /etc/linerate/profile.json --fail-on ${cfg.health.failOn}\n";
       defaultText = lib.literalMD "every service is active, and `linerate doctor` finds nothing as bad as `failOn`";
@@ -78,7 +78,7 @@ in
   config = mkIf cfg.enable {
     linerate.profile = {
       host = config.networking.hostName;
-      # Of an image, / is in memory, and nothing is written to it.
+      # For an image, / is in memory, and nothing is written to it.
       disk.${if cfg.image.enable then "/var" else "/"}.min_free_percent = cfg.health.minFreePercent;
       image =
         if cfg.image.enable then
@@ -101,7 +101,7 @@ in
     systemd.services.linerate-health = {
       description = "Whether this boot is a good one";
       requiredBy = [ "boot-complete.target" ];
-      # Where nobody waits for that target, it is of interest all the same.
+      # If nothing waits for that target, the check is still of interest.
       wantedBy = lib.optional (!cfg.update.trial) "multi-user.target";
       before = [ "boot-complete.target" ];
       wants = units;
@@ -114,7 +114,7 @@ in
       serviceConfig = {
         Type = "oneshot";
         RemainAfterExit = true;
-        # The script's own bound, and a minute for what it asks.
+        # The script's own limit, and a minute for the checks themselves.
         TimeoutStartSec = cfg.health.waitForOthers + cfg.health.patience + 60;
       };
       script = ''
@@ -175,7 +175,7 @@ in
       '';
     };
 
-    # Only a boot that is still on trial ends so: a good generation with a fault keeps serving what it can.
+    # Only a boot that is still on trial ends this way: a good generation with a fault continues to serve what it can.
     systemd.services.linerate-fall-back = {
       description = "Boot again, into the generation before once this one's tries are used up";
       unitConfig.ConditionPathExistsGlob = "/sys/firmware/efi/efivars/LoaderBootCountPath-*";

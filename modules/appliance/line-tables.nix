@@ -1,4 +1,4 @@
-# Which line of the sources each address of our programs is of: aside of them, where `linerate profile` looks for it.
+# The source line of each address in our programs: in separate files, where `linerate profile` looks for them.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption types;
@@ -17,7 +17,7 @@ in
 
   config = mkIf (cfg.enable && cfg.lineTables) {
     environment.pathsToLink = [ "/lib/debug" ];
-    # Of what is on the box; what somebody else has built may have none.
+    # For the programs on the box; those built elsewhere may have none.
     environment.systemPackages = lib.concatMap (package: lib.optional (package ? debug) package.debug) (
       lib.attrValues (
         lib.intersectAttrs ({ linerate = { }; } // config.linerate.services) config.linerate.packages

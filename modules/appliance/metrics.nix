@@ -1,11 +1,11 @@
-# Figures for Prometheus: the machine's, what `linerate doctor` finds, and the database's. The services have theirs
-# on their admin listeners.
+# Metrics for Prometheus: the machine's, `linerate doctor`'s findings, and the database's. The services have theirs on
+# their admin listeners.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption types;
   cfg = config.linerate.appliance;
   exporters = config.services.prometheus.exporters;
-  # What `linerate doctor` finds, for the textfile collector.
+  # The findings of `linerate doctor`, for the textfile collector.
   findings = "/run/linerate-metrics";
   # Whether services have certificates, which it reads.
   tls = lib.any (service: service.settings ? cert || service.settings ? admin-cert) (
@@ -51,13 +51,13 @@ in
       description = "What keeps this host from its line rate, for Prometheus";
       serviceConfig =
         import ../sandbox.nix {
-          # Rings and channels of cards, and certificates, which are not everybody's to read.
+          # For cards' rings and channels, and for certificates, which not everybody may read.
           capabilities = [ "CAP_NET_ADMIN" ] ++ lib.optional tls "CAP_DAC_READ_SEARCH";
         }
         // {
           Type = "oneshot";
           ExecStart = "${lib.getExe config.linerate.packages.linerate} doctor --profile /etc/linerate/profile.json --textfile ${findings}/doctor.prom";
-          # Not all is well, which the file says.
+          # It found something wrong, which the file says.
           SuccessExitStatus = 3;
           RuntimeDirectory = [
             "linerate-doctor"
@@ -67,7 +67,7 @@ in
           # The exporter reads the file as another user.
           UMask = "0022";
           MemoryMax = "128M";
-          # It reads /proc and /sys, asks the kernel by netlink, and services whether they are ready.
+          # It reads /proc and /sys, and asks the kernel by netlink and services whether they are ready.
           ProcSubset = "all";
           ProtectProc = "default";
           RestrictAddressFamilies = [
@@ -82,14 +82,14 @@ in
             "@system-service"
             "~@privileged @resources"
             "adjtimex"
-            # By which the C library asks what adjtimex does.
+            # The C library uses this for adjtimex.
             "clock_adjtime"
           ];
-          # It would forbid to ask the kernel whether the clock is synchronised, too.
+          # It would also forbid asking the kernel whether the clock is synchronised.
           ProtectClock = false;
         }
         // lib.optionalAttrs tls {
-          # systemd hides each unit's credentials from all others; here the doctor looks for them.
+          # systemd hides each unit's credentials from all others; here the doctor finds them.
           BindReadOnlyPaths = "-/run/credentials:/run/linerate-doctor/credentials";
         };
     };

@@ -1,7 +1,7 @@
-# reboot.sh BOOTED BUILT TRIED: boots anew where the system that was BUILT is another one than that which is BOOTED.
+# reboot.sh BOOTED BUILT TRIED: reboots if the system that was BUILT isn't the one that is BOOTED.
 #
-# Run after an update. One that was booted for already, which the file TRIED says, has failed its trial: it is not tried
-# again every night.
+# Run after an update. A system that was already booted into, which the file TRIED records, has failed its trial: it
+# isn't tried again every night.
 set -euo pipefail
 booted=$(readlink -f "$1")
 built=$(readlink -f "$2")

@@ -1,15 +1,15 @@
-# A NixOS of what it is told to run and little else: no perl, no manuals, nothing for desktops. Appliances have it, and so
-# does the medium that installs one (hosts/installer).
+# A NixOS with what it is told to run and little else: no perl, no manuals, nothing for desktops. Appliances use it, and
+# so does the medium that installs one (hosts/installer).
 { lib, ... }:
 let
   inherit (lib) mkDefault;
 in
 {
-  # Without perl: /etc is an overlay and users are made by a program, where NixOS had scripts.
+  # Without perl: /etc is an overlay, and a program makes users, both of which NixOS otherwise does with scripts.
   boot.initrd.systemd.enable = mkDefault true;
   system.etc.overlay.enable = mkDefault true;
   services.userborn.enable = mkDefault true;
-  # nixos-install and its like.
+  # nixos-install and similar tools.
   system.disableInstallerTools = mkDefault true;
 
   # NixOS keeps the sources that a flake built it from, 160 MiB, as the box's `nixpkgs#NAME` and `<nixpkgs>`. An update
@@ -41,7 +41,7 @@ in
   };
   # A host names the firmware that its cards need.
   hardware.enableRedistributableFirmware = mkDefault false;
-  # One locale.
+  # A single locale.
   i18n.supportedLocales = mkDefault [ "C.UTF-8/UTF-8" ];
   i18n.defaultLocale = mkDefault "C.UTF-8";
 }

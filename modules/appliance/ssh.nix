@@ -1,4 +1,4 @@
-# Keys only, and where wanted on one interface only.
+# Only keys, and if wanted only on one interface.
 { config, lib, ... }:
 let
   inherit (lib)
@@ -9,7 +9,7 @@ let
     ;
   cfg = config.linerate.appliance;
 
-  # Ports of ssh that a service has already.
+  # ssh's ports that a service already uses.
   taken = lib.intersectLists config.services.openssh.ports (
     lib.concatMap (service: service.tcpPorts) (lib.attrValues config.linerate.services)
   );
@@ -46,7 +46,7 @@ in
         KbdInteractiveAuthentication = mkDefault false;
         PermitRootLogin = mkDefault "prohibit-password";
         X11Forwarding = mkDefault false;
-        # A guess at a key costs the box a handshake; it gets few.
+        # Each guess at a key costs the box a handshake, so few are allowed.
         MaxAuthTries = mkDefault 3;
         LoginGraceTime = mkDefault 20;
       };

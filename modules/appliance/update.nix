@@ -1,5 +1,5 @@
-# A new generation is on trial until the box was healthy with it (systemd, Automatic Boot Assessment): the boot
-# loader counts its tries, health.nix judges, and after the last try the generation before boots.
+# A new generation is on trial until the box has been healthy with it (systemd, Automatic Boot Assessment): the boot
+# loader counts its tries, health.nix judges it, and after the last try the previous generation boots.
 {
   config,
   lib,
@@ -12,7 +12,7 @@ let
   cfg = config.linerate.appliance;
   loader = config.boot.loader.systemd-boot;
   compatibility = import ../compatibility.nix { inherit lib; };
-  # NixOS counts by itself from 26.11 on.
+  # NixOS counts boots itself from 26.11 on.
   counts = options.boot.loader.systemd-boot ? bootCounting;
 
   trial = pkgs.writeShellApplication {
@@ -79,7 +79,7 @@ in
       })
 
       (lib.optionalAttrs (!counts) {
-        # For images, which have no run of NixOS's installer (hosts/image.sh).
+        # For images, where NixOS's installer doesn't run (hosts/image.sh).
         system.build.trial = mkIf cfg.update.trial (lib.getExe trial);
         boot.loader.systemd-boot.extraInstallCommands = mkIf cfg.update.trial ''
           ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
@@ -100,11 +100,11 @@ in
       {
         boot.loader.systemd-boot = {
           configurationLimit = lib.mkDefault 5;
-          # Whoever sits in front of the box does not change the kernel's command line.
+          # Nobody may change the kernel's command line at the console.
           editor = lib.mkDefault false;
         };
 
-        # A generation that hangs before anybody can judge it boots again too.
+        # A generation that hangs before it can be judged reboots too.
         boot.kernelParams = [ "boot.panic_on_fail" ];
         systemd = compatibility.watchdog {
           runtime = lib.mkDefault "30s";
@@ -114,7 +114,8 @@ in
         system.autoUpgrade = mkIf (cfg.update.flake != null) {
           enable = true;
           inherit (cfg.update) flake;
-          # The next boot, which is counted, and not the running system. NixOS's own reboot is for another kernel alone.
+          # It affects the next boot, which is counted, and not the running system. NixOS itself only reboots for
+          # another kernel.
           operation = "boot";
           allowReboot = false;
           dates = lib.mkDefault "03:40";

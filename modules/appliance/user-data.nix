@@ -1,10 +1,10 @@
-# Settings of services from the user data of an EC2 instance, so that one image does for many. Lines such as
+# Settings of services from an EC2 instance's user data, so that many instances can use one image. Lines such as
 #
 #   LINERATE_LINKS_PUBLIC_URL=https://go.example
 #
 # become the environment of the service they name, and NixOS takes the host's key from SSH_HOST_ED25519_KEY; any other
-# line is ignored and said so, and nothing is executed.
-# Every process on the instance can read user data, so secrets do not belong there.
+# line is ignored with a message, and nothing is executed. Every process on the instance can read user data, so secrets
+# do not belong there.
 {
   config,
   lib,

@@ -1,4 +1,4 @@
-# The service address: visitors ask one address, and boxes that are ready share it.
+# The service address: visitors use one address, and boxes that are ready share it.
 {
   config,
   lib,
@@ -164,7 +164,7 @@ in
         User = "linerate-fleet";
         Group = "linerate-fleet";
         SupplementaryGroups = optional bgp.enable bird;
-        # Where a box is drained, which outlives a restart.
+        # Records that a box is drained, and survives a restart.
         RuntimeDirectory = baseNameOf directory;
         RuntimeDirectoryMode = "0755";
         RuntimeDirectoryPreserve = true;
@@ -172,7 +172,7 @@ in
         Restart = "always";
         RestartSec = 1;
         MemoryMax = "64M";
-        # Services that are busy are asked in time all the same.
+        # It is scheduled in time even when services are busy.
         CPUWeight = 1000;
         OOMScoreAdjust = -500;
         RestrictAddressFamilies = [
@@ -206,7 +206,7 @@ in
       })
     ];
 
-    # A box answers for the address whoever else has it: what its router sends here is served.
+    # A box answers for the address, whoever else has it: it serves whatever its router sends here.
     networking = {
       interfaces.lo = mkIf bgp.enable (
         lib.genAttrs families (wanted: {

@@ -1,4 +1,4 @@
-# What BIRD is told: routers hear of the service address while `linerate fleet announce` has its protocols enabled.
+# BIRD's configuration: routers learn the service address while `linerate fleet announce` has its protocols enabled.
 { lib }:
 bgp:
 let

@@ -1,4 +1,4 @@
-# Many boxes: which they are, the service address that they share, and where all of them are seen.
+# A fleet of boxes: its members, the service address they share, and where all of them are monitored.
 {
   config,
   lib,

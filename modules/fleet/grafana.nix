@@ -1,4 +1,4 @@
-# A dashboard of Grafana, of what queries.nix has of it: two panels in a row, each with a line for every set of labels.
+# A Grafana dashboard from an entry of queries.nix: two panels per row, each with a line for every set of labels.
 { lib }:
 uid:
 { title, panels }:
@@ -8,7 +8,7 @@ uid:
   tags = [ "linerate" ];
   timezone = "browser";
   editable = false;
-  # Of Grafana 10, which later ones read.
+  # From Grafana 10; later ones read it too.
   schemaVersion = 38;
   refresh = "30s";
   time = {

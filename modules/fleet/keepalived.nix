@@ -1,4 +1,5 @@
-# What keepalived is told: a box that is not ready, by the file that `linerate fleet announce` writes, counts less.
+# keepalived's configuration: a box that isn't ready, according to the file that `linerate fleet announce` writes, has a
+# lower priority.
 { lib }:
 vrrp: track: ''
   track_file linerate {

@@ -1,4 +1,4 @@
-# All boxes in one place: what Prometheus asks, when somebody has to be told, and dashboards.
+# All boxes in one place: what Prometheus scrapes, when to alert, and dashboards.
 {
   config,
   lib,
@@ -12,7 +12,7 @@ let
   json = pkgs.formats.json { };
   queries = import ./queries.nix { inherit lib; };
 
-  # Jobs by their names, each with the URLs of nodes that have it.
+  # Jobs by name, each with the URLs of the nodes that have it.
   jobs = lib.zipAttrs (
     lib.mapAttrsToList (
       name: node:
@@ -91,12 +91,12 @@ in
     services = {
       prometheus = {
         enable = lib.mkDefault true;
-        # Whoever may reach it may read everything.
+        # Whoever can reach it can read everything.
         listenAddress = lib.mkDefault "127.0.0.1";
         scrapeConfigs = scrapes;
         rules = [ (builtins.toJSON cfg.rules) ];
       };
-      # Where somebody has turned it on.
+      # If somebody has turned it on.
       grafana.provision = {
         enable = lib.mkDefault true;
         dashboards.settings.providers = [

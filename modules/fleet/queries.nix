@@ -1,8 +1,7 @@
-# What is asked of Prometheus: one table, of which dashboards and alert rules are made.
+# Queries to Prometheus: one table for both dashboards and alert rules.
 #
-# A dashboard has panels; a panel has a title, a unit as Grafana calls it, and a query with the labels that its lines are
-# named by. Where a panel is of something that somebody has to see to, `alert` says from when on: `when` follows the
-# query.
+# A dashboard has panels; a panel has a title, Grafana's name of the unit, and a query with the labels that name its
+# lines. If somebody has to act on what a panel shows, `alert` says when: `when` is appended to the query.
 { lib }:
 let
   services = [

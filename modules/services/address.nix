@@ -8,7 +8,7 @@ rec {
   valid =
     text:
     let
-      # An address of IPv6 has brackets.
+      # An IPv6 address has brackets.
       tcp = builtins.match "(|localhost|[0-9.]+|\\[[0-9a-fA-F:.]+])?:[0-9]{1,5}" text != null;
       number = port text;
     in
@@ -25,7 +25,7 @@ rec {
 
   ports = addresses: lib.unique (map port (lib.filter isTcp addresses));
 
-  # The programs listen on 127.0.0.1 where it says localhost.
+  # For localhost, the programs listen on 127.0.0.1.
   host =
     address:
     let
@@ -33,7 +33,7 @@ rec {
     in
     if written == "localhost" then "127.0.0.1" else written;
 
-  # An address that stands for every one.
+  # An address that stands for all addresses.
   isEverywhere =
     address:
     lib.elem (host address) [
@@ -42,7 +42,7 @@ rec {
       "[::]"
     ];
 
-  # Whether both cannot be listened on at once.
+  # Whether it is impossible to listen on both at once.
   clash =
     one: other:
     isTcp one
@@ -50,11 +50,11 @@ rec {
     && port one == port other
     && (host one == host other || isEverywhere one || isEverywhere other);
 
-  # For somebody on this machine: an address that stands for every one is reached on the loopback.
+  # For clients on this machine: an address that stands for all addresses is reached on the loopback.
   url =
     address:
     "http://${if isEverywhere address then "127.0.0.1" else host address}:${toString (port address)}";
 
-  # `ListenStream=`, where a port alone is every address, and a path has nothing before it.
+  # For `ListenStream=`: a port without an address means every address, and a path has no prefix.
   stream = address: lib.removePrefix "unix:" (lib.removePrefix ":" address);
 }

@@ -92,8 +92,8 @@ in
       linerate-api = lib.mkMerge [
         database.unit
         {
-          # Twice the cache while it is filled anew, and that of another process that drains; a connection of either holds some
-          # 32 KiB, and a few batches of the largest size may be read at once.
+          # Twice the cache while it is refilled, plus that of another process that drains; a connection to either takes
+          # about 32 KiB, and a few batches of the largest size may be read at once.
           serviceConfig.MemoryMax =
             3 * cfg.settings.cache-bytes + 2 * cfg.settings.max-connections * 32768 + 512 * mebibyte;
         }

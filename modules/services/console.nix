@@ -25,13 +25,13 @@ let
     "files"
     "api"
   ] admin;
-  # Where the API serves its users: its first address, where the program can connect to it.
+  # Where the API serves its users: its first address, if the program can connect to it.
   users =
     let
       inherit (services.api.settings) listen;
     in
     if services.api.enable or false && listen != [ ] then lib.head listen else "none";
-  # The program connects in the clear.
+  # The program connects without TLS.
   unreachable = lib.filter (
     name:
     !(cfg.settings ? ${name})
@@ -39,25 +39,26 @@ let
     && config.linerate.services.${name}.settings ? admin-cert
   ) (lib.attrNames asked);
 
-  # Those that no queue is on, where that is known: the console is for those who look, and never in the way of those who ask.
+  # CPUs that serve no queue, if that is known: the console is for those who look, and must never get in the way of
+  # requests.
   cpu = config.linerate.tuning.cpu or { };
-  # Where the helper is asked.
+  # The helper's socket.
   helper = "/run/linerate-console-helper/socket";
   linerate = lib.getExe cfg.package;
   gibibyte = 1024 * 1024 * 1024;
 
-  # What writes files for it, and where that is asked.
+  # The writer of its files, and the writer's socket.
   writer = cfg.filesWriter;
   writerSocket = "/run/linerate-files-writer/socket";
   root = if services.files.enable or false then services.files.settings.root else null;
 
-  # The files in which services write down who wrote what, where they have their own directory for that.
+  # The services' audit logs, for services that write one in their own directory.
   audits = lib.filterAttrs (_: path: path != null && path != "-") (
     lib.genAttrs [ "links" "api" ] (
       name: if services.${name}.enable or false then services.${name}.settings.audit-log or null else null
     )
   );
-  # Services whose group the console is of: to read those, and to reach Unix sockets of theirs.
+  # Services whose group the console joins: to read those files, and to reach their Unix sockets.
   groups = lib.filter (
     name:
     lib.hasPrefix "/var/log/linerate-${name}/" (audits.${name} or "")
@@ -144,7 +145,7 @@ in
       binary = "linerate";
       command = "console";
       openFiles = 1024;
-      # Unless somebody says otherwise.
+      # Unless it is set explicitly.
       derived = removeAttrs (
         asked
         // {
@@ -157,29 +158,29 @@ in
       ) (lib.attrNames cfg.settings);
     };
 
-    # It tells the console what lies below its root, at its listener for operators.
+    # Through its listener for operators, files shows the console what is below its root.
     linerate.services.files = mkIf (root != null && !(services.files.settings ? admin-browse)) {
       derived.admin-browse = true;
     };
 
     systemd.services.linerate-console = {
-      # Whose keys let people in.
+      # The service whose keys let people in.
       after = lib.optionals (asked.links != "none") [ "linerate-links.service" ];
       serviceConfig = {
         ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-        # It looks at the machine as `linerate doctor` and `linerate nic` do: /proc, /sys, and the kernel by netlink. It changes
-        # nothing there, and could not.
+        # It looks at the machine like `linerate doctor` and `linerate nic`: /proc, /sys, and the kernel by netlink. It
+        # changes nothing there, and couldn't.
         ProcSubset = "all";
         ProtectProc = "default";
         RestrictAddressFamilies = mkAfter [ "AF_NETLINK" ];
-        # It would forbid to ask the kernel whether the clock is synchronised, too.
+        # It would also forbid asking the kernel whether the clock is synchronised.
         ProtectClock = false;
         SystemCallFilter = mkAfter [
           "adjtimex"
-          # By which the C library asks what adjtimex does.
+          # The C library uses this for adjtimex.
           "clock_adjtime"
         ];
-        # Everything else of the box comes first.
+        # Everything else on the box comes first.
         CPUWeight = 20;
         OOMScoreAdjust = 300;
         MemoryMax = "256M";
@@ -194,7 +195,7 @@ in
       listenStreams = [ helper ];
       socketConfig = {
         FileDescriptorName = "helper";
-        # The console alone can connect, and the helper asks the kernel who does.
+        # Only the console can connect, and the helper asks the kernel who does.
         SocketUser = "linerate-console";
         SocketMode = "0600";
         Backlog = 16;
@@ -209,7 +210,8 @@ in
           capabilities = [
             # To set channels, RSS tables and XPS.
             "CAP_NET_ADMIN"
-            # To count events of others and of the kernel, and to see what they have mapped, by which addresses get names.
+            # To count events of other processes and of the kernel, and to see their mappings, which give addresses
+            # names.
             "CAP_PERFMON"
             # To read the kernel's own addresses.
             "CAP_SYSLOG"
@@ -218,7 +220,7 @@ in
         // {
           Type = "exec";
           ExecStart = "${linerate} console-helper --listen systemd:helper --user linerate-console --profile /etc/linerate/profile.json";
-          # Where the units that place queues keep what was there before.
+          # Where the units that place queues keep the original settings.
           RuntimeDirectory = "linerate";
           RuntimeDirectoryPreserve = true;
           TasksMax = 64;
@@ -229,7 +231,7 @@ in
           CPUWeight = 20;
           OOMScoreAdjust = 500;
 
-          # /proc/irq, /sys and everybody's processes are what it is about.
+          # It is all about /proc/irq, /sys and everybody's processes.
           ProtectKernelTunables = false;
           ProtectKernelLogs = false;
           ProcSubset = "all";
@@ -260,7 +262,7 @@ in
       listenStreams = [ writerSocket ];
       socketConfig = {
         FileDescriptorName = "writer";
-        # The console alone can connect, and the writer asks the kernel who does.
+        # Only the console can connect, and the writer asks the kernel who does.
         SocketUser = "linerate-console";
         SocketMode = "0600";
         Backlog = 16;
@@ -280,17 +282,18 @@ in
           "--max-files ${toString writer.maxFiles} --max-uploads ${toString writer.maxUploads}"
           "--expire ${toString writer.expire}"
         ];
-        # A user of its own: what it writes is not the server's, and nobody runs it. It is no user namespace of its own, in
+        # A separate user: what it writes doesn't belong to the server, and nobody runs it. It has no user namespace, in
         # which the console would be nobody.
         User = "linerate-files-writer";
         Group = "linerate-files";
         Restart = "on-failure";
         RestartSec = 1;
         ReadWritePaths = [ root ];
-        # With it openat2 fails (ENOSYS), the call by which it stays below its root; it says itself which modes files have.
+        # With it, openat2 fails (ENOSYS), which is the call that keeps it below its root; it sets the modes of files
+        # itself.
         RestrictSUIDSGID = false;
         TasksMax = 128;
-        # Pieces of uploads that are under way.
+        # Pieces of uploads in progress.
         MemoryMax = "512M";
         LimitNOFILE = 2048;
         CPUWeight = 20;

@@ -1,5 +1,5 @@
-# Daemons that answer the network: each of `linerate.services` gets a file of settings, sockets, a user and a unit.
-# The modules beside this one say what is particular to each.
+# Daemons that answer the network: each of `linerate.services` gets a settings file, sockets, a user and a unit. The
+# modules beside this one have what is particular to each.
 {
   config,
   lib,
@@ -26,17 +26,17 @@ let
   services = config.linerate.services;
   cfgOf = name: config.services.linerate.${name};
 
-  # What a service asks for where it cannot be told.
+  # The value a service asks for if it isn't known.
   waiting = 16384;
   backlog = cfg: cfg.settings.backlog or waiting;
 
   # Sockets for visitors, by name.
   public =
     cfg: lib.imap0 (index: where: nameValuePair "public-${toString index}" where) cfg.settings.listen;
-  # Not those of TLS: HTTP/3 has a socket of its own on the same port.
+  # Not for TLS: HTTP/3 has a separate socket on the same port.
   sockets = cfg: lib.listToAttrs (public cfg) // { inherit (cfg.settings) admin; };
 
-  # What the program is told: names of sockets where systemd listens, addresses where it does itself.
+  # What the program is told: names of sockets where systemd listens, addresses where it listens itself.
   told =
     name:
     let
@@ -50,7 +50,7 @@ let
       admin = "systemd:admin";
     };
 
-  # Settings that the program does not take end the build, and not the service.
+  # Settings that the program rejects fail the build, and not the service.
   settingsFile =
     name:
     let
@@ -66,7 +66,7 @@ let
       cp ${unchecked} $out
     '';
 
-  # The program as operators call it, as the service's user: `linerate-links add …`.
+  # The program as operators run it, as the service's user: `linerate-links add …`.
   called =
     name: service:
     let
@@ -88,7 +88,7 @@ let
         }";
       };
 
-  # The service reads a credential of this name as if it were in the environment.
+  # The service reads a credential with this name like an environment variable.
   variable =
     name: setting: "LINERATE_" + lib.toUpper (lib.replaceStrings [ "-" ] [ "_" ] "${name}-${setting}");
 
@@ -103,13 +103,13 @@ let
   # Whether a process takes over from another at a reload.
   takesOver = name: services.${name}.takesOver && (cfgOf name).settings.handover or null != null;
 
-  # What a process of the unit is started with, in a word: where a generation has another, a reload has another process take
-  # over though the program and its settings are the same.
+  # A digest of what a process of the unit is started with: if a generation has another digest, a reload lets another
+  # process take over even if the program and its settings are the same.
   sumOf =
     name:
     let
       unit = config.systemd.services."linerate-${name}";
-      # Of these a process knows itself; the last is the sum.
+      # A process knows these itself; the last is the digest.
       own = [
         "ExecReload"
         "ExecStart"
@@ -128,7 +128,7 @@ let
       cfg = cfgOf name;
       daemon = "linerate-${name}";
       called = command: "${lib.getExe cfg.package} ${command} --config ${settingsFile name}";
-      # Where it listens itself, and not systemd for it.
+      # Addresses where it listens itself, instead of systemd.
       bound =
         lib.optionals (!cfg.socketActivation) (cfg.settings.listen ++ [ cfg.settings.admin ])
         ++ cfg.settings.tls-listen;
@@ -150,8 +150,8 @@ let
           LoadCredential = mapAttrsToList (setting: path: "${variable name setting}:${path}") cfg.secrets;
           RuntimeDirectory = daemon;
           RuntimeDirectoryMode = "0700";
-          # systemd shows credentials to main processes alone, and hides them from one that is to become that at a reload:
-          # here they are there for either.
+          # systemd shows credentials only to main processes, and hides them from one that becomes the main process at a
+          # reload: here both find them.
           BindReadOnlyPaths = [ "-/run/credentials/${daemon}.service:/run/${daemon}/credentials" ];
           Environment = [
             "CREDENTIALS_DIRECTORY=/run/${daemon}/credentials"
@@ -174,8 +174,8 @@ let
         };
       }
       (mkIf service.takesOver {
-        # Takes over where that is possible, reads certificates and rules again where nothing else has changed, and has systemd
-        # start the unit anew where only that will do.
+        # Takes over if that is possible, only reads certificates and rules again if nothing else has changed, and has
+        # systemd restart the unit if only that helps.
         reloadIfChanged = lib.mkDefault (takesOver name);
         serviceConfig = {
           ExecReload = lib.mkDefault (
@@ -185,7 +185,7 @@ let
       })
     ];
 
-  # What `linerate doctor` is to find of it.
+  # What `linerate doctor` should find of it.
   profileOf =
     name:
     let
@@ -206,7 +206,7 @@ let
       ready = services.${name}.readyUrl;
     };
 
-  # The names of what is set: a table is what they begin with, and `_` does for `-`.
+  # The names of what is set: a table's name is a prefix, and `_` replaces `-`.
   names =
     prefix: set:
     concatLists (
@@ -226,7 +226,7 @@ let
       option = "services.linerate.${name}";
       help = "`${service.binary} ${service.command} --help`";
       unknown = lib.subtractLists known.${name} (names "" cfg.settings ++ lib.attrNames cfg.secrets);
-      # By a Unix socket come operators, and visitors of some services, where systemd makes it.
+      # Operators, and visitors of some services, may use a Unix socket if systemd makes it.
       misplaced = lib.filter (
         each:
         address.isUnix each.address
@@ -268,7 +268,7 @@ in
         { config, name, ... }:
         let
           inherit (cfgOf name) settings;
-          # Which option names which address.
+          # Which option has which address.
           listed =
             key: where:
             map (address: {
@@ -334,7 +334,7 @@ in
               listed "listen" settings.listen
               ++ listed "admin" [ settings.admin ]
               ++ listed "tls-listen" settings.tls-listen;
-            # Whoever asks trusts no certificate.
+            # The client checks no certificate.
             readyUrl = mkIf (
               address.isTcp settings.admin && !(config.settings ? admin-cert)
             ) "${address.url settings.admin}/readyz";
@@ -355,7 +355,7 @@ in
       ) services
     );
 
-    # A user of its own, and no dynamic one: backups, databases and operators name it.
+    # A fixed user rather than a dynamic one: backups, databases and operators name it.
     users.users = mapAttrs' (
       name: _:
       nameValuePair "linerate-${name}" {

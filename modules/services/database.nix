@@ -1,5 +1,5 @@
-# The database of a service: a file of its own, PostgreSQL on this host, or wherever a URL says. `setting` of the service
-# names it.
+# A service's database: its own file, PostgreSQL on this host, or wherever a URL points. The service's `setting` names
+# it.
 { config, lib }:
 name: setting:
 let
@@ -8,7 +8,7 @@ let
   option = "services.linerate.${name}";
   local = cfg.database.createLocally;
   secret = cfg.secrets ? ${setting};
-  # PostgreSQL lets in who has the name of its user.
+  # PostgreSQL admits the user with the same name.
   user = "linerate-${name}";
   url = cfg.settings.${setting};
   # PostgreSQL on another host, or where a secret says.
@@ -22,7 +22,7 @@ let
   inherit (compatibility) postgresql;
 in
 {
-  # What the setting says where nobody does: `file`, unless PostgreSQL is asked for.
+  # The setting's default: `file`, unless PostgreSQL is asked for.
   default =
     file:
     if local then
@@ -56,15 +56,15 @@ in
     };
   };
 
-  # What the health check has to know of it.
+  # What the health check needs to know about it.
   databases = {
     urls = lib.optional (remote && url != null) url;
     files = lib.optional secret cfg.secrets.${setting};
   };
 
-  # Of the service.
+  # For the service's unit.
   unit = {
-    # Once roles and databases are there, or a way to those of another host.
+    # Once roles and databases exist, or there is a route to those of another host.
     wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     serviceConfig.LoadCredential = lib.mapAttrsToList (
@@ -72,7 +72,7 @@ in
     ) cfg.database.files;
   };
 
-  # PostgreSQL itself, and its unit.
+  # For PostgreSQL itself and its unit.
   server = mkIf local {
     enable = true;
     ensureDatabases = [ user ];

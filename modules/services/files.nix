@@ -21,7 +21,7 @@ let
   hasOrigin = cfg.settings.origin != null;
   inherit (config.systemd.services.linerate-files) reloadIfChanged;
 
-  # Rules that make no sense end the build, and not the service.
+  # Rules that make no sense fail the build, and not the service.
   rules =
     let
       file = toml.generate "linerate-files-rules.toml" cfg.rules;
@@ -140,38 +140,40 @@ in
     environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
 
     systemd.services.linerate-files = {
-      # Either is a reload.
+      # Either causes a reload.
       restartTriggers = mkIf (cfg.rules != { } && reloadIfChanged) [ rules ];
       reloadTriggers = mkIf (cfg.rules != { } && !reloadIfChanged) [ rules ];
       serviceConfig = {
-        # With it openat2 fails (ENOSYS), the call by which it stays below its root. It can make no file anywhere.
+        # With it, openat2 fails (ENOSYS), which is the call that keeps it below its root. It can't create files
+        # anywhere.
         RestrictSUIDSGID = false;
-        # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have. Of what the kernel
-        # has for asynchronous input and output it takes these two calls alone: no worker registers anything with its ring.
+        # It asks the kernel whether a file is in memory (cachestat), which systemd's group doesn't include. Of the
+        # kernel's asynchronous input and output it only uses these two calls: no worker registers anything with its
+        # ring.
         SystemCallFilter = mkAfter [
           "cachestat"
           "~@aio"
           "io_uring_setup"
           "io_uring_enter"
         ];
-        # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
+        # No MemoryMax: pages of the files it sends count as its memory, and the kernel reclaims them itself.
       }
       // lib.optionalAttrs (cfg.originCredentials != null) {
         LoadCredential = [ "origin:${cfg.originCredentials}" ];
       }
       // lib.optionalAttrs hasOrigin {
-        # The one place it writes to.
+        # The only place it writes to.
         CacheDirectory = "linerate-files";
         CacheDirectoryMode = "0700";
         ReadWritePaths = lib.optional (
           cfg.settings.origin-cache != "/var/cache/linerate-files"
         ) cfg.settings.origin-cache;
-        # glibc asks the kernel which addresses the machine has before it looks a name up.
+        # glibc asks the kernel for the machine's addresses before it looks up a name.
         RestrictAddressFamilies = [ "AF_NETLINK" ];
       };
     };
 
-    # Whoever puts files there is of this group; the service itself only reads.
+    # Whoever puts files there is in this group; the service itself only reads.
     systemd.tmpfiles.settings = mkIf (cfg.settings.root == state) {
       "10-linerate-files".${state}.d = {
         mode = "2775";
@@ -180,7 +182,7 @@ in
       };
     };
 
-    # By it the kernel encrypts HTTP/1.1 over TLS, and bodies are sent as in the clear. The service could not load it.
+    # With it, the kernel encrypts HTTP/1.1 over TLS, and bodies are sent as without TLS. The service couldn't load it.
     boot.kernelModules = mkIf (cfg.settings.tls-listen != [ ]) [ "tls" ];
   };
 }

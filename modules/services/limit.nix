@@ -1,5 +1,5 @@
-# A limit of a unit as a number, which is what the profile has. systemd takes sizes to the base 1024 with K, M, G or T, too
-# (systemd.resource-control(5)). What is no number, such as `infinity` or a share of the machine's memory, is null.
+# A unit's limit as a number, for the profile. systemd also accepts sizes with K, M, G or T, to the base 1024
+# (systemd.resource-control(5)). Anything else, such as `infinity` or a share of the machine's memory, is null.
 { lib }:
 let
   factors = rec {

@@ -21,7 +21,7 @@ let
   mebibyte = 1024 * 1024;
 
   replica = if cfg.replicas == [ ] then cfg.replica else lib.head cfg.replicas;
-  # By the name that releases before 0.5 know too.
+  # Under the name that releases before 0.5 know too.
   litestream.dbs = [
     {
       path = file;
@@ -144,9 +144,9 @@ in
       database.unit
       {
         serviceConfig = {
-          # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
-          # There are two processes while one drains. Answers that wait for clients, SQLite, password hashing and the rest
-          # stay below 512 MiB.
+          # The cache may double while it is refilled; a connection takes about 32 KiB in the worst case, which is TLS.
+          # There are two processes while one drains. Responses waiting for clients, SQLite, password hashing and the
+          # rest stay below 512 MiB.
           MemoryMax =
             3 * cfg.settings.cache-bytes + 2 * cfg.settings.max-connections * 32768 + 512 * mebibyte;
         };
@@ -171,24 +171,24 @@ in
     ];
 
     environment.etc."linerate/litestream.yml" = lib.mkIf (replica != null) {
-      # YAML too.
+      # JSON is also YAML.
       text = builtins.toJSON litestream;
     };
 
     # To restore what was streamed.
     environment.systemPackages = lib.optional (replica != null) cfg.litestream;
 
-    # Of its own, and not services.litestream, which runs as another user for the databases of others.
+    # Its own unit, and not services.litestream, which runs as another user for other services' databases.
     systemd.services.linerate-litestream = lib.mkIf (replica != null) {
       description = "Replica of the links";
       wantedBy = [ "multi-user.target" ];
       wants = [ "network-online.target" ];
-      # The database is there once links was.
+      # The database exists once links has started.
       after = [
         "linerate-links.service"
         "network-online.target"
       ];
-      # It ends where a replica is out of reach when it starts, and is not given up for that.
+      # It ends if a replica is unreachable at the start, and has to keep trying.
       startLimitIntervalSec = 0;
       restartTriggers = [ config.environment.etc."linerate/litestream.yml".source ];
       serviceConfig =
@@ -197,7 +197,7 @@ in
           ExecStart = "${lib.getExe' cfg.litestream "litestream"} replicate -config /etc/linerate/litestream.yml";
           Restart = "always";
           RestartSec = 5;
-          # Files of the database belong to one user, who alone may read them.
+          # The files of the database belong to one user, and only that user may read them.
           User = "linerate-links";
           Group = "linerate-links";
           StateDirectory = "linerate-links";
@@ -213,7 +213,7 @@ in
             "@system-service"
             "~@privileged @resources"
           ];
-          # It never stands in the way of what it copies.
+          # It never gets in the way of what it copies.
           CPUWeight = 50;
           IOWeight = 50;
           MemoryMax = "512M";

@@ -1,4 +1,4 @@
-# Options that services have in common, to be taken by name.
+# Options that services have in common, which they pick by name.
 {
   config,
   lib,
@@ -16,7 +16,7 @@ let
   address = import ./address.nix { inherit lib; };
 in
 {
-  # Which of this project's packages has the program: `linerate-links`.
+  # The package in this project that has the program: `linerate-links`.
   package =
     package:
     mkPackageOption config.linerate.packages package {
@@ -62,7 +62,7 @@ in
     '';
   };
 
-  # `--help` of which command lists the settings, and those that have a type here; any other is passed on as it is.
+  # The command whose `--help` lists the settings, and the settings with a type here; others are passed on unchanged.
   settings =
     command: options:
     mkOption {
@@ -157,7 +157,7 @@ in
     '';
   };
 
-  # Seconds.
+  # In seconds.
   drain-timeout =
     default:
     mkOption {

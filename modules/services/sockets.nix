@@ -1,10 +1,9 @@
-# The sockets on which systemd listens for a service, and their names, which the service is told instead of
-# the addresses.
+# The sockets on which systemd listens for a service, and their names, which the service gets instead of the addresses.
 { lib, address }:
 {
-  # Of the service: `linerate-links`.
+  # The service's unit: `linerate-links`.
   unit,
-  # Name of a socket to its address.
+  # From the names of sockets to their addresses.
   named,
   # How many connections may wait to be accepted.
   backlog,
@@ -15,7 +14,7 @@ lib.mapAttrs' (
     description = "Socket ${name} of ${unit}";
     wantedBy = [ "sockets.target" ];
     listenStreams = [ (address.stream where) ];
-    # By a Unix socket come operators, and programs of theirs that are of the service's group.
+    # Operators use a Unix socket, and so do their programs in the service's group.
     socketConfig =
       lib.optionalAttrs (name == "admin" && address.isUnix where) {
         SocketMode = "0660";
@@ -27,9 +26,9 @@ lib.mapAttrs' (
         Backlog = backlog;
         # An accepted connection inherits it, which saves a call for each.
         NoDelay = true;
-        # The address may come later than the socket.
+        # The address may appear after the socket.
         FreeBind = true;
-        # [::] takes both families whatever net.ipv6.bindv6only says.
+        # [::] accepts both families whatever net.ipv6.bindv6only says.
         BindIPv6Only = "both";
       };
   }

@@ -1,6 +1,6 @@
-# Options of a service's certificates: `services.linerate.NAME.tls`.
+# Options for a service's certificates: `services.linerate.NAME.tls`.
 { lib }:
-# What is set of them.
+# Those that are set.
 cfg:
 let
   inherit (lib) mkOption types;

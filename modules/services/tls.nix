@@ -1,4 +1,4 @@
-# Certificates of the services: from files on the host, or from ACME by security.acme.
+# Certificates for the services: from files on the host, or from ACME with security.acme.
 { config, lib, ... }:
 let
   inherit (lib)
@@ -13,13 +13,13 @@ let
   units = (import ../compatibility.nix { inherit lib; }).acme;
   issued = config.security.acme.certs;
 
-  # What systemd hands over, by what the name of the credential ends with.
+  # The files that systemd passes as credentials, by the end of the credential's name.
   filesOf =
     tls:
     lib.optionalAttrs (tls.certificate != null) { "" = { inherit (tls) certificate key; }; }
     // mapAttrs' (host: lib.nameValuePair "-${host}") tls.certificates;
 
-  # Where the service finds each, the first being the one for visitors who ask for none.
+  # Where the service finds each pair. The first is for visitors who don't name a host.
   pairsOf =
     name: tls:
     let

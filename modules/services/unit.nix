@@ -1,10 +1,10 @@
-# A unit of systemd for a daemon that answers the network: what all of them have in common. Each line is a default, which
-# a service and a host may say otherwise.
+# A systemd unit for a daemon that answers the network: what all of them have in common. Each line is a default, which a
+# service or a host may override.
 { lib }:
 {
-  # The daemon's open files: connections and what it opens besides.
+  # The daemon's open files: connections and others.
   openFiles,
-  # Seconds that requests under way have at the end.
+  # How many seconds running requests have at the end.
   drain,
   # Whether it binds a port below 1024 itself.
   privileged,
@@ -19,38 +19,38 @@ in
   wantedBy = [ "multi-user.target" ];
   after = [ "network.target" ];
 
-  # What it needs may come hours later than it, such as a database on another machine: it is never given up, and tries
-  # again every 15 seconds in the end.
+  # What it needs may come hours later, such as a database on another machine: systemd never gives up, and finally
+  # retries every 15 seconds.
   startLimitIntervalSec = 0;
 
-  # A restart, and not an end and then a beginning, in between of which systemd would let go of the sockets.
+  # A restart, rather than a stop followed by a start, between which systemd would close the sockets.
   stopIfChanged = false;
 
   serviceConfig = defaults (
-    # The port by a capability, and not by net.ipv4.ip_unprivileged_port_start, which would let anybody on this host bind
-    # it while the service is down. The capability does not count in a user namespace (user_namespaces(7)).
+    # A capability for the port, and not net.ipv4.ip_unprivileged_port_start, which would let anybody on this host bind
+    # it while the service is down. The capability has no effect in a user namespace (user_namespaces(7)).
     import ../sandbox.nix { capabilities = lib.optional privileged "CAP_NET_BIND_SERVICE"; }
     // {
       Type = "notify";
       NotifyAccess = "main";
-      # The daemon pings at half of it; an event loop that is stuck for so long serves nobody.
+      # The daemon pings twice as often; an event loop that is stuck for this long serves nobody.
       WatchdogSec = 30;
       Restart = "always";
       RestartSec = 1;
       RestartSteps = 5;
       RestartMaxDelaySec = 15;
-      # The daemon's own time to drain, and some to write down what it holds.
+      # The daemon's own time for draining, and some more for storing what it holds.
       TimeoutStopSec = drain + 10;
 
-      # systemd keeps the sockets on TCP and UDP addresses while the daemon restarts, so that nobody is refused meanwhile:
-      # one for each worker, address and protocol. At a reload another process takes them over, and nobody waits either: a
-      # restart is for what a reload cannot change.
+      # systemd keeps the sockets for TCP and UDP addresses while the daemon restarts, so that nobody is refused
+      # meanwhile: one for each worker, address and protocol. At a reload another process takes them over, so nobody
+      # waits either: a restart is for what a reload can't change.
       FileDescriptorStoreMax = 4096;
 
       LimitNOFILE = openFiles;
       # Workers, blocking helpers and the writer: some for each CPU, a few hundred on the largest machine.
       TasksMax = 1024;
-      # The daemon answers; batch jobs of the box can wait.
+      # The daemon answers; batch jobs on the box can wait.
       CPUWeight = 1000;
       OOMScoreAdjust = -500;
 

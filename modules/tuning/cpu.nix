@@ -1,4 +1,4 @@
-# Which CPUs do what, and how they sleep.
+# What each CPU does, and how CPUs sleep.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption types;
@@ -109,7 +109,7 @@ in
       };
     };
 
-    # It would move what is placed.
+    # It would move what was placed.
     services.irqbalance.enable = lib.mkDefault false;
 
     assertions = [

@@ -1,4 +1,4 @@
-# What a host is tuned for; the files beside this one say what follows from it.
+# What a host is tuned for; the files beside this one derive the rest.
 { lib, ... }:
 let
   inherit (lib) mkOption types;

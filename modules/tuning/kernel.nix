@@ -1,8 +1,8 @@
-# The kernel's settings for the network, as a table: value, why, and who says so.
+# The kernel's network settings, as a table: value, reason and source.
 #
-# Not here, on purpose. Gone or without effect: tcp_tw_recycle, tcp_low_latency. Harmful: tcp_timestamps=0,
+# These are left out on purpose. Gone or without effect: tcp_tw_recycle, tcp_low_latency. Harmful: tcp_timestamps=0,
 # tcp_sack=0, fewer tcp_max_tw_buckets, tcp_abort_on_overflow, tcp_mem, dev_weight, tcp_fin_timeout, isolcpus,
-# mitigations=off, a global busy_poll. Defaults already: tcp_syncookies=1, tcp_tw_reuse=2.
+# mitigations=off, a global busy_poll. Already the default: tcp_syncookies=1, tcp_tw_reuse=2.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption types;
@@ -12,7 +12,7 @@ let
   kibibyte = 1024;
   mebibyte = 1024 * kibibyte;
   inFlight = toString ((if tuning.wan then 64 else 16) * mebibyte);
-  # The most memory that RFC 9000's receivers are offered by implementations that measured it.
+  # The largest receive buffer that implementations of QUIC (RFC 9000) chose by measuring.
   quic = 7500000;
 
   table = {

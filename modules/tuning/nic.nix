@@ -1,5 +1,5 @@
-# Network cards: queues, rings, coalescing and offloads, by `.link` files, which udev applies when a card
-# appears (systemd.link(5)), with or without networkd.
+# Network cards: queues, rings, coalescing and offloads, in `.link` files, which udev applies when a card appears
+# (systemd.link(5)), with or without networkd.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption types;
@@ -24,7 +24,7 @@ let
       tx = 4096;
       mtu = 9710;
     };
-    # A virtual machine's own: its queues and rings are the hypervisor's.
+    # A virtual machine's card: its queues and rings are the hypervisor's.
     virtio_net = {
       queues = 256;
       rx = 1024;
@@ -33,7 +33,7 @@ let
     };
   };
 
-  # By profile. Larger rings ride out longer bursts; smaller ones stay in the cache that the card writes to.
+  # By profile. Larger rings survive longer bursts; smaller ones stay in the cache that the card writes to.
   rings = {
     bulk = {
       ena = {
@@ -67,8 +67,8 @@ let
     };
   };
 
-  # How long a card gathers packets before it interrupts. systemd writes no zero, so the least is 1 µs, and that
-  # is ixgbe's word for adaptive.
+  # How long a card gathers packets before it interrupts. systemd writes no zero, so the least is 1 µs, which ixgbe
+  # takes as adaptive.
   coalescing = {
     ena = {
       bulk.UseAdaptiveRxCoalesce = true;
@@ -88,7 +88,7 @@ let
   interface = types.submodule (
     { config, ... }:
     let
-      # Of a driver that is not known, the driver's own.
+      # For an unknown driver, the driver's own values.
       preset = name: rings.${tuning.profile}.${config.driver}.${name} or null;
     in
     {
@@ -196,7 +196,7 @@ let
     }
   );
 
-  # systemd.link(5) writes booleans so.
+  # systemd.link(5) writes booleans this way.
   show = value: if lib.isBool value then lib.boolToString value else toString value;
 
   link = card: {
@@ -205,7 +205,7 @@ let
     }
     // lib.optionalAttrs (card.mac != null) { MACAddress = card.mac; };
     linkConfig = {
-      # The first file that matches is the only one, so it names the card as 99-default.link would.
+      # Only the first matching file applies, so it names the card like 99-default.link.
       NamePolicy = "keep kernel database onboard slot path";
       AlternativeNamesPolicy = "database onboard slot path mac";
       MACAddressPolicy = "persistent";
@@ -217,7 +217,7 @@ let
     // lib.optionalAttrs (card.rxRing != null) { RxBufferSize = card.rxRing; }
     // lib.optionalAttrs (card.txRing != null) { TxBufferSize = card.txRing; }
     // lib.optionalAttrs (card.mtu != null) { MTUBytes = toString card.mtu; };
-    # Settings that NixOS's own list of this section does not know on every release.
+    # Settings that NixOS's own list for this section lacks in some releases.
     extraConfig = lib.optionalString (card.coalescing != { }) (
       lib.concatStringsSep "\n" (
         [ "[Link]" ] ++ lib.mapAttrsToList (name: value: "${name}=${show value}") card.coalescing
@@ -226,7 +226,7 @@ let
     );
   };
 
-  # systemd.link(5)'s names of coalescing, and ethtool's, by which the host says what it has.
+  # systemd.link(5)'s names for coalescing, and ethtool's, which the host reports.
   coalescingOf =
     card:
     let

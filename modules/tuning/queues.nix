@@ -1,6 +1,6 @@
-# Which CPU serves which queue: interrupts, XPS and RPS, which no `.link` file can say. A unit for each card of
-# linerate.tuning.nic, started by udev when the card appears, whatever it is called then; `linerate nic` places,
-# verifies, and places again when the link or its channels change.
+# Which CPU serves which queue: interrupts, XPS and RPS, which `.link` files can't set. There is a unit for each card in
+# linerate.tuning.nic, which udev starts when the card appears, whatever its name; `linerate nic` places queues,
+# verifies them, and places them again when the link or its channels change.
 { config, lib, ... }:
 let
   inherit (lib) mkIf;
@@ -9,7 +9,7 @@ let
 
   unit = name: "linerate-nic-${name}@";
 
-  # systemd has tagged network cards already (99-systemd.rules), so a card may want units.
+  # systemd has already tagged network cards (99-systemd.rules), so a card may want units.
   rule =
     name: card:
     lib.concatStringsSep ", " (
@@ -35,7 +35,7 @@ let
       # As long as the card is there.
       bindsTo = [ device ];
       after = [ device ];
-      # A card that cannot be placed now may be ready in a while, but not for ever.
+      # A card that can't be placed now may be ready soon, but there is a limit.
       startLimitIntervalSec = 300;
       startLimitBurst = 10;
       serviceConfig =
@@ -45,18 +45,18 @@ let
         }
         // {
           Type = "exec";
-          # Fails the unit where not all of the card can be placed; what was changed until then is put back.
+          # Fails the unit if parts of the card can't be placed; earlier changes are then undone.
           ExecStartPre = "${linerate} nic apply %i ${arguments}";
           ExecStart = "${linerate} nic watch %i ${arguments}";
           Restart = "always";
           RestartSec = 5;
-          # Originals are kept here, for `linerate nic undo`, by every card's unit and by operators.
+          # Each card's unit and operators keep the original values here, for `linerate nic undo`.
           RuntimeDirectory = "linerate";
           RuntimeDirectoryPreserve = true;
           TasksMax = 16;
           MemoryMax = "64M";
 
-          # /proc/irq, /proc/interrupts and /sys are what it is about; irqbalance is looked for among processes.
+          # It is all about /proc/irq, /proc/interrupts and /sys; and it looks for irqbalance among the processes.
           ProtectKernelTunables = false;
           ProcSubset = "all";
           ProtectProc = "default";

@@ -1,4 +1,4 @@
-# Lists of CPUs as the kernel writes them: 0-3,8.
+# Lists of CPUs in the kernel's format: 0-3,8.
 { lib }:
 {
   # "2-4" is [ 2 3 4 ].

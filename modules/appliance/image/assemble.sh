@@ -1,9 +1,9 @@
-# linerate-sign PAYLOAD OUT [KEYS]: makes of all that a version is OUT/ID_VERSION.raw, a disk to boot from, and OUT/update,
-# what a static server serves.
+# linerate-sign PAYLOAD OUT [KEYS]: makes a version from its payload: OUT/ID_VERSION.raw, a disk to boot from, and
+# OUT/update, what a static server serves.
 #
-# KEYS is a directory. With db.key and db.crt, the boot loader and the boot file are signed for Secure Boot; PK, KEK and
-# db.auth there are enrolled by the boot loader on a machine in setup mode. With pcr.key and pcr.pub, what PCR 11 will be
-# is signed, to which /var is sealed. With gnupg, a home of GnuPG's, the manifest of the update is signed.
+# KEYS is a directory. With db.key and db.crt, it signs the boot loader and the boot file for Secure Boot; if PK, KEK
+# and db.auth are there, the boot loader enrols them on a machine in setup mode. With pcr.key and pcr.pub, it signs the
+# expected value of PCR 11, to which /var is sealed. With gnupg, a GnuPG home directory, it signs the update's manifest.
 set -euo pipefail
 shopt -s inherit_errexit
 if [[ $# != 2 && $# != 3 || ! -e $1/partitions.json ]]; then
@@ -24,7 +24,7 @@ of() {
 id=$(of id)
 version=$(of version)
 hash=$(<"$payload/hash")
-# uuid HEX: that of a partition, which is half of the hash of the store. So the kernel's command line names both.
+# uuid HEX: the UUID of a partition, which is half of the store's hash. So the kernel's command line names both.
 uuid() {
     sed -E 's/^(.{8})(.{4})(.{4})(.{4})(.{12}).*/\1-\2-\3-\4-\5/' <<<"$1"
 }
@@ -33,7 +33,8 @@ verity=$(uuid "${hash:32:32}")
 
 signed=()
 if [[ -n $keys && -e $keys/db.key ]]; then
-    # The kernel is checked with the boot file that it is in; systemd-sbsign could not tell whether it is signed by itself.
+    # The kernel is checked with the boot file that contains it; systemd-sbsign couldn't tell whether it is signed
+    # itself.
     signed+=(--secureboot-private-key="$keys/db.key" --secureboot-certificate="$keys/db.crt" --signtool=systemd-sbsign)
     signed+=(--no-sign-kernel)
 fi
@@ -50,7 +51,7 @@ ukify build --config="$payload/uki.conf" --cmdline="$cmdline usrhash=$hash" "${s
 }
 chmod 644 "$out/update/$uki"
 
-# The EFI partition: the boot loader, and this version, on no trial since there is nothing before it.
+# The EFI partition: the boot loader, and this version, which isn't on trial since there is nothing before it.
 esp=$scratch/esp
 mkdir -p "$esp"/{EFI/BOOT,EFI/Linux,EFI/systemd,loader}
 loader=$payload/boot.efi
@@ -66,7 +67,7 @@ cp "$out/update/$uki" "$esp/EFI/Linux/$uki"
 if [[ -n $keys && -e $keys/PK.auth ]]; then
     mkdir -p "$esp/loader/keys/auto"
     cp "$keys"/{PK,KEK,db}.auth "$esp/loader/keys/auto/"
-    # Where the machine is in setup mode and somebody has put it there for this.
+    # On a machine that somebody put into setup mode for this.
     echo "secure-boot-enroll force" >>"$esp/loader/loader.conf"
 fi
 find "$esp" -exec touch --date "@$SOURCE_DATE_EPOCH" {} +
@@ -93,7 +94,7 @@ SYSTEMD_REPART_MKFS_OPTIONS_VFAT="-i $(cut -c -8 <<<"$hash")" \
 cp --no-preserve=mode "$payload/store" "$out/update/${id}_${version}_$store.store"
 cp --no-preserve=mode "$payload/verity" "$out/update/${id}_${version}_$verity.verity"
 cd "$out/update"
-# The disk is none of the manifest's files, but one of what was built.
+# The disk isn't one of the manifest's files, but it is one of those that were built.
 if [[ -e $payload/provenance.json ]]; then
     { sha256sum -- *.efi *.store *.verity && (cd .. && sha256sum -- "${id}_$version.raw"); } |
         jq --raw-input --null-input --sort-keys --slurpfile statement "$payload/provenance.json" '
@@ -106,6 +107,6 @@ sha256sum -- "${sums[@]}" >"$scratch/SHA256SUMS"
 mv "$scratch/SHA256SUMS" SHA256SUMS
 if [[ -n $keys && -e $keys/gnupg ]]; then
     gpg --homedir "$keys/gnupg" --batch --yes --quiet --detach-sign --output SHA256SUMS.gpg SHA256SUMS
-    # Its agent would stay, with the key.
+    # Its agent would keep running, with the key.
     gpgconf --homedir "$keys/gnupg" --kill all || true
 fi

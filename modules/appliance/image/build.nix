@@ -1,8 +1,8 @@
-# What an image is made of, and the disk of it. system.build.linerateImage is a set of
-#   payload  the store, its hashes, and what the boot file is made of: all that a version is, without any signature
-#   disk     a disk to boot from, and `update`, what a static server serves, neither of them signed
+# The parts of an image, and its disk. system.build.linerateImage is a set of
+#   payload  the store, its hashes, and what the boot file is made of: a whole version, but unsigned
+#   disk     a disk to boot from, and `update`, what a static server serves, both unsigned
 #   sbom     what is in it, as CycloneDX
-#   sign     a program that makes both of a payload and of keys; keys never enter Nix's store
+#   sign     a program that makes both from a payload and keys; keys never enter Nix's store
 {
   config,
   lib,
@@ -22,7 +22,7 @@ let
     auto-firmware no
   '';
 
-  # What the image's first boot does to the disk, as far as it is there already.
+  # What the image's first boot does to the disk, for parts that are already there.
   partitions = pkgs.writeText "partitions.json" (
     builtins.toJSON {
       inherit (cfg)
@@ -41,7 +41,7 @@ let
     }
   );
 
-  # All of it but the digests of what is signed later.
+  # All of it except the digests of what is signed later.
   provenance =
     pkgs.runCommand "${cfg.id}-${cfg.version}-provenance.json"
       {
@@ -56,7 +56,7 @@ let
         python3 -B ${./provenance.py} "$partitions" "$builtBy" "$source" "$flakeLock" ${../../../pkgs/Cargo.lock} "$out"
       '';
 
-  # All that the system is, but the kernel and the initrd, which are in the boot file.
+  # The whole system except the kernel and the initrd, which are in the boot file.
   payload =
     pkgs.runCommand "${cfg.id}-${cfg.version}-payload"
       {

@@ -1,6 +1,6 @@
-# The box as an image: a store that nobody can write, checked block by block as it is read (dm-verity), in two slots of the
-# disk of which an update fills the other one. What boots is one file, with the hash of its store in it. README.md of this
-# directory's parent says what holds what.
+# The box as an image: a store that nobody can write to, with each block checked when it is read (dm-verity). It is in
+# one of two slots on the disk, and an update fills the other one. A single file boots, and contains the hash of its
+# store. README.md in the parent directory says how the parts fit together.
 {
   config,
   lib,
@@ -36,7 +36,7 @@ in
     '';
 
     id = mkOption {
-      # As os-release(5) has it, and in names of files that are matched by patterns.
+      # As in os-release(5), and for names of files that are matched by patterns.
       type = types.strMatching "[a-z0-9][a-z0-9-]{0,31}";
       default = config.networking.hostName;
       defaultText = lib.literalExpression "config.networking.hostName";
@@ -97,7 +97,7 @@ in
 
   config = lib.mkMerge [
     {
-      # Whether there is such an image is asked of every host.
+      # Every host is asked whether it has such an image.
       system.build.linerateImage = mkIf (!cfg.enable) (
         throw "linerate.appliance.image.enable is not set for ${config.networking.hostName}"
       );
@@ -113,7 +113,7 @@ in
           message = "linerate.appliance.image.version: say which version this is, such as \"1\"; each has to be higher than those before.";
         }
         {
-          # What the longest name of a slot has besides, and GPT's bound.
+          # The longest label of a slot, and GPT's limit.
           assertion = cfg.version != null -> lib.stringLength (names.label "verity" cfg.version) <= 36;
           message = "linerate.appliance.image.version: ${toString cfg.version} is too long for the name of a partition.";
         }
@@ -128,18 +128,18 @@ in
       };
 
       boot = {
-        # systemd-boot finds each version as a file of its own, and writes nothing.
+        # systemd-boot finds each version as a separate file, and writes nothing.
         loader.grub.enable = false;
         loader.systemd-boot.enable = mkForce false;
         loader.efi.canTouchEfiVariables = mkForce false;
         growPartition = mkForce false;
         kernelParams = [
-          # The hash of the store, usrhash=, would have it mounted at /usr besides.
+          # The hash of the store, usrhash=, would otherwise also mount it at /usr.
           "mount.usr=fstab"
-          # What is mounted is said below, and by no partition's type.
+          # What is mounted is declared below, and doesn't depend on partition types.
           "systemd.gpt_auto=0"
-          # Power that goes while the table of partitions is written leaves the first copy of it wrong: the kernel reads the
-          # second one where it is told that there is one.
+          # A power cut while the partition table is written damages its first copy: the kernel reads the second copy if
+          # it is told that this is GPT.
           "gpt"
         ];
         initrd.systemd.enable = true;
@@ -151,7 +151,7 @@ in
         ];
       };
 
-      # All of what is mounted, whatever the host's other form has.
+      # All mounts, whatever the host's other form has.
       fileSystems = {
         "/" = mkForce {
           device = "none";
@@ -184,20 +184,20 @@ in
         "/boot" = mkForce {
           device = "${names.partitions}/${names.esp}";
           fsType = "vfat";
-          # The loader's random seed is nobody else's business.
+          # Nobody else may read the loader's random seed.
           options = [
             "nodev"
             "noexec"
             "nosuid"
             "umask=0077"
-            # Without it no boot counts as good, and no version is written.
+            # Without it, no boot counts as good and no version is written.
             "x-systemd.device-timeout=10min"
           ];
         };
       };
       swapDevices = mkForce [ ];
 
-      # No tools that change it, and nothing they would need.
+      # No tools for changing it, and nothing that they would need.
       nix.enable = false;
       system.switch.enable = false;
       system.etc.overlay.enable = true;

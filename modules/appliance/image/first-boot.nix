@@ -1,5 +1,5 @@
-# What a disk gets at its first boot, and whenever it has become larger: the second slot, and /var with all that is left.
-# systemd-repart adds and grows, and never takes anything away.
+# What a disk gets at its first boot, and whenever it has become larger: the second slot, and /var with the rest.
+# systemd-repart adds and grows partitions, and never removes any.
 {
   config,
   lib,
@@ -44,7 +44,7 @@ in
         Label = names.var.label;
         Format = "ext4";
         SizeMinBytes = "256M";
-        # Journal and state, where a disk has more than it will ever need.
+        # Journal and state, if a disk has more than it will ever need.
         Weight = "1000";
       };
     };
@@ -56,11 +56,11 @@ in
       extraBin."mkfs.ext4" = "${pkgs.e2fsprogs}/bin/mkfs.ext4";
       contents."/etc/mke2fs.conf".source = "${pkgs.e2fsprogs}/etc/mke2fs.conf";
       services.systemd-repart = {
-        # The disk is the one that has the store which is open: there may be others with partitions of these names.
+        # The disk is the one with the open store, since others may have partitions with these names.
         requires = [ "systemd-veritysetup@usr.service" ];
         after = lib.mkForce [ "systemd-veritysetup@usr.service" ];
         before = [ "sysroot-var.mount" ];
-        # It ends before the system begins (systemd-repart.service), and would take /var along if that required it.
+        # It ends before the system starts (systemd-repart.service), and would stop /var too if /var required it.
         wantedBy = [ "sysroot-var.mount" ];
         serviceConfig.ExecStart = lib.mkForce [
           ""

@@ -1,7 +1,7 @@
-# What partitions and files of an image are called. The boot loader, repart, sysupdate and `linerate update` go by them.
+# Names of an image's partitions and files, as the boot loader, repart, sysupdate and `linerate update` use them.
 { pkgs }:
 let
-  # systemd's names of partition types (systemd.image-policy(7)); a slot's says for which CPU it is.
+  # systemd's names of partition types (systemd.image-policy(7)); a slot's type names the CPU's architecture.
   architecture =
     {
       x86_64 = "x86-64";
@@ -24,24 +24,25 @@ rec {
     }
     .${architecture};
 
-  # A slot's label, by what is in it; sysupdate(8) calls one with nothing in it so.
+  # A slot's label, by its content; sysupdate(8) gives this one to an empty slot.
   label = kind: version: "${kind}_${version}";
   empty = "_empty";
 
-  # Where udev has them by these names.
+  # Where udev lists them by these names.
   partitions = "/dev/disk/by-partlabel";
   var = rec {
     label = "var";
     device = "${partitions}/${label}";
-    # Where it is encrypted, what is in it, and where its recovery key is until the first boot ends.
+    # If it is encrypted, its decrypted device, and where its recovery key is until the first boot ends.
     opened = "/dev/mapper/${label}";
     recoveryKey = "/run/linerate-recovery-key";
   };
 
-  # How large the hashes of a store of that size are: 32 bytes for each 4096, and for each 4096 of these, and a superblock.
+  # The size of the hashes for a store of this size: 32 bytes for each 4096, and for each 4096 of these, and a
+  # superblock.
   verityMiB = storeMiB: storeMiB / 127 + 2;
 
-  # Of version VERSION of the image ID, on the server; @u is the slot's UUID, which is half of the hash.
+  # The files of version VERSION of the image ID, on the server; @u is the slot's UUID, which is half of the hash.
   files = id: version: {
     store = "${id}_${version}_@u.store";
     verity = "${id}_${version}_@u.verity";

@@ -1,4 +1,5 @@
-# Who built a version, and of what: a file beside the update for whoever asks before it is let out (SLSA, in-toto).
+# Who built a version, and from what: a file beside the update, for whoever wants to know before releasing it (SLSA,
+# in-toto).
 { config, lib, ... }:
 let
   inherit (lib) mkOption types;

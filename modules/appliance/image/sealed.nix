@@ -1,5 +1,5 @@
-# Nothing but /var, /tmp and /run is written once the box has begun: / is a small file system in memory that NixOS's
-# activation fills in the initrd, and which is read-only from then on.
+# Once the box has started, only /var, /tmp and /run are written: / is a small file system in memory that NixOS's
+# activation fills in the initrd and that is read-only from then on.
 {
   config,
   lib,
@@ -12,7 +12,8 @@ let
 in
 {
   config = lib.mkIf cfg.enable {
-    # Who this machine is outlives its versions. systemd asks before anything could make it, and /etc is read-only.
+    # The machine's identity outlives its versions. systemd needs it before anything could make it, and /etc is
+    # read-only.
     system.activationScripts.machineId = ''
       mkdir -p ${dirOf machineId} /root /home /srv /boot
       chmod 0700 /root

@@ -1,18 +1,18 @@
-# store.sh: writes $out, all that a version of an image is, without any signature: the store, compressed (store), what it is
-# checked by (verity, hash), of what the boot file is made (uki.conf), and what is in it (closure).
+# store.sh: writes $out, a whole version of an image, unsigned: the compressed store (store), its hashes (verity, hash),
+# what the boot file is made of (uki.conf), and a list of what is in it (closure).
 #
-# The same closure gives the same bytes: no time of day, no random salt, and identifiers that follow from what it is.
+# The same closure gives the same bytes: no time of day, no random salt, and identifiers that follow from the content.
 set -euo pipefail
 shopt -s inherit_errexit
 
-# identifier WHAT: a UUID, for this system.
+# identifier WHAT: a UUID for this system.
 identifier() {
     sha256sum <<<"$toplevel $1" | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-8\3-8\4-\5/'
 }
 
 mkdir -p "$out" store
 while read -r path; do
-    # It is in the boot file; only bootspec and a link name it here.
+    # It is in the boot file; here, only bootspec and a link name it.
     [[ $path == "$initrd" ]] || cp -a "$path" store/
 done <"$closure/store-paths"
 find store -exec touch --no-dereference --date @1 {} +

@@ -1,5 +1,6 @@
-# Updates of an image: systemd-sysupdate fetches a version whose manifest is signed, and writes it into the slot that does not
-# run. Its boot file comes last, with tries that systemd-boot counts; ../health.nix judges, as of a generation.
+# Updates of an image: systemd-sysupdate fetches a version whose manifest is signed, and writes it into the slot that
+# isn't running. Its boot file comes last, with tries that systemd-boot counts; ../health.nix judges it, as it judges a
+# generation.
 {
   config,
   lib,
@@ -13,14 +14,14 @@ let
   names = import ./names.nix { inherit pkgs; };
   systemd = config.systemd.package;
   version = types.strMatching "[0-9]+([.][0-9]+)*";
-  # What transfers are called, and in which order they are written: 257 has a suffix of their own.
+  # Transfers' file names, which give the order in which they are written: since 257 they have their own suffix.
   suffix = if lib.versionAtLeast systemd.version "257" then "transfer" else "conf";
 
   transfer =
     source: target:
     lib.generators.toINI { } {
       Transfer = {
-        # What runs stays.
+        # The running version stays.
         ProtectVersion = cfg.version;
         Verify = "yes";
       }
@@ -156,7 +157,7 @@ in
       serviceConfig = {
         Type = "oneshot";
         ExecStart = "${lib.getExe config.linerate.packages.linerate} update apply --reboot";
-        # The program's own bounds, of what it asks and of what it fetches, and a while more.
+        # Longer than the program's own limits for its requests and downloads.
         TimeoutStartSec = "5h";
       };
     };

@@ -1,5 +1,5 @@
-# /var encrypted, by a key that the machine's TPM gives to what it has booted before. The first boot makes it, and hands out
-# another key once, for who has the disk without the TPM.
+# /var encrypted, with a key that the machine's TPM gives to what it has booted before. The first boot makes it, and
+# shows another key once, for opening the disk without the TPM.
 {
   config,
   lib,
@@ -12,14 +12,14 @@ let
   cfg = image.var;
   inherit (config.boot.initrd.systemd) package;
   names = import ./names.nix { inherit pkgs; };
-  # By whom the boot file is signed, and what that says of PCR 11: its stub leaves both there for the initrd, and systemd looks
-  # for them here. Later, too, when /var is sealed anew.
+  # The key that signed the boot file, and the signature of the expected PCR 11: the boot file's stub leaves both there
+  # for the initrd, and systemd looks for them here, including later, when /var is sealed again.
   signature = pkgs.writeShellScript "pcr-signature" ''
     for file in /.extra/tpm2-pcr-{public-key.pem,signature.json}; do
       [[ ! -e $file ]] || cp "$file" /run/systemd/
     done
   '';
-  # systemd says in the journal alone why it asks.
+  # systemd only says in the journal why it asks.
   why = pkgs.writeShellScript "why-var-is-asked-for" ''
     cat >/dev/console <<'TEXT'
 
@@ -77,7 +77,7 @@ in
 
     boot.initrd = {
       systemd.tpm2.enable = true;
-      # The key is given out in the initrd alone: what comes later is another phase of the boot, in PCR 11.
+      # The key is only given out in the initrd: what comes later is another phase of the boot, in PCR 11.
       systemd.additionalUpstreamUnits = [ "systemd-pcrphase-initrd.service" ];
       systemd.storePaths = [
         "${package}/lib/systemd/systemd-pcrextend"
@@ -85,7 +85,7 @@ in
         why
       ];
       systemd.services.systemd-ask-password-console.serviceConfig.ExecStartPre = why;
-      # By LUKS2's own default. What else NixOS would take along is for other people's disks.
+      # For LUKS2's own default. The others that NixOS would include are for other kinds of disks.
       luks.cryptoModules = [
         "aes"
         "xts"
@@ -97,12 +97,12 @@ in
         crypttabExtraOpts = [
           "tpm2-device=auto"
           "timeout=${toString cfg.askSeconds}s"
-          # The first boot makes it before.
+          # The first boot makes it before that.
           "x-systemd.device-timeout=10min"
         ];
       };
       systemd.services.systemd-repart = {
-        # The firmware says whether there is a TPM, and its driver comes when it comes.
+        # The firmware says whether there is a TPM, whose driver may load at any time.
         wants = [
           "systemd-pcrphase-initrd.service"
           "tpm2.target"
