@@ -1,9 +1,9 @@
-# What `nix run` can do.
+# The commands of `nix run`.
 {
   lib,
   pkgs,
   linerate,
-  # Null on an architecture that has none.
+  # Null on an architecture without one.
   vm,
 }:
 let
@@ -63,7 +63,7 @@ in
     ''
   );
 
-  # With today's advisories, which come from the network; the check of that name has those of flake.lock.
+  # With today's advisories from the network; the check of the same name uses those in flake.lock.
   audit = app "Look for known vulnerabilities in what Cargo.lock names" (
     script "linerate-audit" "exec ${lib.getExe pkgs.cargo-audit} audit --file ${./Cargo.lock}"
   );

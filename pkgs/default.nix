@@ -9,7 +9,7 @@ let
   craneLib = crane.mkLib pkgs;
   workspace = (lib.importTOML ./Cargo.toml).workspace.package;
 
-  # What `-C target-cpu` is given, by architecture. `native` would depend on the machine that builds.
+  # The value for `-C target-cpu`, by architecture. `native` would depend on the machine that builds.
   cpus =
     {
       x86_64 = {
@@ -30,7 +30,7 @@ let
     }
     .${pkgs.stdenv.hostPlatform.parsed.cpu.name};
 
-  # By directory: what it is called. Each prints its own manuals and completions.
+  # Names, by directory. Each prints its own manuals and completions.
   programs = {
     api = "linerate-api";
     files = "linerate-files";
@@ -58,11 +58,11 @@ let
             "toml"
             "txt"
           ]
-          # Compiled in, so that its examples are tested.
+          # It is compiled in, so that its examples are tested.
           || file.name == "README.md"
         ) ./.)
       ]
-      # What fuzz targets begin with, which tests go through.
+      # Fuzz targets' seeds, which tests run through.
       ++ map (name: lib.fileset.maybeMissing (./. + "/${name}/fuzz/seeds")) (
         lib.attrNames (builtins.readDir ./.)
       )
@@ -81,7 +81,7 @@ let
     let
       tuned = common // {
         CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
-        # Which line an address is of, for `linerate profile` and backtraces.
+        # The line of each address, for `linerate profile` and backtraces.
         CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
         CARGO_PROFILE_RELEASE_STRIP = "none";
         # The tests run once, in the checks, and not for a CPU that the builder may not have.
@@ -97,7 +97,7 @@ let
         // {
           inherit cargoArtifacts;
           pname = name;
-          # Line tables are aside, as output `debug`, by the digest that the linker leaves in the program.
+          # Line tables are separate, in the output `debug`, named by the digest that the linker leaves in the program.
           separateDebugInfo = true;
           cargoExtraArgs = "--locked --package ${name}";
           # For what has to run where the system is built.
@@ -106,20 +106,20 @@ let
             inherit ((lib.importTOML (./. + "/${directory}/Cargo.toml")).package) description;
             license = lib.licenses.mit;
             mainProgram = name;
-            # As LICENSE names them.
+            # As in LICENSE.
             maintainers = [ { name = "linerate maintainers"; } ];
             platforms = [
               "aarch64-linux"
               "x86_64-linux"
             ];
           }
-          # Of pkgs/Cargo.toml, for cargo and for Nix. It has none yet: there is no public address.
+          # From pkgs/Cargo.toml, for both cargo and Nix. It has none yet: there is no public address.
           // lib.optionalAttrs (workspace ? homepage) {
             inherit (workspace) homepage;
           };
 
           nativeBuildInputs = [ pkgs.installShellFiles ];
-          # The generic program says it for all, since the builder may lack the CPU of another.
+          # The generic program prints it for all, since the builder may lack another one's CPU.
           postInstall =
             if cpu == cpus.generic then
               ''
@@ -138,7 +138,7 @@ let
 
   sets = lib.mapAttrs (_: forCpu) cpus;
 
-  # As users name them: linerate-links is the generic one, linerate-links-alderlake is not.
+  # The names for users: linerate-links is the generic one, linerate-links-alderlake isn't.
   named =
     cpu: set:
     lib.mapAttrs' (
@@ -170,8 +170,8 @@ sets
       deny = craneLib.cargoDeny { inherit (common) src pname version; };
       rustfmt = craneLib.cargoFmt { inherit (common) src pname version; };
       tests = craneLib.cargoTest (checked // { cargoTestExtraArgs = "--workspace --lib --bins"; });
-      # Of the tests that run whole programs those that fetch no other: listener's, files' and links' `secure` speak to
-      # clients from PyPI and the Go proxy, which a sandbox cannot reach.
+      # The tests that run whole programs, except those that fetch other programs: `secure` of listener, files and links
+      # uses clients from PyPI and the Go proxy, which a sandbox can't reach.
       tests-processes = craneLib.cargoTest (
         checked
         // {
@@ -199,7 +199,7 @@ sets
       );
     };
 
-  # For what runs cargo outside of a sandbox: the sources, and where cargo finds their dependencies.
+  # For running cargo outside of a sandbox: the sources, and where cargo finds their dependencies.
   inherit src;
   cargoHome = craneLib.vendorCargoDeps { inherit src; };
 

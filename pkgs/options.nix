@@ -19,7 +19,7 @@ let
       inherit (evaluated.options) linerate;
       services = { inherit (evaluated.options.services) linerate; };
     };
-    # Where in this flake they are.
+    # Where they are in this flake.
     transformOptions =
       option:
       option
