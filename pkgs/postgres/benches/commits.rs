@@ -1,9 +1,10 @@
-//! What it costs to tell other nodes of a write: commits a second of 32 clients that update one row each, without telling,
-//! with NOTIFY in the transaction, and with a row of changes by a trigger and NOTIFY after the commit.
+//! What it costs to tell other nodes about a write: commits per second of 32 clients that update one row each, without
+//! telling anybody, with NOTIFY in the transaction, and with a trigger that adds a row of changes and NOTIFY after the
+//! commit.
 //!
 //! `cargo bench -p linerate-postgres --bench commits [-- [--quick] [--strict]]`. Needs PostgreSQL, and installs it from
-//! Debian's packages where root runs it. All take turns on one server that syncs as PostgreSQL does by default; pgbench is
-//! the load, and shares the CPUs with it.
+//! Debian's packages when root runs it. All take turns on one server that syncs as PostgreSQL does by default; pgbench
+//! is the load, and shares the CPUs with it.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -20,7 +21,7 @@ use postgres::{CHANGES_SCHEMA, Connector, KeyQuery, Pipelines};
 /// Rows in each table.
 const ROWS: u32 = 200_000;
 
-/// Ways to tell, and what each transaction is; `{}` is the table.
+/// Ways to tell others, and the transaction of each; `{}` is the table.
 const WAYS: [(&str, &str, &str); 3] = [
     ("no telling", "plain", "UPDATE plain SET n = n + 1 WHERE id = :id;"),
     (
@@ -83,7 +84,7 @@ fn run(quick: bool) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Reads a second by one pipeline, none of which is cached.
+/// Reads per second through one pipeline, none of them cached.
 fn reads(server: &Postgres, seconds: u64) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

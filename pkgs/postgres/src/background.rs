@@ -1,7 +1,7 @@
-//! The runtime that sessions and the feed live on: those of the callers come and go.
+//! The runtime of sessions and the feed, since callers' runtimes come and go.
 //!
-//! What is generic is compiled in each crate that calls it, and once for each caller; a task of tokio's is some twenty functions. So
-//! work is boxed, and what runs it is compiled once, here.
+//! Generic code is compiled in each crate that calls it, and once for each caller; a tokio task consists of about
+//! twenty functions. So work is boxed, and what runs it is compiled once, here.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use crate::comment::{comment, commented};
 
-/// Threads that write and read lists, and hear of changes.
+/// Threads that write and read lists, and receive changes.
 const THREADS: usize = 2;
 
-/// What is done, whose answer goes elsewhere.
+/// Work whose result goes elsewhere.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The runtime; it ends when dropped.
@@ -35,17 +35,17 @@ impl Background {
         Ok(Self(Some(runtime?)))
     }
 
-    /// Has work done.
+    /// Runs work.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         self.begin(Box::pin(work))
     }
 
-    /// Has work done whose statements have the calling task's comment.
+    /// Runs work whose statements have the calling task's comment.
     pub fn carry(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.begin_carrying(Box::pin(work));
     }
 
-    /// Waits for work, on a thread that may.
+    /// Waits for work, on a thread that may block.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         let mut answer = None;
         self.wait(pin!(async { answer = Some(work.await) }));
@@ -59,7 +59,7 @@ impl Background {
 
     #[inline(never)]
     fn begin_carrying(&self, work: Work) {
-        // The trace that statements tell of is the calling task's, and another does the work.
+        // Statements report the calling task's trace, although another task does the work.
         self.begin(Box::pin(commented(comment(), work)));
     }
 
@@ -76,7 +76,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            // Waiting is not allowed on an async thread, and there is nothing to wait for.
+            // Waiting isn't allowed on an async thread, and there is nothing to wait for.
             runtime.shutdown_background();
         }
     }

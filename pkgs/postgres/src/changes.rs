@@ -1,17 +1,17 @@
-//! What other nodes write, heard of within a bound, and known when it is not.
+//! What other nodes write: heard within a bound, and when it isn't, that is known.
 //!
-//! Every transaction that a cache may know of leaves a row in `changes`, and each node polls for those that it has not
-//! seen, on the server that answers its reads. A poll that was sent at an instant and is answered by a primary tells of every
-//! commit before that instant: so a cache is right up to then, whether connections are lost or hang. A standby tells what it
-//! has replayed, and nobody knows whether that is all. Nothing is locked by
-//! writers together, as NOTIFY in a transaction does; after a commit, NOTIFY wakes the pollers, and where that is deaf,
-//! as behind a pooler, the polls come a few times within the bound all the same.
+//! Every transaction that a cache may depend on leaves a row in `changes`, and each node polls for rows it hasn't seen,
+//! on the server that answers its reads. A poll that was sent at an instant and is answered by a primary reports every
+//! commit before that instant: so a cache is correct up to then, whether connections are lost or hang. A standby
+//! reports what it has replayed, and nobody knows whether that is everything. Writers don't share a lock, as they do
+//! with NOTIFY in a transaction; NOTIFY after a commit wakes the pollers, and where it isn't heard, such as behind a
+//! pooler, there are still a few polls within the bound.
 //!
-//! Which rows are new is told by transaction ids. Every transaction below the oldest that was under way at one poll (its
-//! snapshot's xmin) was seen then, or never will be; the others are looked at again. On a primary the snapshot says
-//! exactly which of them are new, on a standby it does not, and what was seen is remembered here.
+//! Transaction ids tell which rows are new. Every transaction below the oldest one that was running at a poll (its
+//! snapshot's xmin) was seen then, or never will be; the others are checked again. On a primary, the snapshot says
+//! exactly which of them are new; on a standby it doesn't, so what was seen is remembered here.
 //!
-//! The schema is a service's own migration: [`SCHEMA`] with triggers that fill it.
+//! The schema belongs to a service's own migration: [`SCHEMA`], with triggers that fill it.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -27,25 +27,25 @@ use crate::connect::Connector;
 use crate::error::Error;
 use crate::session::Session;
 
-/// Polls within the bound: some may be late.
+/// Polls within the bound, since some may be late.
 const POLLS: u32 = 4;
 
-/// Polls within the bound at most, however often they are woken.
+/// The most polls within the bound, however often they are woken.
 const MOST_POLLS: u32 = 50;
 
-/// How often it is tried to connect again.
+/// How long to wait before connecting again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Changes in one answer; with more of them, everything may have changed.
+/// The most changes in one answer; with more of them, anything may have changed.
 const MOST_CHANGES: i64 = 10_000;
 
-/// How long changes are kept at least: whoever comes later is told that something is missing.
+/// The shortest time that changes are kept: whoever comes later learns that something is missing.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// How often those that are older are removed, at most so many at once.
+/// How often older ones are removed, and the most at once.
 const PRUNE: Duration = Duration::from_secs(15);
 
-/// The tables that a feed reads: `topic` and `keys` are what a service makes of them.
+/// The tables that a feed reads: a service decides what `topic` and `keys` mean.
 pub const SCHEMA: &str = "\
 CREATE TABLE changes (
     xid   XID8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -56,7 +56,7 @@ CREATE INDEX changes_by_transaction ON changes (xid);
 CREATE TABLE changes_pruned (xid XID8 NOT NULL);
 INSERT INTO changes_pruned VALUES ('0');";
 
-/// One row for what there is to know, and one more for each further change.
+/// One row with the state, and another for each change.
 const POLL: &str = "SELECT pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, \
      pg_is_in_recovery(), pg_postmaster_start_time()::text || coalesce(' ' || inet_server_addr()::text, ''), \
      pruned.xid > $1::text::xid8, seen.xid::text, seen.topic, seen.keys \
@@ -71,52 +71,53 @@ const REMOVE: &str = "WITH held AS (SELECT pg_try_advisory_xact_lock(hashtextext
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// What a row of `changes` says.
+    /// A row of `changes`.
     Row {
-        /// Of which kind.
+        /// The kind.
         topic: &'a str,
-        /// Which.
+        /// The keys.
         keys: &'a [String],
     },
     /// Anything: nobody knows what was missed.
     All,
 }
 
-/// Told of writes, on a thread of the feed's; it should not take long.
+/// Receives writes, on a thread of the feed; it shouldn't take long.
 pub trait Heard: Send + Sync + 'static {
-    /// Of a write of any node, this one's own too, once or more often.
+    /// A write by any node, including this one, which may be reported more than once.
     fn changed(&self, change: Change<'_>);
 
-    /// It has been told of every write that was committed before an instant.
+    /// Every write committed before this instant has been reported.
     fn heard_all_before(&self, instant: Instant);
 
-    /// No server will do at this moment. Others may write meanwhile, where they reach one.
+    /// No server is suitable at the moment. Meanwhile, others may write if they reach one.
     fn away(&self);
 }
 
-/// How a feed is kept.
+/// The options of a feed.
 #[derive(Clone, Debug)]
 pub struct FeedOptions {
-    /// What the server shows of its session.
+    /// The name of its session on the server.
     pub application: String,
-    /// Where pollers are woken; a name that needs no quotes.
+    /// The channel that wakes pollers; a name that needs no quotes.
     pub channel: &'static str,
-    /// How far behind commits one may be before it counts as not knowing.
+    /// How far it may be behind commits before its knowledge counts as missing.
     pub bound: Duration,
 }
 
-/// Says that this node has written, so that others hear of it sooner.
+/// Reports that this node has written, so that others hear it sooner.
 #[derive(Clone, Debug, Default)]
 pub struct Waker(Arc<Notify>);
 
 impl Waker {
-    /// After a commit. It costs nothing here: the feed's own session tells the others, a few times a second at most.
+    /// Called after a commit. It costs nothing here: the feed's own session tells the others, at most a few times a
+    /// second.
     pub fn wake(&self) {
         self.0.notify_one();
     }
 }
 
-/// Hears of changes.
+/// Receives changes.
 pub struct Feed {
     connector: Connector,
     options: FeedOptions,
@@ -125,21 +126,21 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed of the servers that `connector` connects to, as reads do.
+    /// A feed from the servers that `connector` connects to, as reads do.
     pub fn new(connector: &Connector, options: FeedOptions, heard: Arc<dyn Heard>) -> Self {
         let settings = format!("-c statement_timeout={}", options.bound.as_millis().max(1));
         let connector = connector.derive(&options.application, &settings);
         Self { connector, options, heard, written: Waker::default() }
     }
 
-    /// What says that this node has written.
+    /// What reports that this node has written.
     pub fn waker(&self) -> Waker {
         self.written.clone()
     }
 
-    /// Hears of changes for as long as its runtime lives.
+    /// Receives changes as long as its runtime lives.
     pub fn run(self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        // Boxed, so that all of it is compiled here and in no crate that hears.
+        // Boxed, so that all of it is compiled here and not in every crate that uses it.
         Box::pin(self.hear())
     }
 
@@ -150,7 +151,7 @@ impl Feed {
                     Ok(never) => match never {},
                     Err(error) => {
                         tracing::warn!(%error, server = session.server(), "lost the feed of changes");
-                        // A server that takes connections and refuses to tell is not asked without end.
+                        // A server that accepts connections but refuses to answer isn't asked in a tight loop.
                         sleep(RETRY).await;
                     }
                 },
@@ -165,7 +166,7 @@ impl Feed {
 
     /// Polls until the session is lost, or seems to be.
     async fn follow(&self, session: &Session) -> Result<std::convert::Infallible, Error> {
-        // Whatever is connected elsewhere may be of another server than this one.
+        // Other connections may be to another server than this one.
         self.connector.turn();
         let Options { every, least } = Options::of(self.options.bound);
         let mut notifications = session.notifications();
@@ -180,14 +181,14 @@ impl Feed {
             self.in_time(session.batch(&format!("LISTEN {}", self.options.channel))).await?;
         }
         let mut position = Position::default();
-        // Where it begins; what was written before is not told, so anything may have changed.
+        // The start; earlier writes aren't reported, so anything may have changed.
         let (first, polled) = (self.poll(session, &mut position).await?, Instant::now());
         self.heard.changed(Change::All);
         self.answered(&position, first);
         let (mut polled, mut noted, mut pruned) = (polled, Instant::now(), Instant::now());
         let mut past = VecDeque::new();
         loop {
-            // Whichever comes first: the time, somebody's write, or one of this node, which others are to hear of.
+            // Whichever comes first: the time, another node's write, or one by this node, which others have to hear of.
             tokio::select! {
                 () = sleep(every.saturating_sub(polled.elapsed())) => {}
                 true = woken(&mut notifications, own) => sleep(least.saturating_sub(polled.elapsed())).await,
@@ -217,10 +218,10 @@ impl Feed {
         }
     }
 
-    /// Asks what is new and tells it; answers when it was asked.
+    /// Asks for what is new and reports it; returns when it asked.
     async fn poll(&self, session: &Session, position: &mut Position) -> Result<Instant, Error> {
         let sent = Instant::now();
-        // The first asks for nothing but where it is.
+        // The first poll only asks where to start.
         let begin = if position.server.is_empty() { u64::MAX } else { position.xmin };
         let (begin, most) = (begin.to_string(), MOST_CHANGES + 1);
         let values =
@@ -242,13 +243,13 @@ impl Feed {
             },
         );
         let is_first = before.server.is_empty();
-        // Behind a pooler or a balancer the server may become another one without a connection being lost.
+        // Behind a pooler or a balancer, the server may change without a lost connection.
         let is_other = !is_first && before.server != position.server;
         if is_other {
             self.connector.turn();
         }
         if is_other || missed || rows.len() as i64 > MOST_CHANGES {
-            // One poll more has what is to be remembered as seen.
+            // The next poll returns what has to be remembered as seen.
             position.seen.clear();
             if !is_first {
                 self.heard.changed(Change::All);
@@ -268,8 +269,8 @@ impl Feed {
         Ok(sent)
     }
 
-    /// A poll has told all that its server knew. A standby may know less than was committed, so of one nobody says that
-    /// everything was heard.
+    /// A poll has reported everything its server knew. A standby may not know everything that was committed, so for a
+    /// standby nobody is told that everything was heard.
     fn answered(&self, position: &Position, sent: Instant) {
         if !position.in_recovery {
             self.heard.heard_all_before(sent);
@@ -285,15 +286,15 @@ impl Feed {
 #[derive(Debug, Default)]
 struct Position {
     xmin: u64,
-    /// Of a primary, which knows what was under way.
+    /// Only from a primary, which knows what was running.
     snapshot: Option<String>,
     in_recovery: bool,
     server: String,
-    /// Those of later transactions.
+    /// The later transactions that were seen.
     seen: HashSet<u64>,
 }
 
-/// How often it is polled.
+/// How often to poll.
 struct Options {
     every: Duration,
     least: Duration,
@@ -305,7 +306,8 @@ impl Options {
     }
 }
 
-/// True once another session has notified; what has come meanwhile is the same news. Never where nothing is heard.
+/// Returns true once another session has notified; further notifications until then are the same news. Never returns if
+/// it can't listen.
 async fn woken(notifications: &mut Option<mpsc::Receiver<Notification>>, own: i32) -> bool {
     let Some(receiver) = notifications else { return std::future::pending().await };
     loop {
@@ -315,7 +317,7 @@ async fn woken(notifications: &mut Option<mpsc::Receiver<Notification>>, own: i3
                 while receiver.try_recv().is_ok() {}
                 return true;
             }
-            // The connection has ended, which the next poll tells.
+            // The connection has ended, which the next poll notices.
             None => return std::future::pending().await,
         }
     }

@@ -1,9 +1,10 @@
-//! What a request is known by, in the statements that are made for it, as sqlcommenter has it: `/*key='…'*/` behind each, where
-//! `pg_stat_activity`, the server's log and `auto_explain` show it.
+//! What identifies a request, as a comment in its statements, in the format of sqlcommenter: `/*key='…'*/` after each,
+//! where `pg_stat_activity`, the server's log and `auto_explain` show it.
 //!
-//! A comment makes of each request another statement, which a cache of prepared ones is of no use for. So a statement with
-//! one is not kept there, and is parsed and planned anew each time: some hundred microseconds more. Nor does such a read share a
-//! question with others, which the comment would say nothing true of. All other statements are what they always were.
+//! With a comment, each request has a different statement, for which a cache of prepared statements is useless. So a
+//! statement with a comment isn't cached there, and is parsed and planned each time, which takes about a hundred
+//! microseconds more. Such a read doesn't share a question with others either, for which the comment would be wrong.
+//! All other statements are unchanged.
 
 use std::sync::Arc;
 
@@ -11,20 +12,20 @@ tokio::task_local! {
     static COMMENT: Comment;
 }
 
-/// What stands behind a statement; clones share it.
+/// The text after a statement; clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment(Arc<str>);
 
 impl Comment {
-    /// One that gives `value` for `key`. None where either has anything but letters, digits, `-` and `_`: nothing that ends a
-    /// comment or a text.
+    /// A comment with `value` for `key`. None if either has anything but letters, digits, `-` and `_`: so nothing in it
+    /// ends a comment or a text.
     #[must_use]
     pub fn new(key: &str, value: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         (key.bytes().chain(value.bytes()).all(plain)).then(|| Self(format!(" /*{key}='{value}'*/").into()))
     }
 
-    /// A statement with it.
+    /// A statement with the comment.
     pub(crate) fn behind(&self, sql: &str) -> String {
         format!("{sql}{}", self.0)
     }
@@ -38,13 +39,13 @@ pub async fn commented<W: Future>(comment: Option<Comment>, work: W) -> W::Outpu
     }
 }
 
-/// The comment of the calling task: for what it has another task do.
+/// The calling task's comment: for work that it gives to another task.
 #[must_use]
 pub fn comment() -> Option<Comment> {
     COMMENT.try_with(Comment::clone).ok()
 }
 
-/// The same for work that is done on a thread of its own.
+/// The same for work on another thread.
 pub fn carrying<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let comment = comment();
     move || match comment {

@@ -1,4 +1,4 @@
-//! Connects to the host that has the role asked for: one after the other, each with a deadline of its own.
+//! Connects to a host with the requested role: one after the other, each with its own deadline.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use crate::session::Session;
 use crate::socket::{self, Target};
 use crate::tls;
 
-/// Notifications that wait to be looked at; more are left out, for one says as much as many.
+/// The most notifications that wait to be handled; further ones are dropped, since one says as much as many.
 const NOTIFICATIONS: usize = 16;
 
-/// A setting of a session's own, by which it is seen whether settings arrive: a pooler leaves them out.
+/// A setting of the session, which shows whether settings arrive: a pooler drops them.
 const MARK: &str = "linerate.direct";
 
-/// A session to come.
+/// A future with a session.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<Session>, Error>> + Send + 'a>>;
 
-/// What a host is, in one round trip.
+/// Finds out what a host is, in one round trip.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool, \
                     current_setting('linerate.direct', true) = 'on'";
 
-/// Connects to servers; clones and what is derived of it share what they have learnt.
+/// Connects to servers; clones and what is derived from it share what they have learnt.
 #[derive(Clone)]
 pub struct Connector {
     conninfo: Arc<Conninfo>,
@@ -47,17 +47,17 @@ pub struct Connector {
 
 #[derive(Default)]
 struct Shared {
-    /// The host that did last; it is tried first.
+    /// The last suitable host, which is tried first.
     last: AtomicUsize,
-    /// How often the server has become another.
+    /// How often the server has changed.
     generation: AtomicU64,
 }
 
 impl Connector {
-    /// A connector; `application` is what the server shows of its sessions.
+    /// A connector; `application` is the name of its sessions on the server.
     ///
     /// # Errors
-    /// When the connection string asks for AWS's tokens, and there is nothing to make them of.
+    /// When the connection string asks for AWS's tokens, and there is nothing to make them from.
     pub fn new(conninfo: &Conninfo, application: &str) -> Result<Self, password::PasswordError> {
         let passwords = conninfo.iam.as_ref().map(|iam| iam::RdsToken::new(&iam.region)).transpose()?;
         Ok(Self {
@@ -69,13 +69,13 @@ impl Connector {
         })
     }
 
-    /// The same with passwords that are made at each connect.
+    /// The same with passwords that are made for each connection.
     pub fn with_passwords(self, passwords: Arc<dyn PasswordSource>) -> Self {
         Self { passwords: Some(passwords), ..self }
     }
 
-    /// The same for sessions of another name and settings, such as `-c statement_timeout=5s`. Where a pooler is in between
-    /// they do not hold.
+    /// The same for sessions with another name and settings, such as `-c statement_timeout=5s`. Behind a pooler, they
+    /// have no effect.
     pub fn derive(&self, application: &str, settings: &str) -> Self {
         Self { application: application.to_owned(), settings: settings.to_owned(), ..self.clone() }
     }
@@ -85,17 +85,17 @@ impl Connector {
         &self.conninfo
     }
 
-    /// How often the server has become another one.
+    /// How often the server has changed.
     pub(crate) fn generation(&self) -> u64 {
         self.shared.generation.load(Ordering::SeqCst)
     }
 
-    /// The server is another one from now on: sessions from before are used no more.
+    /// The server is a different one from now on: earlier sessions are no longer used.
     pub(crate) fn turn(&self) {
         self.shared.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether a session is still of the server that there is now.
+    /// Whether a session belongs to the current server.
     pub(crate) fn is_current(&self, session: &Session) -> bool {
         session.is_usable() && session.generation() == self.generation()
     }
@@ -103,9 +103,9 @@ impl Connector {
     /// Connects, on the calling task's runtime.
     ///
     /// # Errors
-    /// When no host will do, with each host's reason.
+    /// When no host is suitable, with each host's reason.
     pub fn connect(&self) -> Connecting<'_> {
-        // Boxed, so that all of it is compiled here and in no crate that connects.
+        // Boxed, so that all of it is compiled here and not in every crate that connects.
         Box::pin(self.any_host())
     }
 
@@ -131,7 +131,7 @@ impl Connector {
         } else {
             self.shared.last.load(Ordering::Relaxed).min(hosts.len() - 1)
         };
-        // The one that did last, then all others as they are named.
+        // The last suitable one, then all others in the order they are named.
         let rest = (0..hosts.len()).filter(|&index| index != first);
         for index in std::iter::once(first).chain(rest) {
             match self.host(&hosts[index], role).await {
@@ -145,7 +145,7 @@ impl Connector {
         None
     }
 
-    /// Tries each address of a host, which is looked up anew.
+    /// Tries each address of a host, whose name is looked up again.
     async fn host(&self, endpoint: &Endpoint, role: Role) -> Result<Arc<Session>, Vec<Attempt>> {
         let deadline = self.conninfo.connect_timeout;
         let failed = |reason| Attempt { host: endpoint.to_string(), reason };
@@ -169,7 +169,7 @@ impl Connector {
     }
 
     async fn target(&self, endpoint: &Endpoint, target: &Target, role: Role) -> Result<Arc<Session>, Reason> {
-        // Before it is connected: what turns meanwhile makes the session one of before.
+        // Read before connecting: if the server changes meanwhile, the session counts as an earlier one.
         let generation = self.generation();
         let password = match &self.passwords {
             Some(source) => Some(source.password(password::login(&self.conninfo, endpoint)).await?),
@@ -199,7 +199,7 @@ impl Connector {
         let mut told = config.clone();
         told.options(settings.trim_end());
         let connected = match self.open(endpoint, target, &told).await {
-            // A pooler takes no settings, and says so.
+            // A pooler rejects settings with this error.
             Err(Reason::Server(error)) if is_unknown_setting(&error) => {
                 self.open(endpoint, target, &config).await
             }
@@ -271,7 +271,7 @@ async fn in_time<T>(deadline: Duration, work: impl Future<Output = Result<T, Rea
     tokio::time::timeout(deadline, work).await.unwrap_or(Err(Reason::Timeout(deadline)))
 }
 
-/// Connects on a stream, and has a task of the calling runtime serve it.
+/// Connects on a stream, and lets a task on the calling runtime serve it.
 async fn driven<S, T>(
     config: &Config,
     stream: S,
@@ -296,7 +296,7 @@ where
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(notification))) => {
-                // Full, or nobody listens.
+                // It is full, or nobody listens.
                 let _ = notifications.try_send(notification);
             }
             Some(Ok(_)) => {}
@@ -309,14 +309,14 @@ where
     }
 }
 
-/// Whether settings at the start of a session are what was refused, as pgbouncer does.
+/// Whether settings at the start of a session were refused, as pgbouncer does.
 fn is_unknown_setting(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|told| told.message().contains("startup parameter"))
 }
 
 fn random() -> usize {
     let mut bytes = [0; 8];
-    // Without randomness, the first.
+    // Without randomness, it is the first.
     let _ = getrandom::fill(&mut bytes);
     usize::from_ne_bytes(bytes)
 }

@@ -1,4 +1,4 @@
-//! Rows in bulk by COPY in PostgreSQL's binary format, both ways.
+//! Bulk transfer of rows with COPY in PostgreSQL's binary format, in both directions.
 
 use futures_util::{Stream, StreamExt, pin_mut};
 use tokio_postgres::binary_copy::{BinaryCopyInWriter, BinaryCopyOutRow, BinaryCopyOutStream};
@@ -7,10 +7,11 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::error::Error;
 use crate::session::Session;
 
-/// Writes rows by a statement `COPY table (columns) FROM STDIN (FORMAT binary)`; answers how many. All of them or none.
+/// Writes rows with a statement `COPY table (columns) FROM STDIN (FORMAT binary)`, and returns how many: all of them or
+/// none.
 ///
 /// # Errors
-/// When the server refuses it or one of the rows, or is lost.
+/// When the server refuses it or one of the rows, or the connection is lost.
 pub async fn write<'a, R>(
     session: &Session,
     sql: &str,
@@ -35,10 +36,10 @@ where
         .await
 }
 
-/// Reads rows by a statement `COPY (query) TO STDOUT (FORMAT binary)`, as they come: what reads slowly is waited for.
+/// Reads rows with a statement `COPY (query) TO STDOUT (FORMAT binary)`, as they arrive: it waits for a slow reader.
 ///
 /// # Errors
-/// When the server refuses it or is lost.
+/// When the server refuses it or the connection is lost.
 pub async fn read(
     session: &Session,
     sql: &str,

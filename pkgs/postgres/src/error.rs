@@ -1,4 +1,4 @@
-//! Why PostgreSQL did not do what was asked.
+//! Errors of PostgreSQL.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,32 +8,32 @@ use tokio_postgres::error::SqlState;
 use crate::conninfo::Role;
 use crate::password::PasswordError;
 
-/// Why PostgreSQL did not do what was asked.
+/// Why PostgreSQL didn't do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All sessions are taken, and were for as long as one waits.
+    /// All sessions are in use, and stayed so for as long as one waits.
     #[error("all connections to PostgreSQL are busy")]
     Busy,
     /// No host could be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// No answer in time. Whether a write was done is then not known.
+    /// No answer in time. Whether a write was done is then unknown.
     #[error("PostgreSQL did not answer within {0:?}")]
     Timeout(Duration),
-    /// What a statement came to, or the connection was lost. Whether a write was done is then not known.
+    /// The error of a statement, or a lost connection. Whether a write was done is then unknown.
     #[error("{}", told(.0))]
     Query(#[source] tokio_postgres::Error),
-    /// The schema is of a program that this one cannot share it with.
+    /// The schema belongs to a program that this one can't share it with.
     #[error("the schema is at {found} and needs a program that knows {min_reader}; this one knows {known}")]
     Newer {
         /// The schema's version.
         found: i64,
-        /// The oldest that its readers may know.
+        /// The oldest version that its readers may know.
         min_reader: i64,
-        /// The latest that this program knows.
+        /// The latest version that this program knows.
         known: i64,
     },
-    /// There are tables of the same names, of another program.
+    /// Another program has tables with the same names.
     #[error("it is the database of another program")]
     Foreign,
     /// The task that asked is gone, with its runtime.
@@ -41,14 +41,14 @@ pub enum Error {
     Ended,
 }
 
-/// What an error is to whoever asked.
+/// What an error means to whoever asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Later, it may go well.
+    /// It may succeed later.
     Busy,
-    /// The database is away. Whether a write was done is not known.
+    /// The database is away. Whether a write was done is unknown.
     Unreachable,
-    /// It will not do.
+    /// It won't succeed.
     Failed,
 }
 
@@ -59,7 +59,7 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 impl Error {
-    /// By SQLSTATE (postgresql.org/docs/current/errcodes-appendix.html).
+    /// From SQLSTATE (postgresql.org/docs/current/errcodes-appendix.html).
     pub fn kind(&self) -> Kind {
         match self {
             Self::Busy => Kind::Busy,
@@ -69,21 +69,21 @@ impl Error {
                 None => Kind::Unreachable,
                 // Too many connections, a timeout of a statement or a lock, a deadlock, a serialization failure.
                 Some("53300" | "57014" | "55P03" | "40P01" | "40001") => Kind::Busy,
-                // It is shutting down, has crashed, or is starting up; or it takes no writes any more.
+                // It is shutting down, has crashed, or is starting up; or it no longer accepts writes.
                 Some("57P01" | "57P02" | "57P03" | "25006") => Kind::Unreachable,
-                // Connection exceptions, which poolers give too.
+                // Connection exceptions, which poolers report too.
                 Some(code) if code.starts_with("08") => Kind::Unreachable,
                 Some(_) => Kind::Failed,
             },
         }
     }
 
-    /// Whether a unique index was in the way.
+    /// Whether a unique index prevented it.
     pub fn is_duplicate(&self) -> bool {
         matches!(self, Self::Query(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
     }
 
-    /// Whether the session it came of is of no use any more: lost, or of a server that is no longer what it was.
+    /// Whether its session can't be used any more: it is lost, or its server has changed.
     pub(crate) fn ends_session(&self) -> bool {
         // 0A000: a prepared statement's result has changed with the schema.
         let stale =
@@ -92,7 +92,7 @@ impl Error {
     }
 }
 
-/// The message, and the server's detail where there is one.
+/// The message, and the server's detail if there is one.
 fn told(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(told) => format!("PostgreSQL: {} ({})", told.message(), told.code().code()),
@@ -100,41 +100,41 @@ fn told(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// No host could be connected to; each with its reason.
+/// No host could be connected to; each attempt has its reason.
 #[derive(Debug)]
 pub struct ConnectError {
     /// In the order they were tried.
     pub attempts: Vec<Attempt>,
 }
 
-/// One try.
+/// An attempt.
 #[derive(Debug)]
 pub struct Attempt {
-    /// The host as it was named.
+    /// The host as named.
     pub host: String,
-    /// Why not.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why a host will not do.
+/// Why a host isn't suitable.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
-    /// Its name, a socket, or what came of the network.
+    /// Its name, a socket, or a network error.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// Its deadline was over.
+    /// Its deadline has passed.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// It is not what is asked for.
+    /// It doesn't have the requested role.
     #[error("{}", not(*.0))]
     Role(Role),
-    /// A certificate or key that it is met with.
+    /// A certificate or key to use for it.
     #[error("{0}")]
     Tls(String),
     /// The password.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// What it said.
+    /// The server's error.
     #[error("{}", chain(.0))]
     Server(#[from] tokio_postgres::Error),
 }

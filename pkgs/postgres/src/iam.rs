@@ -1,8 +1,8 @@
-//! Passwords for RDS and Aurora, made of AWS's credentials anew at each connect: they are good for 15 minutes
+//! Passwords for RDS and Aurora, made from AWS's credentials for each connection: they are valid for 15 minutes
 //! (docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.html).
 //!
-//! Credentials come of the environment, of a container's endpoint, or of the instance's metadata service (IMDSv2), in this
-//! order, as AWS's own clients look for them.
+//! Credentials come from the environment, from a container's endpoint, or from the instance's metadata service
+//! (IMDSv2), in this order, where AWS's own clients look for them too.
 
 use std::env;
 use std::pin::Pin;
@@ -19,34 +19,34 @@ use tokio::sync::Mutex;
 
 use crate::password::{Login, PasswordError, PasswordSource};
 
-/// For how long a password is good, in seconds; AWS allows no more.
+/// How long a password is valid, in seconds; AWS allows no more.
 const EXPIRES: u32 = 900;
 
-/// How long one that answers for credentials may take.
+/// How long an endpoint for credentials may take.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The longest answer.
 const LONGEST: u64 = 64 << 10;
 
-/// How long credentials are kept that do not say when they end sooner.
+/// How long credentials are kept if they don't expire sooner.
 const KEPT: Duration = Duration::from_secs(300);
 
-/// The metadata service of EC2.
+/// EC2's metadata service.
 const METADATA: &str = "169.254.169.254:80";
 
-/// The one of ECS.
+/// ECS's.
 const CONTAINER: &str = "169.254.170.2:80";
 
-/// What is encoded of a query (RFC 3986, unreserved).
+/// What is encoded in a query (RFC 3986, unreserved).
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Makes passwords for databases of one region.
+/// Makes passwords for databases in one region.
 pub struct RdsToken {
     region: String,
     kept: Mutex<Option<(Instant, Credentials)>>,
 }
 
-/// Who asks.
+/// AWS's credentials.
 #[derive(Clone, Deserialize)]
 pub struct Credentials {
     /// The access key's id.
@@ -55,7 +55,7 @@ pub struct Credentials {
     /// Its secret.
     #[serde(rename = "SecretAccessKey")]
     pub secret: String,
-    /// What temporary ones have beside.
+    /// Temporary credentials also have this.
     #[serde(rename = "Token")]
     pub session: Option<String>,
 }
@@ -64,7 +64,7 @@ impl RdsToken {
     /// For databases of a region, such as `eu-central-1`.
     ///
     /// # Errors
-    /// None at present: credentials are looked for when somebody connects.
+    /// None at present: credentials are looked up when connecting.
     pub fn new(region: &str) -> Result<Self, PasswordError> {
         Ok(Self { region: region.to_owned(), kept: Mutex::default() })
     }
@@ -156,11 +156,11 @@ async fn find() -> Result<Credentials, String> {
 }
 
 fn parsed(text: &str) -> Result<Credentials, String> {
-    // The text is not told: there is a secret in it.
+    // The text isn't shown, since there is a secret in it.
     serde_json::from_str(text).map_err(|_| "the answer has none".to_owned())
 }
 
-/// One request by HTTP/1.0, whose answer ends with the connection.
+/// One request with HTTP/1.0, whose answer ends with the connection.
 async fn ask(host: &str, method: &str, path: &str, fields: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{host}: {error}");
     if path.contains(['\r', '\n', ' ']) || fields.matches("\r\n").count() > 1 {
@@ -183,7 +183,7 @@ async fn ask(host: &str, method: &str, path: &str, fields: &str) -> Result<Strin
 mod tests {
     use super::*;
 
-    /// What `RDS.generate_db_auth_token` of botocore 1.44 gives at this instant, in the order that is signed.
+    /// What `RDS.generate_db_auth_token` of botocore 1.44 returns at this instant, in the order that is signed.
     #[test]
     fn a_token_is_what_aws_makes_itself() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().expect("an instant");

@@ -6,20 +6,20 @@
 //!     password, iam ───────────┘          ├─ Pipelines ◀── reads by key, many in one question
 //!                                         ├─ Pool ◀─────── writes, lists
 //!                                         ├─ copy, Migrations
-//!                                         └─ Feed ─▶ Heard: what other nodes wrote, and up to when all is known
+//!                                         └─ Feed ─▶ Heard: what other nodes wrote, and up to when everything is known
 //! ```
 //!
-//! - [`Conninfo`]: a connection string of libpq, with several hosts, TLS and files of passwords.
-//! - [`Connector`]: connects to the host that has the role asked for; [`Session`] is a connection.
+//! - [`Conninfo`]: one of libpq's connection strings, with several hosts, TLS and password files.
+//! - [`Connector`]: connects to a host with the requested role; [`Session`] is a connection.
 //! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.
-//! - [`Background`]: the runtime that they live on.
-//! - [`Comment`]: what a request is known by, behind the statements that are made for it.
-//! - [`Migrations`]: a schema that the generation before can still use.
-//! - [`Feed`]: what other nodes write, heard of within a bound that is stated.
-//! - [`copy`]: rows in bulk, both ways.
-//! - [`iam`]: passwords that are made anew for each connection.
+//! - [`Background`]: the runtime of all of these.
+//! - [`Comment`]: what identifies a request, after each of its statements.
+//! - [`Migrations`]: a schema that the previous generation can still use.
+//! - [`Feed`]: what other nodes write, heard within a stated bound.
+//! - [`copy`]: bulk transfer of rows, in both directions.
+//! - [`iam`]: passwords that are made for each connection.
 //!
-//! It works through pgbouncer in transaction mode: nothing is set for a session there, nothing prepared, and
+//! It works through pgbouncer in transaction mode: there, it sets nothing for a session and prepares nothing, and
 //! notifications only make things faster.
 // More than a dozen files: each is a box or an arrow of the picture above.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! A schema, its version, and the oldest program that can still use it.
 //!
-//! Each step says which version a program has to know to use what the step leaves. So the generation before starts
-//! after a newer one has migrated, as long as no step in between says otherwise, and a rollback needs nothing of
-//! the database. All steps that are due are one transaction under a lock, which works through a pooler too.
+//! Each step says which version a program has to know to use the result. So the previous generation starts after a
+//! newer one has migrated, as long as no step in between says otherwise, and a rollback needs nothing from the
+//! database. All due steps are one transaction with a lock, which works through a pooler too.
 
 use std::pin::Pin;
 
@@ -12,7 +12,7 @@ use tokio_postgres::types::Type;
 use crate::error::Error;
 use crate::session::{Session, Transaction};
 
-/// A version to come.
+/// A future with a version.
 pub type Migrating<'a> = Pin<Box<dyn Future<Output = Result<i64, Error>> + Send + 'a>>;
 
 /// One step.
@@ -20,25 +20,25 @@ pub type Migrating<'a> = Pin<Box<dyn Future<Output = Result<i64, Error>> + Send 
 pub struct Migration {
     /// Counts up from 1.
     pub version: i64,
-    /// The oldest version that a program may know to use the schema after this step: its own, unless what it adds does
-    /// not stand in the way of who does not know it.
+    /// The oldest version that a program may know to use the schema after this step: the step's own version, unless
+    /// what it adds doesn't bother programs that don't know it.
     pub min_reader: i64,
     /// What it does, for people.
     pub name: &'static str,
-    /// Statements.
+    /// Its statements.
     pub sql: &'static str,
 }
 
 /// All steps of a program's schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
-    /// The program: several may have their tables in one database.
+    /// The program, since several may have their tables in one database.
     pub program: &'static str,
     /// In order.
     pub steps: &'static [Migration],
 }
 
-/// What is known of the schemas in a database.
+/// What is known about the schemas in a database.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS linerate_schema (program text NOT NULL, version bigint NOT NULL, \
      min_reader bigint NOT NULL, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(), \
      PRIMARY KEY (program, version))";
@@ -49,19 +49,19 @@ impl Migrations {
         self.steps.iter().map(|step| step.version).max().unwrap_or(0)
     }
 
-    /// Brings a schema up to date; answers its version, which may be a later one that this program can use.
+    /// Brings a schema up to date; returns its version, which may be a later one that this program can use.
     ///
     /// # Errors
-    /// [`Error::Newer`] when it cannot use it, [`Error::Foreign`] where there are other tables of these names, or why a
-    /// step fails; then nothing has changed.
+    /// [`Error::Newer`] when it can't use it, [`Error::Foreign`] if there are other tables with these names, or the
+    /// error of a step; then nothing has changed.
     pub fn run<'a>(&'a self, session: &'a Session) -> Migrating<'a> {
-        // Boxed, so that all of it is compiled here and in no crate that migrates.
+        // Boxed, so that all of it is compiled here and not in every crate that migrates.
         Box::pin(self.migrated(session))
     }
 
     async fn migrated(&self, session: &Session) -> Result<i64, Error> {
         let transaction = session.begin().await?;
-        // Not bounded in time: another node may be migrating.
+        // Without a time limit, since another node may be migrating.
         transaction.batch("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
         let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate_schema ' || $1, 0))";
         transaction.query_once(lock, &[(&self.program, Type::TEXT)]).await?;
@@ -71,7 +71,7 @@ impl Migrations {
             None => (self.adopt(&transaction).await?, 0),
         };
         if found > self.latest() {
-            // What is newer was made by somebody who knows; nothing is to be done.
+            // A newer schema was made by a program that knows it; there is nothing to do.
             let known = self.latest();
             transaction.commit().await?;
             return if known >= min_reader {
@@ -86,7 +86,7 @@ impl Migrations {
             return Ok(found);
         }
         transaction.batch(TABLE).await?;
-        // Those from before are noted where they were adopted.
+        // The earlier ones are recorded if the schema was adopted.
         for step in self.steps {
             if step.version > found {
                 transaction.batch(step.sql).await?;
@@ -110,7 +110,7 @@ impl Migrations {
         Ok(self.latest())
     }
 
-    /// The version that is noted, and what it asks of its readers.
+    /// The recorded version, and what it requires of its readers.
     async fn found(&self, transaction: &Transaction<'_>) -> Result<Option<(i64, i64)>, Error> {
         if !is_there(transaction, "linerate_schema").await? {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Migrations {
         Ok(row.try_get::<_, Option<i64>>(0)?.zip(row.try_get(1)?))
     }
 
-    /// The version that sqlx has noted, as services did before.
+    /// The version that sqlx recorded, which services used before.
     async fn adopt(&self, transaction: &Transaction<'_>) -> Result<i64, Error> {
         if !is_there(transaction, "_sqlx_migrations").await? {
             return Ok(0);

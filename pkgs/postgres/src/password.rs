@@ -1,4 +1,5 @@
-//! Where a password comes from: the connection string, a file of libpq's, or a hook that makes one for each connection.
+//! Where a password comes from: the connection string, one of libpq's password files, or a hook that makes one for each
+//! connection.
 
 use std::env;
 use std::fs;
@@ -9,25 +10,25 @@ use std::pin::Pin;
 
 use crate::conninfo::{Conninfo, Endpoint, Host};
 
-/// The longest file of passwords that is read.
+/// The longest password file that is read.
 const LONGEST: u64 = 1 << 20;
 
 /// Who connects where.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
-    /// The host's name as it was given; `localhost` for a socket.
+    /// The host's name as given; `localhost` for a socket.
     pub host: &'a str,
     /// Its port.
     pub port: u16,
-    /// The role of PostgreSQL.
+    /// PostgreSQL's role.
     pub user: &'a str,
     /// The database.
     pub database: &'a str,
 }
 
-/// Makes a password at each connect, such as a token that is good for some minutes.
+/// Makes a password for each connection, such as a token that is valid for some minutes.
 pub trait PasswordSource: Send + Sync + 'static {
-    /// The password of a login.
+    /// The password for a login.
     fn password<'a>(
         &'a self,
         login: Login<'a>,
@@ -37,23 +38,23 @@ pub trait PasswordSource: Send + Sync + 'static {
 /// Why there is no password.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// The file of passwords.
+    /// The password file.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// Others may read it.
     #[error("{} is open to others than its owner: chmod 0600", .0.display())]
     Open(PathBuf),
-    /// What makes passwords.
+    /// The source of passwords failed.
     #[error("no password could be made: {0}")]
     Source(String),
 }
 
-/// The password for a host: as given, or from the file of passwords.
+/// The password for a host: as given, or from the password file.
 pub fn of(conninfo: &Conninfo, endpoint: &Endpoint) -> Result<Option<String>, PasswordError> {
     if conninfo.password.is_some() {
         return Ok(conninfo.password.clone());
@@ -94,7 +95,7 @@ pub fn login<'a>(conninfo: &'a Conninfo, endpoint: &'a Endpoint) -> Login<'a> {
 fn read(path: &Path) -> Result<String, PasswordError> {
     let wrong = |source| PasswordError::File { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(wrong)?;
-    // systemd's credentials are the service's alone, whatever their mode.
+    // Only the service can read systemd's credentials, whatever their mode.
     let is_credential =
         env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| path.starts_with(directory));
     if metadata.mode() & 0o077 != 0 && !is_credential {
@@ -106,7 +107,7 @@ fn read(path: &Path) -> Result<String, PasswordError> {
     fs::read_to_string(path).map_err(wrong)
 }
 
-/// The first line that fits: `host:port:database:user:password`, with * for any and \ before : and \
+/// The first line that matches: `host:port:database:user:password`, with * for anything, and \ before : and \
 /// (postgresql.org/docs/current/libpq-pgpass.html).
 fn find(text: &str, login: Login<'_>) -> Option<String> {
     let port = login.port.to_string();

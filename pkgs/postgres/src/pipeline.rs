@@ -1,9 +1,9 @@
-//! Reads by key: one session for each thread, on which what waits is asked for together.
+//! Reads by key: one session for each thread, which asks for all waiting reads together.
 //!
 //! A pool that awaits one query on each connection spends most of its time, and PostgreSQL's, on system calls and
-//! wake-ups. Here a read joins those that wait; while one question is under way the next one gathers, so that
-//! under load many reads share a round trip, and without load none waits for another. A key that several wait for
-//! is asked for once. A read that has a [`Comment`] is asked for alone, for it would tell of others what is true of one.
+//! wake-ups. Here a read joins the waiting ones; while one question is in flight the next one gathers, so that under
+//! load many reads share a round trip, and without load none waits for another. A key that several wait for is asked
+//! for once. A read with a [`Comment`] is asked for alone, since the comment would be wrong for others.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -25,18 +25,18 @@ use crate::session::{Parameter, Session};
 /// The most keys in one question.
 const BATCH: usize = 128;
 
-/// Reads that wait on a pipeline; more are refused with [`Error::Busy`].
+/// The most reads that wait on a pipeline; more are refused with [`Error::Busy`].
 const QUEUE: usize = 8_192;
 
-/// Questions under way at once on a pipeline. With one, PostgreSQL would wait while answers are handed out.
+/// How many questions are in flight at once on a pipeline. With one, PostgreSQL would wait while results are handed
+/// out.
 const UNDER_WAY: usize = 2;
 
-/// A read by key never does better by another plan than by the index, and planning it each time takes longer than
-/// the read.
+/// No plan for a read by key is better than the index, and planning it each time takes longer than the read.
 const SETTINGS: &str =
     "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off";
 
-/// How rows are asked for by key.
+/// How to ask for rows by key.
 pub struct KeyQuery<K, V> {
     /// The row of one key, `$1`.
     pub one: &'static str,
@@ -46,17 +46,17 @@ pub struct KeyQuery<K, V> {
     pub key: Type,
     /// The type of several.
     pub keys: Type,
-    /// What a row says.
+    /// Reads a row.
     pub read: fn(&Row) -> Result<(K, V), tokio_postgres::Error>,
 }
 
 type Answer<V> = Result<Option<V>, Arc<Error>>;
 
-/// Who waits for a key.
+/// A reader that waits for a key.
 struct Waiting<K, V> {
     key: K,
     sender: oneshot::Sender<Answer<V>>,
-    /// What its statement is to have behind it.
+    /// The comment for its statement.
     comment: Option<Comment>,
 }
 
@@ -66,7 +66,7 @@ pub struct Pipelines<K, V> {
     timeout: Duration,
 }
 
-/// What one thread reads by.
+/// One thread's pipeline.
 struct Pipeline<K, V> {
     query: Arc<KeyQuery<K, V>>,
     connector: Connector,
@@ -77,7 +77,7 @@ struct Pipeline<K, V> {
 
 struct Queue<K, V> {
     waiting: VecDeque<Waiting<K, V>>,
-    /// Tasks that ask.
+    /// How many tasks ask.
     asking: usize,
 }
 
@@ -86,7 +86,7 @@ where
     K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// So many, of sessions that are called `application` and made when they are first used. A read takes at most
+    /// This many, with sessions named `application`, which are connected when they are first used. A read takes at most
     /// `timeout`.
     pub fn new(
         connector: &Connector,
@@ -108,10 +108,10 @@ where
         Self { pipelines: (0..count.get()).map(|_| pipeline()).collect(), timeout }
     }
 
-    /// What a key has, by this thread's pipeline.
+    /// The value of a key, through this thread's pipeline.
     ///
     /// # Errors
-    /// When the database does not answer, or too many wait.
+    /// When the database doesn't answer, or too many wait.
     pub async fn get(&self, key: K) -> Answer<V> {
         let pipeline = &self.pipelines[thread_number() % self.pipelines.len()];
         let answer = pipeline.ask(key)?;
@@ -129,7 +129,7 @@ where
     K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Joins what waits, and starts a task that asks where one is wanted.
+    /// Joins the queue, and starts a task that asks if one is needed.
     fn ask(self: &Arc<Self>, key: K) -> Result<oneshot::Receiver<Answer<V>>, Arc<Error>> {
         let (sender, receiver) = oneshot::channel();
         let mut queue = self.queue();
@@ -137,7 +137,7 @@ where
             return Err(Arc::new(Error::Busy));
         }
         queue.waiting.push_back(Waiting { key, sender, comment: comment() });
-        // One that finds others waiting leaves it to who asks for them; should nobody, a runtime has ended.
+        // If others are waiting, whoever asks for them asks for this one too; if nobody does, a runtime has ended.
         if queue.asking == 0 || queue.asking < UNDER_WAY && queue.waiting.len() == 1 {
             queue.asking += 1;
             drop(queue);
@@ -147,7 +147,7 @@ where
         Ok(receiver)
     }
 
-    /// Asks for keys and answers who waits for them.
+    /// Asks for keys and sends the results to those who wait for them.
     async fn fetch(&self, waiting: Vec<Waiting<K, V>>) {
         match self.rows(&waiting).await {
             Ok(mut rows) if waiting.len() == 1 => {
@@ -157,7 +157,7 @@ where
             Ok(rows) => {
                 let values: HashMap<K, V> = rows.into_iter().collect();
                 for Waiting { key, sender, .. } in waiting {
-                    // Who gave up waiting misses nothing.
+                    // Whoever gave up waiting misses nothing.
                     let _ = sender.send(Ok(values.get(&key).cloned()));
                 }
             }
@@ -183,19 +183,19 @@ where
         };
         let answered = in_time(self.timeout, asked).await;
         if answered.as_ref().is_err_and(Error::ends_session) {
-            // A connection that no longer answers need not be closed yet.
+            // A connection that no longer answers may not be closed yet.
             session.spoil();
         }
         answered
     }
 
-    /// The session, made anew where it is lost.
+    /// The session, connected again if it is lost.
     async fn session(&self) -> Result<Arc<Session>, Error> {
         let mut session = self.session.lock().await;
         if let Some(session) = session.as_ref().filter(|session| self.connector.is_current(session)) {
             return Ok(Arc::clone(session));
         }
-        // Before it is tried: what is lost is not asked again.
+        // Before connecting: a lost session isn't used again.
         *session = None;
         Ok(Arc::clone(session.insert(self.connector.connect().await?)))
     }
@@ -207,7 +207,7 @@ impl<K, V> Pipeline<K, V> {
     }
 }
 
-/// A task that asks; counted while it does, even if its runtime ends it.
+/// A task that asks; it is counted while it does, even if its runtime ends it.
 struct Asking<K, V> {
     pipeline: Arc<Pipeline<K, V>>,
     counted: bool,
@@ -221,15 +221,15 @@ where
     /// Asks for what waits until nothing does.
     async fn run(mut self) {
         loop {
-            // What is ready to run now may want to join.
+            // Tasks that are ready to run may want to join.
             tokio::task::yield_now().await;
             let Some(waiting) = self.take() else { return };
             self.pipeline.fetch(waiting).await;
         }
     }
 
-    /// What waits, as much as fits in a question. Where nothing does, this task no longer counts from the same
-    /// moment on, so that who comes next starts another.
+    /// Takes as many waiting reads as fit in a question. If there are none, this task stops being counted at the same
+    /// moment, so that the next read starts another.
     fn take(&mut self) -> Option<Vec<Waiting<K, V>>> {
         let mut queue = self.pipeline.queue();
         if queue.waiting.is_empty() {
@@ -255,7 +255,7 @@ async fn in_time<T>(timeout: Duration, work: impl Future<Output = Result<T, Erro
     tokio::time::timeout(timeout, work).await.unwrap_or(Err(Error::Timeout(timeout)))
 }
 
-/// The calling thread's number: threads count up from 0 as they first ask.
+/// The calling thread's number: threads count up from 0 in the order they first ask.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,4 +1,4 @@
-//! Sessions for writes and lists, as many as there may be at most.
+//! Sessions for writes and lists, up to a limit.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::connect::Connector;
 use crate::error::Error;
 use crate::session::Session;
 
-/// Sessions that are lent out one by one; clones share them. They live on the runtime that first asked for each.
+/// Sessions that are lent one at a time; clones share them. Each lives on the runtime that first asked for it.
 #[derive(Clone)]
 pub struct Pool {
     connector: Connector,
@@ -20,20 +20,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// At most `size` sessions; who wants one waits for `wait`.
+    /// At most `size` sessions; whoever needs one waits up to `wait`.
     pub fn new(connector: Connector, size: usize, wait: Duration) -> Self {
         Self { connector, permits: Arc::new(Semaphore::new(size)), idle: Arc::default(), wait }
     }
 
-    /// A session that nobody else has.
+    /// A session for the caller alone.
     ///
     /// # Errors
-    /// [`Error::Busy`] when all are taken for too long, or why none can be connected.
+    /// [`Error::Busy`] when all are in use for too long, or why none can be connected.
     pub async fn get(&self) -> Result<Pooled, Error> {
         let permit = tokio::time::timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await;
         let permit = permit.map_err(|_| Error::Busy)?.map_err(|_| Error::Ended)?;
         loop {
-            // Not held while it is waited for a connection.
+            // Not locked while connecting.
             let idle = self.idle().pop();
             match idle {
                 Some(session) if self.connector.is_current(&session) => return Ok(self.lent(session, permit)),
@@ -52,11 +52,11 @@ impl Pool {
     }
 }
 
-/// A session of a pool; back in it when dropped, unless something was given up halfway.
+/// A session from a pool; it is returned when dropped, unless something was abandoned halfway.
 pub struct Pooled {
     session: Arc<Session>,
     pool: Pool,
-    // After the session is back.
+    // Released after the session is back.
     _permit: OwnedSemaphorePermit,
 }
 

@@ -12,22 +12,22 @@ use tokio_postgres::{Client, Notification, Row, Statement};
 use crate::comment::comment;
 use crate::error::Error;
 
-/// A value of a statement, with its type: so a statement is one round trip also where nothing may be prepared.
+/// A statement's value, with its type: so a statement takes one round trip even if nothing may be prepared.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Statements that a session keeps prepared; what has more of them forgets all, and begins anew.
+/// How many statements a session keeps prepared; beyond that, it forgets all of them and starts again.
 const STATEMENTS: usize = 256;
 
 /// A connection to a server.
 pub struct Session {
     client: Client,
     statements: Mutex<HashMap<Box<str>, Statement>>,
-    /// Behind it is a pooler, which may give each transaction another connection of its own.
+    /// There is a pooler behind it, which may use another connection for each transaction.
     pooled: bool,
     generation: u64,
     server: Box<str>,
     under_way: AtomicUsize,
-    /// Something was given up halfway.
+    /// Something was abandoned halfway.
     broken: AtomicBool,
     notifications: Mutex<Option<mpsc::Receiver<Notification>>>,
 }
@@ -52,22 +52,22 @@ impl Session {
         })
     }
 
-    /// Whether a pooler is in between: then nothing lasts from one transaction to the next.
+    /// Whether there is a pooler in between: then nothing lasts from one transaction to the next.
     pub fn is_pooled(&self) -> bool {
         self.pooled
     }
 
-    /// The host it is connected to, as it was named.
+    /// The host it is connected to, as named.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// The connection itself, for what has no method here.
+    /// The connection itself, for everything without a method here.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// How many times the connector had been told that the server is another, when this was connected.
+    /// The connector's count of server changes when this was connected.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -77,7 +77,7 @@ impl Session {
         !self.client.is_closed() && !self.broken.load(Ordering::Acquire)
     }
 
-    /// Whether nothing is under way on it.
+    /// Whether it is idle.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way.load(Ordering::Acquire) == 0
     }
@@ -86,15 +86,15 @@ impl Session {
         self.broken.store(true, Ordering::Release);
     }
 
-    /// What is notified on it; to be taken once.
+    /// Its notifications; can be taken once.
     pub(crate) fn notifications(&self) -> Option<mpsc::Receiver<Notification>> {
         self.notifications.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Rows of a statement that is kept prepared, unless it has a [`Comment`](crate::Comment).
+    /// The rows of a statement that is kept prepared, unless it has a [`Comment`](crate::Comment).
     ///
     /// # Errors
-    /// When the server refuses it, or is lost.
+    /// When the server refuses it, or the connection is lost.
     pub async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
         if comment().is_some() {
             return self.query_once(sql, parameters).await;
@@ -108,7 +108,7 @@ impl Session {
         .await
     }
 
-    /// Rows of a statement that is another each time.
+    /// The rows of a statement that differs each time.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -134,7 +134,7 @@ impl Session {
         .await
     }
 
-    /// How many rows a statement changes that is another each time.
+    /// How many rows a statement changes that differs each time.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -143,7 +143,7 @@ impl Session {
         self.whole(async { Ok(self.client.execute_typed(&sql, parameters).await?) }).await
     }
 
-    /// Statements without parameters, in one round trip; several are one transaction.
+    /// Runs statements without parameters, in one round trip; several are one transaction.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -151,7 +151,7 @@ impl Session {
         self.whole(async { Ok(self.client.batch_execute(sql).await?) }).await
     }
 
-    /// Begins a transaction. Nobody else may use the session until it ends; given up, it ends with the session.
+    /// Begins a transaction. Nobody else may use the session until it ends; if it is abandoned, the session ends too.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -179,7 +179,7 @@ impl Session {
         Ok(Some(statement))
     }
 
-    /// Does work to its end, or notes that it was given up: then what comes next would wait behind it.
+    /// Does work to its end, or records that it was abandoned: whatever came next would have to wait for it.
     pub(crate) async fn whole<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         struct UnderWay<'a>(&'a Session, bool);
         impl Drop for UnderWay<'_> {
@@ -198,7 +198,7 @@ impl Session {
     }
 }
 
-/// A statement as the calling task has it.
+/// A statement with the calling task's comment.
 fn with_comment(sql: &str) -> Cow<'_, str> {
     comment().map_or(Cow::Borrowed(sql), |comment| Cow::Owned(comment.behind(sql)))
 }
@@ -207,24 +207,24 @@ fn values<'a>(parameters: &[Parameter<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
     parameters.iter().map(|(value, _)| *value).collect()
 }
 
-/// A transaction under way; dropped, it is as if it had not been.
+/// A running transaction; dropping it undoes it.
 pub struct Transaction<'a> {
     session: &'a Session,
     over: bool,
 }
 
 impl Transaction<'_> {
-    /// Makes it last.
+    /// Commits it.
     ///
     /// # Errors
-    /// As [`Session::query`]; whether it lasts is not known where the connection was lost.
+    /// As [`Session::query`]; whether it is committed is unknown if the connection was lost.
     pub async fn commit(mut self) -> Result<(), Error> {
         self.session.batch("COMMIT").await?;
         self.over = true;
         Ok(())
     }
 
-    /// Takes it back.
+    /// Undoes it.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -246,7 +246,7 @@ impl std::ops::Deref for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // Closed, the server takes it back.
+            // When the connection closes, the server undoes it.
             self.session.spoil();
         }
     }

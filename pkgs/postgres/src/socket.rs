@@ -8,16 +8,16 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Keepalive: after how long an idle connection is probed, at which interval, and how many probes may go unanswered.
+/// Keepalive: how long a connection is idle before it is probed, the interval, and how many probes may go unanswered.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(3))
     .with_retries(3);
 
-/// How long sent bytes may go unacknowledged (TCP_USER_TIMEOUT): so a cut network is noticed under load too.
+/// How long sent bytes may go unacknowledged (TCP_USER_TIMEOUT): so a broken network is noticed under load too.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
-/// Where a session is connected to.
+/// What a session is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Tcp(SocketAddr),
@@ -25,7 +25,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The address, where it has one.
+    /// The address, if it has one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Tcp(address) => Some(address.ip()),
@@ -34,7 +34,7 @@ impl Target {
     }
 }
 
-/// Connects by TCP.
+/// Connects with TCP.
 pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -44,7 +44,7 @@ pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Connects to a socket of this machine; a path that begins with @ is of Linux's abstract names.
+/// Connects to a socket on this machine; a path that starts with @ is one of Linux's abstract names.
 pub async fn unix(path: &Path) -> io::Result<UnixStream> {
     match path.to_str().and_then(|path| path.strip_prefix('@')) {
         Some(name) => {

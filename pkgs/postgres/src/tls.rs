@@ -1,4 +1,4 @@
-//! TLS as a connection string asks for it. Files are read at each connect, so that renewed ones are used.
+//! TLS as the connection string asks for it. Files are read for each connection, so that renewed ones are used.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,11 +15,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::conninfo::{Tls, TlsMode};
 use crate::error::Reason;
 
-/// What a host is met with, by where it is: on this machine nothing, elsewhere TLS that knows its name, unless the
-/// connection string says otherwise.
+/// The mode for a host, depending on where it is: no TLS on this machine, and TLS that checks its name elsewhere,
+/// unless the connection string says otherwise.
 pub fn mode(tls: &Tls, address: Option<IpAddr>) -> TlsMode {
     match (tls.mode, address) {
-        // A socket of this machine has no TLS.
+        // A Unix socket has no TLS.
         (_, None) => TlsMode::Disable,
         (Some(mode), Some(_)) => mode,
         (None, Some(address)) if address.to_canonical().is_loopback() && tls.roots.is_none() => {
@@ -29,7 +29,7 @@ pub fn mode(tls: &Tls, address: Option<IpAddr>) -> TlsMode {
     }
 }
 
-/// What speaks TLS in a mode that is not [`TlsMode::Disable`].
+/// The TLS client for a mode other than [`TlsMode::Disable`].
 pub fn connector(tls: &Tls, mode: TlsMode) -> Result<MakeRustlsConnect, Reason> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match mode {
@@ -38,7 +38,7 @@ pub fn connector(tls: &Tls, mode: TlsMode) -> Result<MakeRustlsConnect, Reason> 
             let roots = Arc::new(roots(tls.roots.as_deref())?);
             let known = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
             let known = known.map_err(|error| Reason::Tls(error.to_string()))?;
-            // With authorities at hand, libpq's require is verify-ca.
+            // If there are authorities, libpq's require means verify-ca.
             if mode == TlsMode::VerifyFull { known } else { Arc::new(AnyName(known)) }
         }
     };
@@ -91,7 +91,7 @@ fn unreadable(file: &Path, error: &dyn std::fmt::Display) -> Reason {
     Reason::Tls(format!("{}: {error}", file.display()))
 }
 
-/// Takes every certificate: `sslmode=require`.
+/// Accepts every certificate: `sslmode=require`.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
@@ -140,7 +140,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Takes certificates of known authorities, whatever the name in them: `sslmode=verify-ca`.
+/// Accepts certificates from known authorities, whatever the name in them: `sslmode=verify-ca`.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 
@@ -153,7 +153,7 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        // The name is looked at last, when all else was found in order.
+        // The name is checked last, when everything else was in order.
         match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

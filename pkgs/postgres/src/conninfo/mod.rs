@@ -1,5 +1,4 @@
-//! Connection strings of libpq: URLs and keywords
-//! (postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING).
+//! libpq's connection strings: URLs and keywords (postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING).
 
 mod parse;
 #[cfg(test)]
@@ -16,15 +15,15 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 /// PostgreSQL's port.
 const PORT: u16 = 5432;
 
-/// How long a host may take to accept a connection, TLS, the password and the question for its role included, unless
+/// How long a host may take to accept a connection, including TLS, the password and the question for its role, unless
 /// `connect_timeout` says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What of a database's name is shown encoded: control characters, which could do something to whoever reads a log,
-/// space, what separates the parts of a URL, and % itself.
+/// What is encoded when a database's name is shown: control characters, which could harm whoever reads a log, spaces,
+/// separators of a URL's parts, and % itself.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add(b'#').add(b'@').add(b':');
 
-/// Where PostgreSQL is and how it is spoken to. It is shown without anything secret, and never as it was given.
+/// Where PostgreSQL is and how to connect to it. It is shown without anything secret, and never as it was given.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Conninfo {
     pub(crate) hosts: Vec<Endpoint>,
@@ -45,7 +44,7 @@ pub struct Conninfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub host: Host,
-    /// Where it is, instead of what its name resolves to.
+    /// Its address, to use instead of looking up its name.
     pub address: Option<IpAddr>,
     pub port: u16,
 }
@@ -55,38 +54,38 @@ pub(crate) struct Endpoint {
 pub enum Host {
     /// A name or an address.
     Tcp(String),
-    /// A directory that has a socket `.s.PGSQL.PORT`.
+    /// A directory with a socket `.s.PGSQL.PORT`.
     Unix(PathBuf),
 }
 
-/// How much is asked of TLS.
+/// What TLS has to ensure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
-    /// None.
+    /// No TLS.
     Disable,
-    /// Encryption, by whomever: what is in the middle reads and changes everything.
+    /// Encryption, by anybody: a man in the middle can read and change everything.
     Require,
-    /// A certificate of an authority that is known, for whatever name.
+    /// A certificate from a known authority, for any name.
     VerifyCa,
-    /// A certificate of an authority that is known, for this host.
+    /// A certificate from a known authority, for this host.
     VerifyFull,
 }
 
-/// What TLS is told.
+/// TLS's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// None: by where the host is.
+    /// None: it depends on where the host is.
     pub mode: Option<TlsMode>,
-    /// Authorities; those of the system where there is none.
+    /// Authorities; none for the system's.
     pub roots: Option<PathBuf>,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
     pub binding: Binding,
-    /// TLS from the first byte, which PostgreSQL 17 takes.
+    /// TLS from the first byte, which PostgreSQL 17 accepts.
     pub direct: bool,
 }
 
-/// Whether the password's exchange proves that there is nobody in the middle.
+/// Whether the exchange of the password has to prove that there is nobody in the middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Binding {
     Disable,
@@ -95,53 +94,53 @@ pub(crate) enum Binding {
     Require,
 }
 
-/// Which of the hosts will do.
+/// Which of the hosts are suitable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Any.
     Any,
-    /// One that takes writes.
+    /// A host that accepts writes.
     ReadWrite,
-    /// One that takes none.
+    /// A host that accepts no writes.
     ReadOnly,
     /// The primary.
     Primary,
     /// A standby.
     Standby,
-    /// A standby, or any where there is none.
+    /// A standby, or any host if there is none.
     PreferStandby,
 }
 
-/// Passwords made of AWS's credentials, for a database in this region.
+/// Passwords made from AWS's credentials, for a database in this region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Iam {
     pub region: String,
 }
 
-/// Why a text is no connection string. It is not told which text: there may be a password in it.
+/// Why a text isn't a connection string. The text isn't shown, since there may be a password in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConninfo {
-    /// Of the form of a URL.
+    /// It looks like a URL.
     #[error(
         "expected postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE, with : / ? # @ and % in a name or a password percent-encoded"
     )]
     Url,
-    /// Of keywords.
+    /// It looks like keywords.
     #[error("expected keyword=value pairs, with ' and \\ in a value escaped by \\")]
     Keywords,
-    /// A parameter that nobody knows, or that means nothing here.
+    /// A parameter that is unknown, or that means nothing here.
     #[error("one of its parameters is not known; the manual of PostgreSQL has their names, as of libpq")]
     Parameter,
-    /// A parameter's value.
+    /// A parameter's value is invalid.
     #[error("{0} has a value that it cannot have")]
     Value(&'static str),
-    /// Lists that do not fit.
+    /// Lists that don't match.
     #[error("host, hostaddr and port have different numbers of values")]
     Counts,
     /// Half of a key pair.
     #[error("sslcert and sslkey are given together, or neither")]
     KeyPair,
-    /// TLS only if the server feels like it.
+    /// TLS only if the server offers it.
     #[error(
         "sslmode=allow and sslmode=prefer let anybody on the way turn TLS off: say require, verify-ca or verify-full, or disable"
     )]
@@ -149,12 +148,12 @@ pub enum InvalidConninfo {
 }
 
 impl Conninfo {
-    /// Which host will do, if it is said.
+    /// Which host is suitable, if specified.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// The same, of hosts of this role.
+    /// The same, for hosts with this role.
     pub fn with_role(&self, role: Role) -> Self {
         Self { role: Some(role), ..self.clone() }
     }
@@ -164,7 +163,7 @@ impl Conninfo {
         self.hosts.len() > 1
     }
 
-    /// Files that it names, which have to be readable.
+    /// Files it names, which have to be readable.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let tls = &self.tls;
         [&tls.roots, &tls.certificate, &tls.key, &self.passfile].into_iter().flatten()
@@ -180,7 +179,7 @@ impl FromStr for Conninfo {
 }
 
 impl Endpoint {
-    /// Whether packets to it stay on this machine, as far as its name tells.
+    /// Whether packets to it stay on this machine, as far as its name shows.
     fn shown(&self) -> Option<String> {
         let Host::Tcp(host) = &self.host else { return None };
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
@@ -199,7 +198,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Hosts and database, without what may be secret.
+/// Hosts and database, without anything that may be secret.
 impl fmt::Display for Conninfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<String> = self.hosts.iter().filter_map(Endpoint::shown).collect();

@@ -1,4 +1,4 @@
-//! From a text to what it means.
+//! Parses connection strings.
 
 use std::collections::HashMap;
 use std::env;
@@ -12,16 +12,16 @@ use super::{
     Binding, CONNECT_TIMEOUT, Conninfo, Endpoint, Host, Iam, InvalidConninfo, PORT, Role, Tls, TlsMode,
 };
 
-/// The longest text: nobody's URL is longer, and what is parsed of strangers has a bound.
+/// The longest text: nobody's URL is longer, and parsing what strangers send needs a limit.
 const LONGEST: usize = 16 << 10;
 
-/// Servers that may be named.
+/// How many servers may be named.
 const HOSTS: usize = 32;
 
-/// Where libpq looks for sockets on Debian, where no host is named.
+/// Where libpq looks for sockets on Debian if no host is named.
 const SOCKETS: &str = "/var/run/postgresql";
 
-/// The parameters that are known. Those below the line are libpq's, and mean nothing here or are always so.
+/// The known parameters. Those below the line are libpq's, and mean nothing here or always hold.
 const KNOWN: [&str; 24] = [
     "host",
     "hostaddr",
@@ -66,8 +66,8 @@ pub fn conninfo(text: &str) -> Result<Conninfo, InvalidConninfo> {
 
 /// `user:password@host:port,host/database?name=value&…`.
 ///
-/// A password with a separator in it that is not encoded would be taken for something that is shown: where that could be,
-/// the text is refused.
+/// If a password contained an unencoded separator, part of it would be taken for something that is shown: if that is
+/// possible, the text is refused.
 fn from_url(rest: &str) -> Result<Parameters, InvalidConninfo> {
     let wrong = InvalidConninfo::Url;
     if rest.chars().any(|letter| letter.is_whitespace() || letter.is_control() || letter == '#') {
@@ -121,7 +121,7 @@ fn from_url(rest: &str) -> Result<Parameters, InvalidConninfo> {
     }
     for pair in query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or(wrong)?;
-        // JDBC's, which libpq takes too.
+        // JDBC's, which libpq accepts too.
         let (name, value) =
             if (name, value) == ("ssl", "true") { ("sslmode", "require") } else { (name, value) };
         parameters.insert(known(&decoded(name)?)?, decoded(value)?);
@@ -129,7 +129,7 @@ fn from_url(rest: &str) -> Result<Parameters, InvalidConninfo> {
     Ok(parameters)
 }
 
-/// Percent-encoding of text; a % that encodes nothing is a password's that was not encoded.
+/// Decodes percent-encoded text; a % that encodes nothing is from a password that wasn't encoded.
 fn decoded(text: &str) -> Result<String, InvalidConninfo> {
     let encodes = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     if !text.split('%').skip(1).all(encodes) {
@@ -206,7 +206,7 @@ fn meaning(mut given: Parameters) -> Result<Conninfo, InvalidConninfo> {
         connect_timeout: match take("connect_timeout") {
             None => CONNECT_TIMEOUT,
             Some(seconds) => match seconds.parse::<u32>() {
-                // libpq waits without end at 0; nothing here does.
+                // With 0, libpq waits forever; nothing here does.
                 Ok(0) => CONNECT_TIMEOUT,
                 Ok(seconds @ ..=3600) => Duration::from_secs(seconds.into()),
                 _ => return Err(InvalidConninfo::Value("connect_timeout")),
@@ -269,7 +269,7 @@ fn endpoints(
     (0..count).map(at).collect()
 }
 
-/// Whether a host's name can be shown, as all names are: what has a separator in it may be the end of a password.
+/// Whether a host's name can be shown, as all names are: one with a separator in it may be the end of a password.
 fn is_shown(host: &str) -> bool {
     host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.:".contains(letter))
 }
@@ -297,7 +297,7 @@ fn role(text: &str) -> Result<Role, InvalidConninfo> {
     }
 }
 
-/// A relative path is of systemd's credentials, where the service has any.
+/// A relative path belongs to systemd's credentials, if the service has any.
 fn file(path: String) -> PathBuf {
     match env::var_os("CREDENTIALS_DIRECTORY") {
         Some(directory) if Path::new(&path).is_relative() => Path::new(&directory).join(path),
