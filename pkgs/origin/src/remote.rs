@@ -1,4 +1,4 @@
-//! Requests to S3: what is asked, how long it may take, and what answers are believed.
+//! Requests to S3: what is asked, how long it may take, and which answers are accepted.
 
 use std::fmt;
 use std::fs;
@@ -25,16 +25,16 @@ use crate::error::Error;
 use crate::metadata::{MAX_KEY_BYTES, Metadata};
 use crate::settings::{Settings, StartError};
 
-/// Times that a request is tried again after a failure of the server or the connection.
+/// How often a request is tried again after a failure of the server or the connection.
 const RETRIES: usize = 2;
 
-/// How long before the first of these; each further one waits twice as long.
+/// How long to wait before the first retry; each further one waits twice as long.
 const BACKOFF: Duration = Duration::from_millis(50);
 
-/// Connections that are kept for later requests.
+/// How many connections are kept for later requests.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// Of what an error says, so many characters are logged.
+/// How many characters of an error are logged.
 const MAX_ERROR_CHARS: usize = 300;
 
 /// The origin.
@@ -52,16 +52,16 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// What a conditional request for a key has found.
+/// The result of a conditional request for a key.
 #[derive(Debug)]
 pub enum Conditional {
-    /// The version that is known.
+    /// The known version is current.
     NotModified,
-    /// This one, and its first block where that was asked for.
+    /// This version, and its first block if requested.
     Found(Metadata, Option<Part>),
 }
 
-/// Bytes of an object on their way.
+/// Bytes of an object that are still arriving.
 pub struct Part {
     range: Range<u64>,
     stream: BoxStream<'static, object_store::Result<Bytes>>,
@@ -74,7 +74,7 @@ impl fmt::Debug for Part {
 }
 
 impl Remote {
-    /// A client of the bucket.
+    /// A client for the bucket.
     ///
     /// # Errors
     /// [`StartError`].
@@ -101,8 +101,7 @@ impl Remote {
                 options = options.with_root_certificate(certificate);
             }
         }
-        // What the environment says of credentials, as AWS's own tools read it; where it says nothing, those of the
-        // machine (ECS, IMDSv2).
+        // The environment's credentials, as AWS's own tools read them, or else those of the machine (ECS, IMDSv2).
         let environment = AmazonS3Builder::from_env();
         let region = settings
             .region
@@ -130,7 +129,7 @@ impl Remote {
         Ok(Self::of(settings, Arc::new(store)))
     }
 
-    /// The same of another store.
+    /// The same for another store.
     pub(crate) fn of(settings: &Settings, store: Arc<dyn ObjectStore>) -> Self {
         Self {
             store,
@@ -140,7 +139,7 @@ impl Remote {
         }
     }
 
-    /// What there is of a key, if not the version with this ETag. With `bytes` its first block comes with it.
+    /// The object for a key, unless it is the version with this ETag. With `bytes`, its first block comes too.
     ///
     /// # Errors
     /// [`Error`].
@@ -163,7 +162,7 @@ impl Remote {
             Err(object_store::Error::NotModified { .. }) => return Ok(Conditional::NotModified),
             Err(error) => error,
         };
-        // An empty object has no first bytes, which is an error of its own (416). Only a HEAD tells it from others.
+        // An empty object has no first bytes, which is a separate error (416). Only a HEAD tells it apart from others.
         let error = Error::from(failed);
         if !bytes || !matches!(error, Error::Failed(_)) {
             return Err(error);
@@ -184,7 +183,7 @@ impl Remote {
     /// Bytes of this version of an object.
     ///
     /// # Errors
-    /// [`Error`]; [`Error::Changed`] where there is another version, or none.
+    /// [`Error`]; [`Error::Changed`] if there is another version, or none.
     pub async fn part(&self, metadata: &Metadata, range: Range<u64>) -> Result<Part, Error> {
         let options = GetOptions {
             if_match: Some(metadata.etag.clone()),
@@ -195,7 +194,7 @@ impl Remote {
             Err(object_store::Error::NotFound { .. }) => return Err(Error::Changed),
             result => result?,
         };
-        // Who does not know If-Match answers with what there is.
+        // A server that doesn't know If-Match answers with what it has.
         if result.meta.e_tag.as_deref() != Some(&metadata.etag) || result.meta.size != metadata.size {
             return Err(Error::Changed);
         }
@@ -235,7 +234,7 @@ impl Part {
         }
     }
 
-    /// Which bytes they are.
+    /// The range of these bytes.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -243,7 +242,7 @@ impl Part {
     /// All of them.
     ///
     /// # Errors
-    /// [`Error::Answer`] where there are more or fewer than the head said.
+    /// [`Error::Answer`] if there are more or fewer than the head said.
     pub async fn read(mut self) -> Result<Bytes, Error> {
         let length = usize::try_from(self.range.end - self.range.start)
             .ok()
@@ -287,7 +286,7 @@ impl From<object_store::Error> for Error {
     fn from(error: object_store::Error) -> Self {
         let text = told(&error);
         match error {
-            // Without its bucket nothing is known of an object.
+            // Without its bucket, nothing is known about an object.
             object_store::Error::NotFound { .. } if text.contains("NoSuchBucket") => Self::Failed(text),
             object_store::Error::NotFound { .. } => Self::Missing,
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {

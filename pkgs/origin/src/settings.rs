@@ -1,29 +1,29 @@
-//! Where the objects are, and every bound.
+//! Where the objects are, and all limits.
 
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A bucket and the prefix of the keys in it that are served: `s3://bucket/prefix`.
+/// A bucket and the prefix of the served keys in it: `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// Its name.
     pub name: String,
-    /// What all keys begin with: empty, or with a slash at its end.
+    /// The start of all keys: empty, or with a slash at its end.
     pub prefix: String,
 }
 
-/// Why a text names no bucket.
+/// Why a text doesn't name a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
     /// Another scheme, or none.
     #[error("an origin is s3://BUCKET or s3://BUCKET/PREFIX")]
     Scheme,
-    /// What S3 takes for no name of a bucket.
+    /// S3 doesn't allow this name for a bucket.
     #[error("{0:?} is no name of a bucket: 3 to 63 of a-z, 0-9, - and .")]
     Name(String),
-    /// What would be no path of a file.
+    /// It wouldn't be a path of a file.
     #[error("{0:?} is no prefix: segments are not empty, and not . or ..")]
     Prefix(String),
 }
@@ -51,32 +51,32 @@ impl FromStr for Bucket {
     }
 }
 
-/// Where the objects are, and every bound.
+/// Where the objects are, and all limits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The bucket.
     pub bucket: Bucket,
-    /// Where S3 is spoken; none for Amazon's, by the region.
+    /// S3's endpoint; none for Amazon's, depending on the region.
     pub endpoint: Option<String>,
     /// Whether the endpoint may be `http://`.
     pub allow_http: bool,
-    /// Certificates of authorities, in PEM, beside the system's.
+    /// Certificates of authorities, in PEM, in addition to the system's.
     pub authorities: Option<PathBuf>,
-    /// The region; none for that of the environment, and `us-east-1` where it has none.
+    /// The region; none for the environment's, or `us-east-1` if that has none.
     pub region: Option<String>,
-    /// A file with credentials, as `~/.aws/credentials` has them; none for those of the environment or the machine.
+    /// A file with credentials in the format of `~/.aws/credentials`; none for those of the environment or the machine.
     pub credentials: Option<PathBuf>,
     /// Whether requests are not signed, for a bucket that anybody may read.
     pub anonymous: bool,
-    /// The cache directory. It is made where it is missing.
+    /// The cache directory. It is created if it is missing.
     pub directory: PathBuf,
     /// The most bytes in it.
     pub capacity: u64,
     /// The most objects in it.
     pub objects: usize,
-    /// How long an object counts as what the origin has.
+    /// How long an object counts as current.
     pub ttl: Duration,
-    /// How long it counts as missing.
+    /// How long an object counts as missing.
     pub missing_ttl: Duration,
     /// How long after its last check an object is served while the origin fails.
     pub stale: Duration,
@@ -84,36 +84,36 @@ pub struct Settings {
     pub memory: u64,
     /// How long a connection may take.
     pub connect_timeout: Duration,
-    /// How long an answer's head may take, tries and waiting included.
+    /// How long the head of an answer may take, including retries and waiting.
     pub head_timeout: Duration,
-    /// How long a block may take, its head included.
+    /// How long a block may take, including its head.
     pub block_timeout: Duration,
 }
 
 /// Why there is no origin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Plain HTTP that was not asked for.
+    /// Plain HTTP that wasn't allowed.
     #[error("the endpoint {0} is not https://: whoever listens reads and changes what is served")]
     PlainHttp(String),
-    /// An endpoint that is no URL of a host.
+    /// An endpoint that isn't the URL of a host.
     #[error("the endpoint {0:?} is no http:// or https:// URL of a host without a path")]
     Endpoint(String),
-    /// A file that cannot be used.
+    /// A file that can't be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The client of S3 cannot be made of these.
+    /// The S3 client can't be made with these settings.
     #[error("the origin cannot be used: {0}")]
     Client(String),
-    /// Less room than the cache can work in.
+    /// Less room than the cache needs to work.
     #[error("the cache needs room for at least {0} bytes")]
     Capacity(u64),
-    /// Threads.
+    /// Threads can't be started.
     #[error("no threads for the origin: {0}")]
     Threads(#[source] io::Error),
 }

@@ -1,4 +1,4 @@
-//! The cache before a store in memory. What only a network does is in the tests of `linerate-files`, before a real gateway.
+//! The cache with a store in memory. The tests of `linerate-files` cover what only a network does, with a real gateway.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ impl Fixture {
         Origin::of(settings, remote).expect("an origin")
     }
 
-    /// As after a kill: nothing is told to end, and the lock goes with its descriptor.
+    /// Like a kill: nothing is told to end, and the lock is released with its descriptor.
     fn restart(self, change: impl FnOnce(&mut Settings)) -> Self {
         let Self { store, origin, place, runtime } = self;
         let inner = Arc::downgrade(&origin.inner);
@@ -87,7 +87,7 @@ impl Fixture {
         self.runtime.block_on(self.origin.fetch(object, wanted))
     }
 
-    /// These bytes, fetched as a sender does.
+    /// These bytes, fetched the way a sender does.
     fn read(&self, object: &Arc<Object>, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         let mut at = range.start;
@@ -152,7 +152,7 @@ fn a_range_takes_no_more_blocks_than_it_lies_in() {
 fn an_empty_object_is_whole_and_a_missing_one_is_remembered() {
     let fixture = Fixture::new(|_| ());
     fixture.put("empty", Vec::new());
-    // What S3 answers 416 to, this store does too, in words of its own.
+    // This store also refuses what S3 answers with 416, but with another message.
     let object = fixture.find("empty").expect("an object");
     assert!(object.is_whole());
     assert_eq!(fixture.find("none").err(), Some(Error::Missing));
