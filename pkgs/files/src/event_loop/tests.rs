@@ -1,4 +1,4 @@
-//! What a panic ends: a connection, and never the others; a worker, and with it the server.
+//! What a panic ends: a connection, but never the others; or a worker, and with it the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -67,7 +67,7 @@ fn ask(stream: &mut TcpStream, path: &str) {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("the server reads");
 }
 
-/// The status that comes, and the body, whose end is `end`.
+/// The status that arrives, and the body, which ends with `end`.
 fn receive(stream: &mut TcpStream, end: &str) -> String {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
@@ -86,7 +86,7 @@ fn a_panic_ends_its_connection_and_leaves_the_others_as_they_were() {
     file("a", "text a");
     file("b", "text b");
     file(faults::CACHE, "cache");
-    // What is sent, and not with its head.
+    // A file that is sent in parts, and not together with its head.
     file(faults::SENDING, &"x".repeat(100_000));
     std::fs::create_dir(place.path().join(faults::LISTING)).expect("a directory");
     let (shared, address, threads) = serve(place.path());
@@ -99,14 +99,14 @@ fn a_panic_ends_its_connection_and_leaves_the_others_as_they_were() {
         (format!("/{}", faults::CACHE), ""),
         (format!("/{}", faults::SENDING), "HTTP/1.1 200 "),
         (format!("/{}/", faults::LISTING), "HTTP/1.1 200 "),
-        // Behind requests that are answered.
+        // After requests that are answered.
         (format!("/a HTTP/1.1\r\nHost: h\r\n\r\nGET /{}", faults::ANSWER), ""),
     ] {
         let before = panics::count();
         let mut struck = connect();
         ask(&mut struck, &path);
         let mut text = Vec::new();
-        // Cut: nobody takes what came for the whole.
+        // Cut off, so that nobody takes what arrived for the whole body.
         assert!(struck.read_to_end(&mut text).is_err(), "{path}: {:?}", String::from_utf8_lossy(&text));
         assert!(text.starts_with(starts.as_bytes()) || text.is_empty(), "{path}");
         assert!(panics::count() > before, "{path}");
@@ -117,7 +117,7 @@ fn a_panic_ends_its_connection_and_leaves_the_others_as_they_were() {
             assert!(receive(stream, "text a").starts_with("HTTP/1.1 200 "), "{path}");
         }
     }
-    // Of a job a connection learns, and goes on.
+    // A connection learns that a job failed, and continues.
     ask(&mut other, &format!("/{}", faults::LOOKUP));
     assert!(receive(&mut other, "}").starts_with("HTTP/1.1 500 "));
     ask(&mut other, "/a");
@@ -147,7 +147,7 @@ fn who_connects_in_the_round_that_draining_begins_in_is_served() {
     let mut first = TcpStream::connect(address).expect("a connection");
     ask(&mut first, &format!("/{}", faults::PAUSE));
     faults::PAUSED[0].wait();
-    // In this order the worker learns of it.
+    // The worker learns of it in this order.
     shared.shutdown.trigger();
     shared.wake();
     // More than are accepted in a round.
@@ -171,7 +171,7 @@ fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
     let tls = ktls::Handover::new(&shared);
     shared.shutdown.trigger();
     shared.wake();
-    // Until nobody listens any more: a worker that does not wait for the TLS listener has ended then, or is about to.
+    // Until nobody listens any more: a worker that doesn't wait for the TLS listener has ended then, or is about to.
     while TcpStream::connect(address).is_ok() {
         std::thread::yield_now();
     }
@@ -198,7 +198,7 @@ fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
         alt_svc: Box::default(),
     });
     drop(tls);
-    // Behind it comes an alert, which nobody encrypts here.
+    // An alert follows, which nobody encrypts here.
     let answer = receive(&mut client, "text a\u{1}\0");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
     drop(client);
@@ -242,7 +242,7 @@ fn a_client_that_never_pauses_has_turns_as_others_have() {
     for stream in [&ours, &theirs] {
         stream.set_nonblocking(true).expect("an option");
     }
-    // A body that nobody wants, of which there is always more.
+    // An endless body that nobody wants.
     let mut client = &theirs;
     client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n").expect("room");
     let mut fill = || std::iter::from_fn(|| client.write(&[b'x'; 8192]).ok()).sum::<usize>();
@@ -261,7 +261,7 @@ fn a_client_that_never_pauses_has_turns_as_others_have() {
 #[test]
 fn reads_that_the_kernel_has_no_room_for_are_tried_again_before_the_next_tick() {
     let test = "reads_that_the_kernel_has_no_room_for_are_tried_again_before_the_next_tick";
-    // On a thread of its own: the end of a ring interrupts what its thread waits for.
+    // On a separate thread: the end of a ring interrupts whatever its thread waits for.
     let has_ring = std::thread::spawn(move || crate::disk::ring::for_test(test, 0).is_some());
     if !has_ring.join().expect("no panic") {
         return;
@@ -273,7 +273,7 @@ fn reads_that_the_kernel_has_no_room_for_are_tried_again_before_the_next_tick() 
     let file = std::fs::File::open(&path).expect("the file");
     let (shared, address, threads) = serve(place.path());
     let mut client = TcpStream::connect(address).expect("a connection");
-    // The fastest of some: this machine may have other work.
+    // The fastest of several, since this machine may have other work.
     let took = (0..5).map(|_| {
         let limit = std::time::Instant::now() + Duration::from_secs(30);
         while crate::disk::resident::is_resident(&file, &(0..100_000)) {

@@ -1,28 +1,28 @@
-//! The syntax of nginx's configuration: directives, their arguments, and blocks of them.
+//! The syntax of nginx's configuration: directives, their arguments, and blocks.
 
-/// The deepest blocks are nested; http, server, location and if are four.
+/// How deeply blocks may be nested; http, server, location and if are four levels.
 const MAX_DEPTH: usize = 16;
 
 /// One directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// Where it begins.
+    /// Where it starts.
     pub line: usize,
     /// Its name.
     pub name: String,
-    /// What follows, without quotes.
+    /// What follows it, without quotes.
     pub arguments: Vec<String>,
-    /// What is in its braces, where it has them.
+    /// What is in its braces, if it has any.
     pub block: Option<Vec<Directive>>,
 }
 
-/// What is no configuration.
+/// A syntax error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Error {
-    /// Where.
+    /// The line.
     pub line: usize,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -34,10 +34,10 @@ enum Token {
     End,
 }
 
-/// Reads a configuration.
+/// Parses a configuration.
 ///
 /// # Errors
-/// [`Error`], about the first thing that is wrong.
+/// [`Error`], for the first thing that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Directive>, Error> {
     let tokens = tokens(text)?;
     let mut rest = &tokens[..];
@@ -114,7 +114,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
             }
             first => {
                 let mut word = String::from(first);
-                // `${name}` is a part of a word.
+                // `${name}` is part of a word.
                 while let Some(&next) = chars.peek() {
                     let is_variable = next == '{' && word.ends_with('$');
                     if !is_variable && matches!(next, ' ' | '\t' | '\r' | '\n' | ';' | '{') {

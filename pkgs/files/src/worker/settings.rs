@@ -1,4 +1,4 @@
-//! How the workers behave.
+//! The workers' settings.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use service::proxies::Proxies;
 
 use crate::transfer::engine::Engine;
 
-/// How the workers behave.
+/// The workers' settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How bytes get from files into sockets.
     pub engine: Engine,
-    /// Memory of each worker for what its io_uring reads; none where threads read.
+    /// Each worker's memory for what its io_uring reads; none if threads read.
     pub ring: Option<usize>,
-    /// Files that each worker keeps open.
+    /// How many files each worker keeps open.
     pub open_files: usize,
-    /// Memory of each worker for bytes of small files.
+    /// Each worker's memory for the bytes of small files.
     pub memory: usize,
     /// The longest file whose bytes are kept in memory.
     pub memory_max: u64,
-    /// Memory for copies in pipes of files that are asked for often, of all workers together.
+    /// Memory for copies in pipes of frequently requested files, for all workers together.
     pub pipe_memory: u64,
     /// The same for copies that are encrypted from.
     pub tls_memory: u64,
-    /// Memory for codings that are made of files, of all workers together.
+    /// Memory for codings made from files, for all workers together.
     pub variant_memory: u64,
-    /// How long a file counts as what its name stands for.
+    /// How long a file counts as what its name refers to.
     pub revalidate: Duration,
-    /// Which proxies are in front, by whom clients come.
+    /// The proxies through which clients connect.
     pub proxies: Proxies,
-    /// Connections of one worker; further ones are closed at once.
+    /// The most connections of a worker; further ones are closed at once.
     pub connections: usize,
-    /// From how many file descriptors on accepting pauses.
+    /// The number of file descriptors at which accepting pauses.
     pub high_water: HighWater,
     /// A head must be complete this long after its first byte.
     pub head_timeout: Duration,
-    /// A connection may be idle this long between requests.
+    /// How long a connection may be idle between requests.
     pub idle_timeout: Duration,
-    /// A client may take nothing for this long.
+    /// How long a client may read nothing.
     pub write_timeout: Duration,
-    /// At shutdown, answers under way have this long.
+    /// How long running responses may take at shutdown.
     pub drain_timeout: Duration,
 }
