@@ -179,7 +179,7 @@ impl FromStr for Conninfo {
 }
 
 impl Endpoint {
-    /// Whether packets to it stay on this machine, as far as its name shows.
+    /// The host and port to show; none for a socket.
     fn shown(&self) -> Option<String> {
         let Host::Tcp(host) = &self.host else { return None };
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
