@@ -1,5 +1,5 @@
-//! The yardsticks by themselves: what nginx, a constant actix-web handler and the floor cost on this machine,
-//! and how far apart they are under loads of different shapes.
+//! Only the peers: what nginx, a constant actix-web handler and the floor cost on this machine, and how far apart they
+//! are under different kinds of load.
 //!
 //! `cargo bench -p linerate-bench --features actix --bench peers [-- THREADS CONNECTIONS SECONDS]`
 #![forbid(unsafe_code)]
@@ -41,7 +41,7 @@ fn run() -> Result<(), Error> {
     let (nginx, actix, floor) =
         (Nginx::start(PLACEMENT)?, peers::actix(PLACEMENT)?, peers::floor(PLACEMENT)?);
     let all = [nginx.server(), &actix, &floor];
-    // nginx answers by another status, so that it sends no page.
+    // nginx answers with another status, so that it sends no page.
     let status = |server| if std::ptr::eq(server, nginx.server()) { Nginx::STATUS } else { 307 };
     let case = |server, name, requests| Case { server, name, requests, load, placement: PLACEMENT };
     let mut cases: Vec<Case<'_>> =

@@ -1,4 +1,4 @@
-//! A client that trusts whom it is sent to.
+//! A TLS client that trusts any server.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// Takes any certificate: a bench asks nobody it has not started itself. That the server has the key to it is verified.
+/// Accepts any certificate: a bench only connects to servers that it has started itself. It does verify that the server
+/// has the certificate's key.
 #[derive(Debug)]
 pub struct Anybody(pub Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! A certificate, made by each run for itself.
+//! A certificate, which each run makes for itself.
 
 use std::fs;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// The file of the certificate in its directory.
+/// The certificate's file name.
 pub const CHAIN: &str = "chain.pem";
-/// The file of its key: ECDSA by P-256.
+/// The key's file name: ECDSA with P-256.
 pub const KEY: &str = "key.pem";
 
-/// Makes one in `directory` for `localhost` and its address: by the latter a server chooses where a client names
-/// nobody.
+/// Makes a certificate in `directory` for `localhost` and its address, which a server chooses if a client names no
+/// host.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When it can't be written.
 pub fn make(directory: &Path) -> Result<(), Error> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
         .map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The bars: CPU time per request of one case, as an SVG that follows the reader's colour scheme.
+//! The bar chart: CPU time per request for one case, as an SVG that follows the reader's colour scheme.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,25 +12,25 @@ const LABEL_WIDTH: usize = 140;
 const VALUE_WIDTH: usize = 70;
 const BAR_HEIGHT: usize = 22;
 const TOP: usize = 36;
-/// Of a character of a note, on the generous side.
+/// The width of a character in a note, rather more than less.
 const CHARACTER_WIDTH: usize = 8;
-/// Where notes begin.
+/// Where notes start.
 const NOTES: usize = WIDTH + 16;
 
-/// What a bar's colour says.
+/// The meaning of a bar's colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing, where all bars are alike; else that it is better than the one before.
+    /// Nothing, if all bars are alike; otherwise that it is better than the previous one.
     #[default]
     Good,
     /// Neither better nor worse.
     Neutral,
-    /// Worse than the one before.
+    /// Worse than the previous one.
     Bad,
 }
 
 impl Tone {
-    /// Told apart by those who see no red or green too, on white and on black.
+    /// Distinguishable for people who don't see red or green, on white and on black.
     const fn colour(self) -> &'static str {
         match self {
             Self::Good => "#2a78b8",
@@ -40,20 +40,20 @@ impl Tone {
     }
 }
 
-/// One bar.
+/// A bar.
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
-    /// What stands before it.
+    /// The text before it.
     pub label: String,
     /// Its length: CPU time per request, in microseconds.
     pub cpu_us: f64,
-    /// What stands at the end of its line; may be empty.
+    /// The text at the end of its line; may be empty.
     pub note: String,
     /// Its colour.
     pub tone: Tone,
 }
 
-/// Draws the rows of `case` in their order and writes them to `path`.
+/// Draws the rows for `case` in their order and writes them to `path`.
 pub fn write(path: &Path, title: &str, case: &str, rows: &[Row]) -> Result<(), Error> {
     let bar = |row: &Row| Bar { label: row.server.into(), cpu_us: row.cpu_us, ..Bar::default() };
     let bars: Vec<Bar> = rows.iter().filter(|row| row.case == case).map(bar).collect();
@@ -70,7 +70,7 @@ pub fn write_bars(path: &Path, title: &str, bars: &[Bar]) -> Result<(), Error> {
 
 fn draw(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.cpu_us).fold(f64::MIN_POSITIVE, f64::max);
-    // Room is only given to what there is.
+    // Only what exists gets room.
     let longest_note = bars.iter().map(|bar| bar.note.chars().count()).max().unwrap_or(0);
     let width = if longest_note == 0 { WIDTH } else { NOTES + longest_note * CHARACTER_WIDTH };
     let height = TOP + bars.len() * (BAR_HEIGHT + 8) + 8;
@@ -87,7 +87,7 @@ fn draw(title: &str, bars: &[Bar]) -> String {
         let baseline = top + BAR_HEIGHT - 6;
         let length = cpu_us / most * (WIDTH - LABEL_WIDTH - VALUE_WIDTH) as f64;
         let end = LABEL_WIDTH as f64 + length;
-        // Writing to a string cannot fail.
+        // Writing to a string can't fail.
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{baseline}\" text-anchor=\"end\">{}</text>\

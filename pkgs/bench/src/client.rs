@@ -1,16 +1,16 @@
-//! A small HTTP/1.1 client: single requests, and many paths visited once each.
+//! A small HTTP/1.1 client: for single requests, and for requesting many paths once each.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How many requests of [`Client::visit`] are under way at once.
+/// How many requests of [`Client::visit`] are in flight at once.
 const PIPELINE: usize = 32;
 
 /// Longer than any request of a bench takes; shorter than patience.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One kept-alive connection.
+/// A kept-alive connection.
 pub struct Client {
     stream: BufReader<TcpStream>,
 }
@@ -24,13 +24,13 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// The status a path is answered with.
+    /// The status for a path.
     pub fn status(&mut self, path: &str) -> io::Result<u16> {
         self.send(std::iter::once(path))?;
         self.receive()
     }
 
-    /// Asks for each path once and answers how many were answered with `expected`.
+    /// Requests each path once and returns how many were answered with `expected`.
     pub fn visit<'a>(&mut self, paths: impl Iterator<Item = &'a str>, expected: u16) -> io::Result<usize> {
         let mut paths = paths.peekable();
         let mut met = 0;
@@ -89,7 +89,7 @@ mod tests {
             let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nHTTP/\
                           HTTP/1.1 307 Temporary Redirect\r\ncontent-length: 0\r\n\r\n";
             stream.write_all(answer.repeat(2).as_bytes()).expect("the client reads");
-            // Until the client is done, or its unread requests would reset the connection.
+            // Reads until the client is done, since unread requests would reset the connection.
             io::copy(&mut stream, &mut io::sink()).expect("the client closes");
         });
         let mut client = Client::connect(address).expect("the server listens");

@@ -1,18 +1,18 @@
-//! What each bench begins and ends with.
+//! The start and end of each bench.
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use crate::report::Report;
 
-/// Runs a bench, briefly where `--quick` is asked for, and says what went wrong and why. A missed target is a failure
-/// where `--strict` is asked for.
+/// Runs a bench, briefly with `--quick`, and reports errors with their reason. With `--strict`, a missed target is a
+/// failure.
 pub fn run<E: Error>(bench: impl FnOnce(bool) -> Result<Report, E>) -> ExitCode {
     run_parts(&[], |quick, _| bench(quick))
 }
 
-/// Runs those of a bench's `parts` that the command line names, all where it names none. A name with a dash is one of a
-/// group, which the word before it names.
+/// Runs the `parts` of a bench that the command line names, or all if it names none. A name with a dash belongs to a
+/// group, which the word before the dash names.
 pub fn run_parts<E: Error>(
     parts: &[&'static str],
     bench: impl FnOnce(bool, &[&'static str]) -> Result<Report, E>,
@@ -22,7 +22,7 @@ pub fn run_parts<E: Error>(
     let mut wanted = Vec::new();
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            // What `cargo bench` always passes.
+            // `cargo bench` always passes this.
             "--bench" => {}
             "--quick" => quick = true,
             "--strict" => strict = true,
@@ -53,12 +53,12 @@ pub fn run_parts<E: Error>(
     ExitCode::FAILURE
 }
 
-/// Whether an argument means this part: by its name, or by that of its group.
+/// Whether an argument selects this part: by its name, or by its group's.
 fn is_named(part: &str, name: &str) -> bool {
     part.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Failure where a target was missed.
+/// Failure if a target was missed.
 fn verdict(report: &Report) -> ExitCode {
     let missed: Vec<&str> = report.missed().map(|target| target.figure.name.as_str()).collect();
     if missed.is_empty() {

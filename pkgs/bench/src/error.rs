@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why a bench gives up. A figure that misses its target is no error.
+/// Why a bench gives up. A figure that misses its target isn't an error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A program is missing and cannot be installed from here.
+    /// A program is missing and can't be installed from here.
     #[error("{program} is missing; install the package {package}")]
     Missing {
         /// The executable's name.
         program: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
-    /// A program could not be run at all.
+    /// A program couldn't be run at all.
     #[error("{program} could not be run")]
     Run {
         /// Its name.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A program ended with an error.
@@ -34,7 +34,7 @@ pub enum Error {
         /// What it printed.
         output: String,
     },
-    /// A server did not answer in time.
+    /// A server didn't answer in time.
     #[error("{server} did not answer within {waited:?}: {output}")]
     NotReady {
         /// Its name.
@@ -44,7 +44,7 @@ pub enum Error {
         /// What it printed.
         output: String,
     },
-    /// A server answered something else than the case is about.
+    /// A server's answer wasn't the one that the case is about.
     #[error("{server} answered {path} with {found} instead of {expected}")]
     Answer {
         /// Its name.
@@ -56,7 +56,7 @@ pub enum Error {
         /// The status found.
         found: u16,
     },
-    /// Load met errors, so its figures say nothing.
+    /// A load had errors, so its figures mean nothing.
     #[error("{server}, {case}: {what}")]
     Load {
         /// The server's name.
@@ -71,18 +71,18 @@ pub enum Error {
     Request {
         /// The server's name.
         server: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A file could not be read or written.
+    /// A file couldn't be read or written.
     #[error("{}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// No port, temporary file or process figure to be had.
+    /// No port, temporary file or process figure was available.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

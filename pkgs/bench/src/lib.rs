@@ -1,24 +1,24 @@
-//! The harness the services' benches share.
+//! The harness of the services' benches.
 //!
-//! A bench starts its servers, loads them in turn within one run, and prints one table: requests a
-//! second and latency as the client saw them, and the CPU time each request cost the server.
+//! A bench starts its servers, loads them in turn within one run, and prints one table: requests per second and latency
+//! as the client saw them, and the server's CPU time per request.
 //!
-//! - [`setup`]: the programs a bench needs, and a network namespace of its own.
-//! - [`server`]: a process that is measured; stopped with all its children when dropped.
-//! - [`postgres`]: a PostgreSQL of one's own.
-//! - [`gateway`]: object storage of one's own.
+//! - [`setup`]: the programs a bench needs, and its own network namespace.
+//! - [`server`]: a process to measure; stopped with all its children when dropped.
+//! - [`postgres`]: a PostgreSQL of its own.
+//! - [`gateway`]: its own object storage.
 //! - [`proxy`]: nginx and HAProxy in front of a program under test.
 //! - [`usage`]: CPU time and memory of a process tree.
-//! - [`client`]: a small client for single requests and for visiting each of many paths once.
-//! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2 and TLS; `h3load`: over HTTP/3;
-//!   `tlsload`: handshakes, and connections that are idle.
-//! - `certificate`: what the servers prove themselves by.
+//! - [`client`]: a small client for single requests, and for requesting many paths once each.
+//! - [`wrk`]: load, and its result; [`h2load`]: the same over HTTP/2 and TLS; `h3load`: over HTTP/3;
+//!   `tlsload`: handshakes, and idle connections.
+//! - `certificate`: the servers' certificate.
 //! - [`rounds`]: servers loaded in turn, and the medians.
 //! - [`report`]: the table, the targets and the JSON.
 //! - [`chart`]: the bars.
-//! - [`skip`]: what cannot run here, said aloud.
-//! - [`entry`]: what each bench begins and ends with.
-//! - [`peers`]: what every bench compares with: nginx, a constant actix-web handler, and the floor.
+//! - [`skip`]: reports what can't run here.
+//! - [`entry`]: the start and end of each bench.
+//! - [`peers`]: what every bench is compared with: nginx, a constant actix-web handler, and the floor.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "tls")]

@@ -1,4 +1,4 @@
-//! Reverse proxies in front of a program under test, and clients at addresses of their own.
+//! Reverse proxies in front of a program under test, and clients with their own addresses.
 
 use std::fs;
 use std::io;
@@ -22,31 +22,31 @@ pub struct Proxy(Running);
 
 enum Running {
     Nginx(Nginx),
-    // Dropped, and so stopped, before its directory goes.
+    // Dropped, and so stopped, before its directory is removed.
     Haproxy(Server, #[allow(dead_code, reason = "held")] TempDir),
 }
 
 impl Proxy {
-    /// nginx, which asks `upstream` (`http://…` or `https://…`), with these directives beside. Nothing, with a skip of
-    /// `test` said aloud, where it is not there and cannot be installed.
+    /// nginx in front of `upstream` (`http://…` or `https://…`), with these additional directives. None, with a message
+    /// that `test` is skipped, if it is missing and can't be installed.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When it doesn't start.
     pub fn nginx(test: &str, upstream: &str, directives: &str) -> Option<Self> {
         let location = format!("location / {{ proxy_pass {upstream}; {directives} }}");
         started(test, Nginx::serving(Placement { workers: 1, cpu: None }, &location).map(Running::Nginx))
     }
 
-    /// HAProxy before `server`, an address and what else stands on its line, with these lines for all its connections.
-    /// Nothing, with a skip of `test` said aloud, where it is not there and cannot be installed.
+    /// HAProxy in front of `server`, an address and the rest of its line, with these lines for all its connections.
+    /// None, with a message that `test` is skipped, if it is missing and can't be installed.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When it doesn't start.
     pub fn haproxy(test: &str, server: &str, lines: &str) -> Option<Self> {
         started(test, haproxy(server, lines))
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         match &self.0 {
             Running::Nginx(nginx) => nginx.server().address(),
@@ -82,12 +82,12 @@ fn started(test: &str, running: Result<Running, Error>) -> Option<Proxy> {
     }
 }
 
-/// What has HAProxy tell more than addresses, behind the line of its server, and the line that some of it needs: what it knows
-/// of TLS, an id for each request, and a checksum.
+/// Makes HAProxy pass on more than addresses, after its server's line, and the line that some of it needs: what it
+/// knows about TLS, an id for each request, and a checksum.
 pub const EXTENDED: (&str, &str) =
     ("send-proxy-v2-ssl proxy-v2-options ssl,unique-id,crc32c", "unique-id-format %ci:%cp_%ts");
 
-/// A header of HAProxy's PROXY protocol, version 2, for a client at this address, with more behind the addresses.
+/// A header of HAProxy's PROXY protocol, version 2, for a client with this address, with more after the addresses.
 #[must_use]
 pub fn header(client: Ipv4Addr, more: &[u8]) -> Vec<u8> {
     let length = u16::try_from(12 + more.len()).expect("short").to_be_bytes();
@@ -95,15 +95,16 @@ pub fn header(client: Ipv4Addr, more: &[u8]) -> Vec<u8> {
     [&fixed[..], &client.octets(), &[127, 0, 0, 1, 3, 232, 0, 80], more].concat()
 }
 
-/// What proxies put behind the addresses (section 2.2 of `proxy-protocol.txt`): what it names, what others have made up, what
-/// nobody has, as little and as much as there may be, and what is cut short. Nobody who reads addresses alone minds.
+/// What proxies put after the addresses (section 2.2 of `proxy-protocol.txt`): what the specification names, what
+/// others have invented, unknown types, the shortest and the longest values, and truncated ones. A reader that only
+/// needs addresses ignores all of it.
 #[must_use]
 pub fn extensions() -> Vec<Vec<u8>> {
     let extension = |kind: u8, value: &[u8]| {
         let length = u16::try_from(value.len()).expect("short").to_be_bytes();
         [&[kind][..], &length, value].concat()
     };
-    // Of TLS: that it was spoken, that nothing was verified, and of that the version.
+    // About TLS: that it was used, that nothing was verified, and inside that the version.
     let tls = [&[1, 0, 0, 0, 1][..], &extension(0x21, b"TLSv1.3")].concat();
     let named = [
         extension(0x01, b"h2"),
@@ -116,7 +117,7 @@ pub fn extensions() -> Vec<Vec<u8>> {
     vec![
         Vec::new(),
         named.concat(),
-        // Of Amazon's load balancers.
+        // From Amazon's load balancers.
         extension(0xea, b"\x01vpce-08d2bf15fac5001c9"),
         extension(0x7f, b""),
         extension(0xff, &[0xff; 4_000]),
@@ -127,7 +128,7 @@ pub fn extensions() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Which client a file of the access log has for a path, once it has a line of it.
+/// The client that an access log file has for a path, once it has a line for it.
 #[must_use]
 pub fn logged_client(log: &Path, path: &str) -> Option<String> {
     let log = fs::read_to_string(log).unwrap_or_default();
@@ -136,7 +137,7 @@ pub fn logged_client(log: &Path, path: &str) -> Option<String> {
     Some(line["client"].as_str().unwrap_or("none").to_owned())
 }
 
-/// A connection to `to` from this address, of which 127.0.0.0/8 has many.
+/// A connection to `to` from this address, such as one in 127.0.0.0/8.
 ///
 /// # Errors
 /// When nobody listens there.

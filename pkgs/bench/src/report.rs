@@ -10,19 +10,19 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::rounds::Series;
 
-/// How much of the CPU time of the commit before a change may take: what rounds in turn differ by on a quiet machine.
+/// How much of the previous commit's CPU time a change may take: rounds in turn differ by this much on a quiet machine.
 pub const NO_WORSE: f64 = 1.03;
 
-/// Everything a bench has found out.
+/// All results of a bench.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Where and how it was measured, in words.
     pub conditions: Vec<String>,
     /// The table.
     pub rows: Vec<Row>,
-    /// Single figures that are no row.
+    /// Single figures that aren't rows.
     pub figures: Vec<Figure>,
-    /// What was asked for, and what came of it.
+    /// The targets, and their outcome.
     pub targets: Vec<Target>,
 }
 
@@ -31,22 +31,21 @@ pub struct Report {
 pub struct Row {
     /// The server.
     pub server: &'static str,
-    /// What it was asked.
+    /// The case.
     pub case: &'static str,
-    /// Requests a second.
+    /// Requests per second.
     pub qps: f64,
     /// Median latency, in microseconds.
     pub p50_us: f64,
     /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// CPU time of the server per request, in microseconds.
+    /// The server's CPU time per request, in microseconds.
     pub cpu_us: f64,
     /// The lowest and the highest of the rounds.
     pub cpu_us_spread: (f64, f64),
     /// The part of it in user mode.
     pub user_us: f64,
-    /// Multiples of other servers' CPU time in the same case: their names and the medians of the rounds'
-    /// ratios.
+    /// Multiples of other servers' CPU time in the same case: their names and the medians of the rounds' ratios.
     pub ratios: Vec<(&'static str, f64)>,
     /// Resident memory after the last round, in bytes.
     pub resident_bytes: u64,
@@ -55,28 +54,28 @@ pub struct Row {
 /// A single figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// How much.
+    /// Its value.
     pub value: f64,
-    /// Of what.
+    /// Its unit.
     pub unit: &'static str,
 }
 
 /// A figure with a limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// The figure, what it is and how much.
+    /// The figure, with its name and value.
     #[serde(flatten)]
     pub figure: Figure,
     /// The highest value that meets the target.
     pub limit: f64,
-    /// Whether it does.
+    /// Whether it is met.
     pub met: bool,
 }
 
 impl Report {
-    /// A report that states the machine and the network.
+    /// A report with the machine and the network.
     pub fn new(network: &str) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");
@@ -99,7 +98,7 @@ impl Report {
         self.conditions.push(words);
     }
 
-    /// Adds rows, each compared with the servers in `yardsticks` as far as they have the same case.
+    /// Adds rows, each compared with the servers in `yardsticks` that have the same case.
     pub fn add(&mut self, all: &[Series], yardsticks: &[&'static str]) {
         self.rows.extend(all.iter().map(|series| {
             let ratio = |name: &&'static str| {
@@ -126,13 +125,13 @@ impl Report {
         self.figures.push(Figure { name: name.into(), value, unit });
     }
 
-    /// Adds a figure that should be no more than `limit`.
+    /// Adds a figure that should be at most `limit`.
     pub fn target(&mut self, name: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
         let figure = Figure { name: name.into(), value, unit };
         self.targets.push(Target { figure, limit, met: value <= limit });
     }
 
-    /// Holds `server` to another in all cases of these that both have: to [`NO_WORSE`] times its CPU time.
+    /// Requires `server` to take at most [`NO_WORSE`] times another's CPU time, in each case here that both have.
     pub fn no_worse(&mut self, all: &[Series], (server, other): (&str, &str), cases: impl Fn(&str) -> bool) {
         for series in all.iter().filter(|series| series.server == server && cases(series.case)) {
             if let Some(before) = find(all, other, series.case) {
@@ -141,7 +140,7 @@ impl Report {
         }
     }
 
-    /// The targets that were not met.
+    /// The missed targets.
     pub fn missed(&self) -> impl Iterator<Item = &Target> {
         self.targets.iter().filter(|target| !target.met)
     }
@@ -151,7 +150,7 @@ impl Report {
         println!("\n{}", self.text());
     }
 
-    /// What people read: conditions, table, figures and targets, without a line end behind the last.
+    /// What people read: conditions, table, figures and targets, without a line end after the last.
     pub fn text(&self) -> String {
         let mut lines = self.conditions.clone();
         lines.push(self.table().to_string());
@@ -213,7 +212,7 @@ impl Report {
     }
 }
 
-/// The series of a server in a case.
+/// The series for a server in a case.
 pub fn find<'a>(all: &'a [Series], server: &str, case: &str) -> Option<&'a Series> {
     all.iter().find(|series| series.server == server && series.case == case)
 }
@@ -231,7 +230,7 @@ fn time(us: f64) -> String {
     }
 }
 
-/// Three significant digits suffice for a figure that repeats to a few percent.
+/// Three significant digits are enough for a figure that repeats within a few percent.
 fn rounded(value: f64) -> String {
     match value.abs() {
         size if size < 10.0 => format!("{value:.2}"),

@@ -1,7 +1,7 @@
 //! Servers loaded in turn, round after round, and the medians over the rounds.
 //!
-//! A machine's speed drifts: other tenants, clock speed, caches. Cases that alternate drift together, so
-//! each round gives a fair ratio, and the median over the rounds drops the odd one out.
+//! A machine's speed drifts: other tenants, clock speed, caches. Cases that alternate drift together, so each round
+//! gives a fair ratio, and the median over the rounds removes outliers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::server::{Placement, Server};
 use crate::wrk::{Load, Outcome, Requests};
 
-/// One line of the table: a server under one kind of request.
+/// One line of the table: a server with one kind of request.
 pub struct Case<'a> {
     /// The server, already running.
     pub server: &'a Server,
@@ -17,34 +17,34 @@ pub struct Case<'a> {
     pub name: &'static str,
     /// The requests.
     pub requests: Requests,
-    /// How they come.
+    /// How they are sent.
     pub load: Load,
     /// Where the load runs: beside the server.
     pub placement: Placement,
 }
 
-/// A server under a load that need not be wrk's or h2load's.
+/// A server with a load that may come from something other than wrk or h2load.
 pub struct LoadedServer<'a> {
     /// The server, already running.
     pub server: &'a Server,
     /// What the requests have in common.
     pub name: &'static str,
-    /// Loads it for about so long.
+    /// Loads it for about this long.
     pub load: Box<dyn Fn(Duration) -> Result<Outcome, Error> + 'a>,
 }
 
-/// One round's figures. Times are microseconds; a latency wrk cannot tell is not a number.
+/// One round's figures. Times are microseconds; a latency that wrk can't report is NaN.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
-    /// Requests a second.
+    /// Requests per second.
     pub qps: f64,
     /// Median latency.
     pub p50_us: f64,
     /// 99th percentile of the latency.
     pub p99_us: f64,
-    /// CPU time of the server per request.
+    /// The server's CPU time per request.
     pub cpu_us: f64,
-    /// The part of it spent in user mode.
+    /// The part of it in user mode.
     pub user_us: f64,
 }
 
@@ -55,18 +55,18 @@ pub struct Series {
     pub server: &'static str,
     /// The case's name.
     pub case: &'static str,
-    /// One a round, in order.
+    /// One per round, in order.
     pub samples: Vec<Sample>,
     /// Resident memory after the last round, in bytes.
     pub resident: u64,
 }
 
-/// Loads each case in turn, `rounds` times, after a first round of a second each that only warms up.
+/// Loads each case in turn, `rounds` times, after a first round of one second each for warming up.
 pub fn alternate(rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Series>, Error> {
     alternate_in(rounds, cases, |_| Ok(()))
 }
 
-/// The same, with what `surroundings` gives for a case held while the case is loaded.
+/// The same, while holding what `surroundings` returns for a case.
 pub fn alternate_in<S>(
     rounds: usize,
     cases: &[Case<'_>],
@@ -74,7 +74,7 @@ pub fn alternate_in<S>(
 ) -> Result<Vec<Series>, Error> {
     for case in cases {
         let _held = surroundings(case)?;
-        // A path that takes content is not asked without.
+        // A path that takes content isn't requested without it.
         if case.requests.content.is_none() {
             case.server.expect(&case.requests.path, case.requests.status)?;
         }
@@ -90,7 +90,7 @@ pub fn alternate_in<S>(
     Ok(all)
 }
 
-/// Loads each case in turn for `time`, `rounds` times, after a first round that only warms up.
+/// Loads each case in turn for `time`, `rounds` times, after a first round for warming up.
 pub fn alternate_loads(
     rounds: usize,
     time: Duration,
@@ -109,7 +109,7 @@ pub fn alternate_loads(
     Ok(all)
 }
 
-/// Adds the samples of further rounds.
+/// Adds the samples from further rounds.
 pub fn merge(all: &mut Vec<Series>, more: Vec<Series>) {
     for series in more {
         let known = all.iter_mut().find(|known| known.server == series.server && known.case == series.case);
@@ -151,7 +151,7 @@ impl Series {
         Self { server: server.name(), case, samples: Vec::new(), resident: 0 }
     }
 
-    /// Adds what a round found out, and says it.
+    /// Adds and prints a round's results.
     fn push(
         &mut self,
         sample: Sample,
@@ -172,7 +172,7 @@ impl Series {
         median(self.samples.iter().map(figure))
     }
 
-    /// CPU time of the server per request, in microseconds: the median of the rounds.
+    /// The server's CPU time per request, in microseconds: the median of the rounds.
     pub fn cpu_us(&self) -> f64 {
         self.median(|sample| sample.cpu_us)
     }
@@ -189,14 +189,14 @@ impl Series {
     }
 }
 
-/// Between which of the values the true median lies, in at least 95 of 100 such measurements: whatever their
-/// distribution, each value is below it with the chance of a coin. Lowest and highest where they are too few (below six) to
-/// say. Of none, not numbers.
+/// The interval between two of the values that contains the true median in at least 95 of 100 such measurements:
+/// whatever the distribution, each value is below the median with probability one half. The lowest and highest if there
+/// are too few values (below six). NaN without values.
 pub fn median_interval(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The highest rank whose value, with its counterpart from above, leaves the median out once in 20 times at most.
+    // The highest rank for which the value and its counterpart from above miss the median at most once in 20 times.
     let (mut rank, mut chance, mut beyond) = (0, 0.5_f64.powi(count as i32), 0.0);
     while rank < count / 2 {
         beyond += 2.0 * chance;
@@ -213,7 +213,7 @@ pub fn median_interval(values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// The middle value; of an even number, the mean of the middle two; of none, not a number.
+/// The middle value; for an even number, the mean of the middle two; NaN without values.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_median_leaves_out_what_coins_would() {
-        // Two tails of (1), (1 + 9) and (1 + 11) of 2^n throws are below 5 %, with the next value they would be above.
+        // Two tails of (1), (1 + 9) and (1 + 11) of 2^n throws are below 5 %; with the next value they would be above.
         let cases = [
             (1, (0.0, 0.0)),
             (3, (0.0, 2.0)),
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn ratios_pair_the_rounds() {
-        // The machine slows down threefold over the rounds; the ratio does not notice.
+        // The machine slows down threefold over the rounds, which the ratio doesn't show.
         let (ours, theirs) = (series(&[2.0, 4.0, 6.0]), series(&[4.0, 8.0, 12.0]));
         assert_eq!(ours.cpu_ratio(&theirs), 0.5);
         assert_eq!(ours.cpu_spread(), (2.0, 6.0));

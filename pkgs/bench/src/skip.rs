@@ -1,19 +1,19 @@
-//! Tests and benches that cannot run here, said aloud.
+//! Reports tests and benches that can't run here.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// The variable that names the file in which skips are gathered, a line each, for the end of a run.
+/// The variable that names the file where skips are collected, one per line, for the end of a run.
 pub const VARIABLE: &str = "LINERATE_SKIPS";
 
-/// Says on stderr that `name` is skipped, and why: `skipped: NAME: REASON`. Appends the same line to the file that
-/// `LINERATE_SKIPS` names, where it is set.
+/// Prints on stderr that `name` is skipped, and why: `skipped: NAME: REASON`. Appends the same line to the file in
+/// `LINERATE_SKIPS`, if that is set.
 ///
 /// # Panics
-/// When that file cannot be written: a skip that nobody hears of would pass for a success.
+/// When that file can't be written: an unnoticed skip would look like a success.
 pub fn skipped(name: &str, reason: &str) {
     let line = line(name, reason);
-    // In one piece, since tests run beside each other.
+    // In a single write, since tests run concurrently.
     let _ = std::io::stderr().write_all(line.as_bytes());
     let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
     let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -21,7 +21,7 @@ pub fn skipped(name: &str, reason: &str) {
     written.unwrap_or_else(|error| panic!("cannot note a skip in {}: {error}", path.display()));
 }
 
-/// One line, whatever the reason is made of.
+/// A single line, whatever the reason contains.
 fn line(name: &str, reason: &str) -> String {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("skipped: {}: {}\n", words(name), words(reason))
@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(line("a test", "no\nprogram  here"), "skipped: a test: no program here\n");
     }
 
-    /// The test below, in a process of its own whose variable is set.
+    /// The test below, in a separate process with this variable set.
     #[test]
     #[ignore = "not a test: the process that the next one starts"]
     fn child() {

@@ -5,21 +5,21 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a process and its descendants have used. A process that ends takes its figures along.
+/// What a process and its descendants have used. The figures of a process that has ended are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time in user mode: the exact total, split as the kernel has sampled it at its timer.
+    /// CPU time in user mode: the exact total, split in the ratio that the kernel sampled at its timer.
     pub user: Duration,
-    /// CPU time in the kernel, the TCP path of loopback included.
+    /// CPU time in the kernel, including loopback's TCP path.
     pub system: Duration,
-    /// Resident memory in bytes (`VmRSS`): mapped files count as far as they are resident.
+    /// Resident memory in bytes (`VmRSS`), including resident parts of mapped files.
     pub resident: u64,
-    /// The part of it no file backs, in bytes (`RssAnon`).
+    /// The part of it without a file behind it, in bytes (`RssAnon`).
     pub anonymous: u64,
 }
 
 impl Usage {
-    /// Sums over `root` and all its descendants.
+    /// The sum over `root` and all its descendants.
     ///
     /// # Errors
     /// When `root` is gone. A descendant that ends meanwhile counts as nothing.
@@ -48,13 +48,13 @@ impl Usage {
     }
 }
 
-/// The step CPU time is counted in: 10 ms on Linux.
+/// The unit of CPU time: 10 ms on Linux.
 pub fn resolution() -> Duration {
     Duration::from_secs(1) / rustix::param::clock_ticks_per_second() as u32
 }
 
-/// Splits the exact time of a process' threads as its clock ticks are. A thread that ended took its exact time along, but
-/// not its ticks: then these are all there is.
+/// Splits the exact time of a process's threads in the ratio of its clock ticks. When a thread ends, its exact time is
+/// lost, but not its ticks: then only the ticks count.
 fn refine((user, system): (Duration, Duration), exact: Duration) -> (Duration, Duration) {
     let counted = user + system;
     // Both parts are rounded down to whole ticks.
@@ -65,8 +65,8 @@ fn refine((user, system): (Duration, Duration), exact: Duration) -> (Duration, D
     (user, exact - user)
 }
 
-/// What the threads of a process have run, as the scheduler has it (first field, in nanoseconds:
-/// docs.kernel.org/scheduler/sched-stats.html). Nothing where the kernel keeps no such account.
+/// How long a process's threads have run, according to the scheduler (first field, in nanoseconds:
+/// docs.kernel.org/scheduler/sched-stats.html). Zero if the kernel doesn't record that.
 fn run_time(directory: &Path) -> Duration {
     let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
     let nanoseconds = threads.filter_map(|thread| {
@@ -93,7 +93,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// User and system time from `/proc/PID/stat`, whose second field may hold blanks and parentheses.
+/// User and system time from `/proc/PID/stat`, whose second field may contain blanks and parentheses.
 fn cpu(stat: &str) -> (Duration, Duration) {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     // proc(5) counts from one and the name is the second field: utime and stime are 14 and 15.

@@ -1,4 +1,4 @@
-//! Load over HTTP/2, or over HTTP/1.1 and TLS, by nghttp2's h2load, and what came of it.
+//! Load over HTTP/2, or over HTTP/1.1 and TLS, from nghttp2's h2load, and its result.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use crate::error::Error;
 use crate::load::{Load, Outcome};
 use crate::server::{Placement, Server};
 
-/// What each connection asks for.
+/// What each connection requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
-    /// Requests under way at once on a connection.
+    /// Requests in flight at once on a connection.
     pub count: usize,
-    /// Where the server speaks it, if not at its own address.
+    /// The server's address for this protocol, if it isn't its usual one.
     pub address: Option<SocketAddr>,
-    /// Whether that is over TLS.
+    /// Whether to use TLS.
     pub tls: bool,
-    /// Speaks HTTP/1.1 all the same.
+    /// Uses HTTP/1.1 nevertheless.
     pub http1: bool,
 }
 
-/// Loads `server` for the time given.
+/// Loads `server` for the given time.
 ///
 /// # Errors
-/// When h2load cannot be run, and when any request failed or had another status than `expected`'s hundred.
+/// When h2load can't be run, when any request failed, or when a status isn't in the same hundred as `expected`.
 pub(crate) fn run(
     load: &Load,
     server: &Server,
@@ -56,7 +56,7 @@ pub(crate) fn run(
     })
 }
 
-/// Reads what h2load prints for people; it has no other form.
+/// Parses what h2load prints for people; it has no other format.
 fn judge(printed: &str, expected: u16, seconds: u64) -> Result<Outcome, String> {
     let done = count(printed, "requests: ", " done").ok_or("h2load printed no count of requests")?;
     let failed = count(printed, "requests: ", " failed").unwrap_or(0);
@@ -71,7 +71,7 @@ fn judge(printed: &str, expected: u16, seconds: u64) -> Result<Outcome, String> 
     Ok(Outcome { requests: done, elapsed: Duration::from_secs(seconds), p50: None, p99: None })
 }
 
-/// The number before `what` in the line that begins with `line`.
+/// The number before `what` in the line that starts with `line`.
 fn count(printed: &str, line: &str, what: &str) -> Option<u64> {
     let line = printed.lines().find_map(|text| text.strip_prefix(line))?;
     line.split(", ").find_map(|part| part.strip_suffix(what))?.parse().ok()

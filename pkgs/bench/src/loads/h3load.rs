@@ -1,4 +1,4 @@
-//! A bounded load of HTTP/3, since Debian's h2load speaks none.
+//! A bounded load over HTTP/3, which Debian's h2load doesn't speak.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,53 +12,53 @@ use tokio::task::JoinSet;
 use crate::anybody::Anybody;
 use crate::wrk;
 
-/// Bytes of a request's body given to h3 at a time.
+/// How many bytes of a request's body h3 gets at a time.
 const PIECE: usize = 64 * 1024;
-/// Longer than any request takes, so that a server that hangs ends the bench.
+/// Longer than any request takes, so that a hanging server ends the bench.
 const LATEST: Duration = Duration::from_secs(30);
 
-/// What is asked for again and again.
+/// What is requested again and again.
 #[derive(Clone, Debug)]
 pub struct LoadRequest {
     method: Method,
     path: String,
-    /// Bytes of the request's body.
+    /// The size of the request's body, in bytes.
     sent: u64,
-    /// Bytes of the response's body, where they are told.
+    /// The size of the response's body in bytes, if it is given.
     expected: Option<u64>,
     status: u16,
 }
 
 impl LoadRequest {
-    /// A `GET` whose answer has so many bytes.
+    /// A `GET` whose answer has this many bytes.
     pub fn get(path: &str, expected: u64) -> Self {
         Self { method: Method::GET, path: path.into(), sent: 0, expected: Some(expected), status: 200 }
     }
 
-    /// A `POST` of so many bytes.
+    /// A `POST` with this many bytes.
     pub fn post(path: &str, sent: u64) -> Self {
         Self { method: Method::POST, path: path.into(), sent, expected: None, status: 200 }
     }
 
-    /// The same, answered with another status than 200.
+    /// The same, answered with a status other than 200.
     #[must_use]
     pub fn answered(self, status: u16) -> Self {
         Self { status, ..self }
     }
 }
 
-/// How it is asked for.
+/// How it is requested.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Connections.
     pub connections: usize,
-    /// Requests under way at once on each.
+    /// Requests in flight at once on each.
     pub streams: usize,
-    /// What they ask for.
+    /// What they request.
     pub request: LoadRequest,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Requests answered as expected; others end the load.
@@ -75,7 +75,7 @@ impl Outcome {
         self.latencies.get((last as f64 * part) as usize).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     }
 
-    /// What every load is told by.
+    /// The summary that every load has.
     pub fn summary(&self) -> wrk::Outcome {
         let at =
             |part: usize| self.latencies.get(self.latencies.len().saturating_sub(1) * part / 100).copied();
@@ -84,10 +84,10 @@ impl Outcome {
 }
 
 impl Load {
-    /// Asks for `time`.
+    /// Sends requests for `time`.
     ///
     /// # Errors
-    /// When a connection fails or an answer is not what was expected.
+    /// When a connection fails, or an answer isn't the expected one.
     pub fn run(&self, address: SocketAddr, time: Duration) -> Result<Outcome, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(told)?;
         runtime

@@ -1,4 +1,4 @@
-//! The shape of a load, and what came of it, whatever makes it.
+//! The shape of a load, and its result, whatever makes it.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 pub struct Load {
     /// wrk's threads.
     pub threads: usize,
-    /// Connections kept alive, shared out among the threads.
+    /// Kept-alive connections, distributed among the threads.
     pub connections: usize,
-    /// How long, in whole seconds: wrk takes no less.
+    /// How long, in whole seconds, the shortest unit for wrk.
     pub seconds: u64,
 }
 
@@ -26,11 +26,10 @@ impl fmt::Display for Load {
 pub struct Outcome {
     /// Requests answered.
     pub requests: u64,
-    /// Wall-clock time they took together.
+    /// Wall-clock time for all of them.
     pub elapsed: Duration,
-    /// Half of all requests took no longer. None where wrk's own books do not balance, as happens to it with
-    /// pipelined requests.
+    /// The median latency. None if wrk's own figures don't add up, as happens with pipelined requests.
     pub p50: Option<Duration>,
-    /// 99 % of them took no longer.
+    /// The 99th percentile.
     pub p99: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What asks, and how often it was answered.
+//! What sends requests, and how often it was answered.
 
 pub mod h2load;
 #[cfg(feature = "http3")]

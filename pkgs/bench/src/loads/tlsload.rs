@@ -1,4 +1,4 @@
-//! Connections by TLS 1.3 that each ask once: made and closed again and again, or made and kept.
+//! TLS 1.3 connections with one request each: opened and closed again and again, or opened and kept.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,45 +14,45 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use crate::anybody::Anybody;
 use crate::wrk::Outcome;
 
-/// Longer than any handshake takes, so that a server that hangs ends the bench.
+/// Longer than any handshake takes, so that a hanging server ends the bench.
 const LATEST: Duration = Duration::from_secs(30);
 /// More than the head of a redirect.
 const HEAD: usize = 4096;
 
-/// How both sides agree on a key.
+/// The key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// By P-256 alone (RFC 8446).
+    /// Only P-256 (RFC 8446).
     P256,
-    /// By X25519 alone (RFC 8446).
+    /// Only X25519 (RFC 8446).
     X25519,
-    /// By X25519 and ML-KEM-768, as browsers do by now (draft-ietf-tls-ecdhe-mlkem).
+    /// X25519 and ML-KEM-768, as in current browsers (draft-ietf-tls-ecdhe-mlkem).
     X25519MlKem768,
 }
 
 /// What each connection is for.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// The one group that is offered.
+    /// The only group it offers.
     pub group: Group,
-    /// Whether it goes on from a session before, with a fresh exchange of keys (`psk_dhe_ke`).
+    /// Whether it resumes an earlier session, with a fresh key exchange (`psk_dhe_ke`).
     pub resumed: bool,
-    /// What it asks for, by HTTP/1.1.
+    /// What it requests, with HTTP/1.1.
     pub path: String,
-    /// How that is answered, without a body.
+    /// The status of the answer, which has no body.
     pub status: u16,
 }
 
-/// Connections that are open.
+/// Open connections.
 pub struct Held(
     #[expect(dead_code, reason = "held, not used")] Vec<StreamOwned<ClientConnection, TcpStream>>,
 );
 
 impl Visit {
-    /// Connects, asks and closes for `time`, with so many `clients` at once, each on a thread of its own.
+    /// Connects, sends a request and closes for `time`, with this many `clients` at once, each on its own thread.
     ///
     /// # Errors
-    /// When a connection fails, is resumed where it should not be or the other way round, or is answered otherwise.
+    /// When a connection fails, is resumed when it shouldn't be or the other way round, or gets another answer.
     pub fn again(&self, address: SocketAddr, clients: usize, time: Duration) -> Result<Outcome, String> {
         let begun = Instant::now();
         let latencies: Result<Vec<Vec<Duration>>, String> = thread::scope(|scope| {
@@ -61,7 +61,7 @@ impl Visit {
                     scope.spawn(|| {
                         let config = self.config();
                         let mut latencies = Vec::new();
-                        // The first is for the ticket of the next.
+                        // The first connection is only for the ticket of the next one.
                         if self.resumed {
                             self.once(address, &config, HandshakeKind::Full)?;
                         }
@@ -89,7 +89,7 @@ impl Visit {
         Ok(Outcome { requests: latencies.len() as u64, elapsed: begun.elapsed(), p50: at(50), p99: at(99) })
     }
 
-    /// Connects so often, asks once on each connection, and keeps them all.
+    /// Opens this many connections, sends one request on each, and keeps them all.
     ///
     /// # Errors
     /// As of [`again`](Self::again).
@@ -113,7 +113,7 @@ impl Visit {
         (0..connections).map(hold).collect::<Result<_, _>>().map(Held)
     }
 
-    /// One connection from beginning to end.
+    /// One connection from start to end.
     fn once(
         &self,
         address: SocketAddr,

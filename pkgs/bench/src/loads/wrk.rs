@@ -1,4 +1,4 @@
-//! Load by wrk, and what came of it.
+//! Load from wrk, and its result.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,33 +12,33 @@ use crate::server::{Placement, Server};
 
 pub use crate::load::{Load, Outcome};
 
-/// What each connection asks for.
+/// What each connection requests.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// Asked for by every request, unless `script` says otherwise.
+    /// The path of every request, unless `script` says otherwise.
     pub path: String,
     /// Lua that defines wrk's `setup`, `init` or `request`; may be empty. `done` is taken.
     pub script: String,
-    /// The status every answer has.
+    /// The status of every answer.
     pub status: u16,
-    /// By HTTP/2 and h2load, which knows no script and no content, instead of HTTP/1.1 and wrk.
+    /// Uses HTTP/2 and h2load, which has neither scripts nor content, instead of HTTP/1.1 and wrk.
     pub http2: Option<Streams>,
-    /// Sent with POST; without it every request is a GET.
+    /// Sent with POST; without it, every request is a GET.
     pub content: Option<Content>,
-    /// By TLS, where the server speaks it; at its own address, in the clear, otherwise.
+    /// The server's TLS address; if absent, its usual address is used without TLS.
     pub secure: Option<SocketAddr>,
 }
 
-/// What a POST carries.
+/// The content of a POST.
 #[derive(Clone, Debug)]
 pub struct Content {
     /// Its media type.
     pub media_type: &'static str,
-    /// UTF-8, and nothing that ends a Lua string in long brackets (`]==]`).
+    /// UTF-8, without anything that ends a Lua string in long brackets (`]==]`).
     pub text: String,
 }
 
-/// Has wrk print its own figures exactly instead of rounded for people.
+/// Makes wrk print its own figures exactly instead of rounding them for people.
 const DONE: &str = r#"
 function done(summary, latency, requests)
   local errors = summary.errors
@@ -60,23 +60,23 @@ struct Summary {
 }
 
 impl Requests {
-    /// One path, over and over.
+    /// The same path, over and over.
     pub fn same(path: &str, status: u16) -> Self {
         Self::scripted(path, String::new(), status)
     }
 
-    /// What `script` makes of them, of which `path` is one.
+    /// Requests that `script` makes; `path` is one of them.
     pub fn scripted(path: impl Into<String>, script: String, status: u16) -> Self {
         Self { path: path.into(), script, status, http2: None, content: None, secure: None }
     }
 
-    /// The same content to one path, over and over.
+    /// The same content to the same path, over and over.
     pub fn posting(path: &str, content: Content, status: u16) -> Self {
         Self { content: Some(content), ..Self::same(path, status) }
     }
 
-    /// One path, `depth` requests sent at once: what is left of a request when the kernel's part of it is
-    /// shared by `depth`.
+    /// The same path, with `depth` requests sent at once: what remains of a request's cost when `depth` requests share
+    /// the kernel's part.
     pub fn pipelined(path: &str, depth: usize, status: u16) -> Self {
         let script = format!(
             "local batch\n\
@@ -86,18 +86,18 @@ impl Requests {
         Self::scripted(path, script, status)
     }
 
-    /// One path over and over, each time on a connection of its own.
+    /// The same path over and over, each time on a new connection.
     pub fn closing(path: &str, status: u16) -> Self {
         let script = "wrk.headers['Connection'] = 'close'\n".into();
         Self::scripted(path, script, status)
     }
 
-    /// One path over and over by HTTP/2.
+    /// The same path over and over with HTTP/2.
     pub fn http2(path: &str, streams: Streams, status: u16) -> Self {
         Self { http2: Some(streams), ..Self::same(path, status) }
     }
 
-    /// The same by wrk and TLS, at the address where the server speaks it.
+    /// The same with wrk and TLS, at the server's address for it.
     #[must_use]
     pub fn by_tls(self, address: SocketAddr) -> Self {
         Self { secure: Some(address), ..self }
@@ -110,10 +110,10 @@ impl Requests {
         }
     }
 
-    /// The whole of what wrk is told.
+    /// The whole script for wrk.
     fn lua(&self) -> String {
         let content = self.content.as_ref().map_or_else(String::new, |Content { media_type, text }| {
-            // Lua drops a line end right after the opening bracket, and only that one.
+            // Lua drops a line end right after the opening bracket, but no others.
             format!(
                 "wrk.method = 'POST'\nwrk.headers['Content-Type'] = '{media_type}'\nwrk.body = [==[\n{text}]==]\n"
             )
@@ -123,11 +123,11 @@ impl Requests {
 }
 
 impl Load {
-    /// Loads `server` for the time given.
+    /// Loads `server` for the given time.
     ///
     /// # Errors
-    /// When wrk cannot be run, and when any request met an error or another status than the case expects:
-    /// figures of failures are no figures.
+    /// When wrk can't be run, and when any request had an error or a status that the case doesn't expect: figures from
+    /// failures mean nothing.
     pub fn run(
         &self,
         server: &Server,
@@ -189,7 +189,7 @@ fn judge(summary: &Summary, expected: u16) -> Result<Outcome, String> {
     })
 }
 
-/// wrk answers 0 for a percentile it has no sample of.
+/// wrk returns 0 for a percentile without a sample.
 fn percentile(us: u64) -> Option<Duration> {
     (us > 0).then(|| Duration::from_micros(us))
 }

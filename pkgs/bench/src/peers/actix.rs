@@ -1,4 +1,4 @@
-//! A minimal actix-web handler that answers a constant: what the framework costs by itself.
+//! A minimal actix-web handler with a constant answer: the cost of the framework itself.
 
 use std::io;
 use std::net::SocketAddr;

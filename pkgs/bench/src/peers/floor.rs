@@ -1,4 +1,4 @@
-//! The floor: what is left of a server when everything but the kernel's work is taken away.
+//! The floor: what remains of a server without everything but the kernel's work.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,22 +13,22 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// Holds the pipelined requests of one read; what does not fit is read next.
+/// Holds the pipelined requests from one read; what doesn't fit is read next.
 const BUFFER_BYTES: usize = 8192;
 
-/// Longer than any queue of connections a bench opens at once.
+/// Longer than any queue of connections that a bench opens at once.
 const BACKLOG: i32 = 4096;
 
-/// Events taken at once.
+/// How many events are taken at once.
 const EVENTS: usize = 256;
 
 struct Connection {
     stream: TcpStream,
-    /// The start of a request whose end has not come yet.
+    /// The start of a request that isn't complete yet.
     pending: Vec<u8>,
 }
 
-/// The response with its date, made anew once a second as HTTP servers must (RFC 9110, section 6.6.1).
+/// The response with its date, which is updated every second as HTTP servers must (RFC 9110, section 6.6.1).
 struct Answer {
     bytes: Vec<u8>,
     made: Instant,
@@ -53,7 +53,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 fn work(listener: &TcpListener) -> io::Result<()> {
-    // No connection has the listener's number, so that tells it from them.
+    // No connection has the listener's number, so it identifies the listener.
     let listening = listener.as_raw_fd() as usize;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, listener, EventData::new_u64(listening as u64), EventFlags::IN)?;
@@ -101,7 +101,7 @@ fn work(listener: &TcpListener) -> io::Result<()> {
 }
 
 impl Connection {
-    /// Answers what has come, and says whether the connection stays open.
+    /// Answers what has arrived, and returns whether the connection stays open.
     fn answer(&mut self, answer: &[u8], input: &mut [u8], output: &mut Vec<u8>) -> io::Result<bool> {
         let count = self.stream.read(input)?;
         let received = &input[..count];
@@ -115,7 +115,7 @@ impl Connection {
         self.pending = rest;
         output.clear();
         (0..ends).for_each(|_| output.extend_from_slice(answer));
-        // A client that does not read its answers is cut off: there is nothing to learn from it.
+        // A client that doesn't read its answers is cut off, since there is nothing to learn from it.
         Ok(count > 0 && self.stream.write(output)? == output.len())
     }
 }
@@ -141,7 +141,7 @@ impl Answer {
     }
 }
 
-/// How many requests end in `bytes`, and what follows the last end.
+/// How many requests end in `bytes`, and what follows the last one's end.
 fn requests(bytes: &[u8]) -> (usize, &[u8]) {
     const END: &[u8] = b"\r\n\r\n";
     let (count, end) =

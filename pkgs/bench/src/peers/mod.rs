@@ -1,5 +1,5 @@
-//! What every bench compares with. All of them answer any request with the same `Location` and no body, nginx by another
-//! status ([`Nginx::STATUS`]).
+//! What every bench is compared with. All peers answer any request with the same `Location` and no body; nginx uses
+//! another status ([`Nginx::STATUS`]).
 
 #[cfg(feature = "actix")]
 mod actix;
@@ -21,12 +21,12 @@ pub use nginx::Nginx;
 /// Where the peers redirect to.
 const TARGET: &str = "https://example.com/some/landing/page?id=1&ref=shortlink";
 
-/// The word that makes a bench's executable be a peer: `peer NAME ADDRESS WORKERS`.
+/// The word that turns a bench's executable into a peer: `peer NAME ADDRESS WORKERS`.
 const PEER: &str = "peer";
 
 type Serve = fn(SocketAddr, usize) -> io::Result<()>;
 
-/// The peers that live in the bench's own executable.
+/// The peers in the bench's own executable.
 const BUILT_IN: &[(&str, Serve)] = &[
     (FLOOR, floor::serve),
     #[cfg(feature = "actix")]
@@ -37,7 +37,7 @@ const FLOOR: &str = "floor";
 #[cfg(feature = "actix")]
 const ACTIX: &str = "actix-web const";
 
-/// Serves as a peer where the command line says so. A bench calls this before anything else.
+/// Serves as a peer if the command line says so. A bench calls this before anything else.
 pub fn serve_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [word, name, address, workers] = arguments.as_slice() else { return None };
@@ -52,14 +52,14 @@ pub fn serve_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// A minimal actix-web handler that answers a constant.
+/// A minimal actix-web handler with a constant answer.
 #[cfg(feature = "actix")]
 pub fn actix(placement: Placement) -> Result<Server, Error> {
     start(ACTIX, placement)
 }
 
-/// The least the kernel's TCP path costs: a thread per worker that waits, receives, finds where each request
-/// ends and sends a constant. It parses nothing and knows no limits, so no server can be cheaper.
+/// The least that the kernel's TCP path costs: a thread per worker that waits, receives, finds where each request ends
+/// and sends a constant. It parses nothing and knows no limits, so no server can be cheaper.
 pub fn floor(placement: Placement) -> Result<Server, Error> {
     start(FLOOR, placement)
 }

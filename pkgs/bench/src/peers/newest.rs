@@ -1,4 +1,4 @@
-//! nginx as Debian 13 has it: the first of Debian's that speaks HTTP/3.
+//! nginx from Debian 13, the first Debian whose nginx speaks HTTP/3.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,17 +10,17 @@ use crate::setup;
 /// Debian 13.
 const RELEASE: &str = "trixie";
 
-/// The newest nginx there is.
+/// The newest available nginx.
 pub struct Newest {
-    /// Where that of Debian 13 is unpacked.
+    /// Where Debian 13's is unpacked.
     place: PathBuf,
-    /// What it says of its version and of how it was built.
+    /// What it reports about its version and build.
     built: String,
 }
 
 impl Newest {
-    /// Unpacks that of Debian 13 and its libraries into `scratch`, once, where root may; else it is this system's. Over the
-    /// network, which is gone once the bench has its own.
+    /// Unpacks Debian 13's and its libraries into `scratch`, once, if root runs this; otherwise it is this system's. It
+    /// needs the network, which is gone once the bench has its own.
     ///
     /// # Errors
     /// When there is none at all.
@@ -53,7 +53,7 @@ impl Newest {
         self.place.join("usr/sbin/nginx")
     }
 
-    /// What runs it, with the C library it came with.
+    /// A command that runs it with the C library it came with.
     ///
     /// # Errors
     /// When it is this system's, which is gone.
@@ -78,14 +78,14 @@ impl Newest {
         self.built.contains("--with-http_v3_module")
     }
 
-    /// Whether its OpenSSL agrees on keys by X25519MLKEM768: from 3.5 on.
+    /// Whether its OpenSSL supports key exchange with X25519MLKEM768: from 3.5 on.
     pub fn post_quantum(&self) -> bool {
         let version = self.built.split_once("built with OpenSSL ").map_or("", |(_, rest)| rest);
         let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
         (parts.next(), parts.next()) >= (Some(3), Some(5))
     }
 
-    /// Whether its OpenSSL has the kernel encrypt where that can.
+    /// Whether its OpenSSL lets the kernel encrypt where it can.
     pub fn ktls(&self) -> bool {
         self.built.contains("OpenSSL 3")
     }

@@ -8,23 +8,23 @@ use crate::error::Error;
 use crate::server::{Placement, Server, free_address};
 use crate::setup;
 
-/// A running nginx, and the directory it keeps its files in.
+/// A running nginx, and the directory of its files.
 pub struct Nginx {
-    // Dropped, and so stopped, before its directory goes.
+    // Dropped, and so stopped, before its directory is removed.
     server: Server,
     _directory: TempDir,
 }
 
 impl Nginx {
-    /// The status of what [`Nginx::start`] answers: to a 307 of its own nginx adds a page, which the others do not send.
+    /// The status of the answers of [`Nginx::start`]: nginx adds a page to its own 307, which the others don't send.
     pub const STATUS: u16 = 300;
 
-    /// Starts nginx answering any request with a `Location` and no body, as the other peers do.
+    /// Starts nginx, which answers any request with a `Location` and no body, like the other peers.
     pub fn start(placement: Placement) -> Result<Self, Error> {
         Self::serving(placement, &Self::redirecting())
     }
 
-    /// What is in the `server` block of one that answers like this.
+    /// The content of a `server` block that answers this way.
     pub fn redirecting() -> String {
         let (target, status) = (super::TARGET, Self::STATUS);
         let answer =
@@ -32,8 +32,8 @@ impl Nginx {
         format!("location / {{ {answer} }}")
     }
 
-    /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.
-    /// `server` is what else is in the `server` block.
+    /// Starts nginx at its best for this purpose: a listening socket per worker, no log, kept-alive connections.
+    /// `server` is the rest of the `server` block.
     pub fn serving(placement: Placement, server: &str) -> Result<Self, Error> {
         let program = setup::require("nginx", "nginx-light")?;
         let directory = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! versitygw, which speaks S3 about a directory: what tests and benches take for object storage.
+//! versitygw, which serves a directory over S3: the object storage of tests and benches.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,29 +11,29 @@ use crate::error::Error;
 use crate::server::{Placement, Server, free_address};
 use crate::{setup, skipped};
 
-/// What requests are signed with.
+/// The key that signs requests.
 pub const ACCESS_KEY: &str = "linerate";
-/// The same.
+/// Its secret.
 pub const SECRET_KEY: &str = "linerate-secret";
 
-/// The bucket there is.
+/// The only bucket.
 pub const BUCKET: &str = "site";
 
-/// What is installed by this, from the source tree.
+/// The script that installs it, in the source tree.
 const INSTALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/install.sh");
 
 /// A running gateway with a bucket; stopped when dropped.
 pub struct Gateway {
-    // Dropped, and so stopped, before its directory goes.
+    // Dropped, and so stopped, before its directory is removed.
     server: Server,
     directory: TempDir,
 }
 
 impl Gateway {
-    /// Starts one. Nothing, with a skip of `test` said aloud, where it is not there and cannot be built.
+    /// Starts a gateway. None, with a message that `test` is skipped, if it is missing and can't be built.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When it doesn't start.
     pub fn start(test: &str) -> Option<Self> {
         let Some(program) = program() else {
             skipped(test, "versitygw cannot be built: it takes Go and its module proxy");
@@ -42,15 +42,15 @@ impl Gateway {
         Some(run(&program).unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Stores an object, with further fields of the request.
+    /// Stores an object, with further request headers.
     ///
     /// # Panics
-    /// When it is not stored.
+    /// When it isn't stored.
     pub fn put(&self, key: &str, bytes: &[u8], fields: &[&str]) {
         let file = self.directory.path().join("upload");
         fs::write(&file, bytes).expect("room for an upload");
@@ -63,7 +63,7 @@ impl Gateway {
     /// Deletes an object.
     ///
     /// # Panics
-    /// When it is not deleted.
+    /// When it isn't deleted.
     pub fn delete(&self, key: &str) {
         self.ask(key, &["-X", "DELETE"]).unwrap_or_else(|error| panic!("{key} is not deleted: {error}"));
     }
@@ -80,7 +80,7 @@ fn run(program: &Path) -> Result<Gateway, Error> {
         fs::create_dir(&path).map_err(Error::file(&path))?;
         Ok(path)
     };
-    // Whatever the file system, ETags are kept beside it.
+    // Whatever the file system, ETags are stored separately.
     let (sidecar, files) = (place("sidecar")?, place("files")?);
     let mut command = Placement { workers: 1, cpu: None }.command(program);
     command
@@ -119,7 +119,7 @@ fn ask(address: SocketAddr, path: &str, arguments: &[&str]) -> Result<(), Error>
     Err(Error::Failed { program: "curl".into(), status: output.status, output: said })
 }
 
-/// The program, built where it is missing.
+/// The program, built if it is missing.
 fn program() -> Option<PathBuf> {
     let built = || {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -136,7 +136,7 @@ fn program() -> Option<PathBuf> {
         found.sort();
         found.pop()
     };
-    // Asked first: it knows which version is wanted, and says nothing where that is there.
+    // It is asked first, since it knows which version is wanted, and prints nothing if that is there.
     let installed =
         Command::new(INSTALL).arg("versitygw").stdin(Stdio::null()).stdout(Stdio::null()).status();
     match installed {

@@ -1,4 +1,4 @@
-//! Programs beside the one that is measured, and what they need.
+//! Programs other than the one that is measured, and what they need.
 
 pub mod gateway;
 pub mod postgres;

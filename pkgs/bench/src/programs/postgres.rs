@@ -1,4 +1,4 @@
-//! A PostgreSQL of a test's or a bench's own, from Debian's packages, gone with its handle.
+//! A PostgreSQL for one test or bench, from Debian's packages, which ends with its handle.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::error::Error;
 use crate::server::signal;
 use crate::usage::{Usage, descendants};
 
-/// How long it may take to start, recovery after a crash included, and to stop.
+/// How long it may take to start, including recovery after a crash, and to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a PostgreSQL that starts is asked whether it has.
+/// How often to check whether PostgreSQL has started.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 
 /// Where Debian keeps the programs of each version.
@@ -27,22 +27,22 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// The Debian package.
 const PACKAGE: &str = "postgresql";
 
-/// Who runs it where root may not (PostgreSQL refuses root): the package's user, else anybody.
+/// Who runs it when root may not (PostgreSQL refuses root): the package's user, or else nobody.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
-/// What a crash may take along.
+/// What a crash may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Anything: nothing is synced, which is for tests and benches of other things.
+    /// Anything: nothing is synced, for tests and benches of other things.
     None,
-    /// Nothing that was committed, as PostgreSQL is by default.
+    /// Nothing that was committed, as is PostgreSQL's default.
     Full,
 }
 
-/// The end of the name of its socket, which is in a directory of its own.
+/// The end of its socket's name; the socket has its own directory.
 const PORT: &str = "5432";
 
-/// A PostgreSQL that listens on a Unix socket alone. Everybody is let in as `postgres`.
+/// A PostgreSQL that only listens on a Unix socket. Everybody is let in as `postgres`.
 pub struct Postgres {
     programs: PathBuf,
     directory: TempDir,
@@ -51,11 +51,11 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster in a temporary directory and starts it. `settings` are lines of `postgresql.conf`, such as
+    /// Creates a cluster in a temporary directory and starts it. `settings` are lines of `postgresql.conf`, such as
     /// `shared_buffers=256MB`.
     ///
     /// # Errors
-    /// When PostgreSQL is missing and cannot be installed, or does not start; with what it printed.
+    /// When PostgreSQL is missing and can't be installed, or doesn't start; with what it printed.
     pub fn start(durability: Durability, settings: &[&str]) -> Result<Self, Error> {
         let programs = programs()?;
         let directory = directory()?;
@@ -78,7 +78,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// A standby that streams from it, of a directory and a socket of its own.
+    /// A standby that streams from it, with its own directory and socket.
     ///
     /// # Errors
     /// As [`Postgres::start`].
@@ -93,16 +93,16 @@ impl Postgres {
         Ok(standby)
     }
 
-    /// How a client on this machine reaches `database`.
+    /// The URL of `database` for clients on this machine.
     pub fn url(&self, database: &str) -> String {
         let socket = self.directory.path().to_string_lossy().replace('/', "%2F");
         format!("postgres://postgres@{socket}:{PORT}/{database}")
     }
 
-    /// Runs SQL and answers its rows as psql prints them, bare.
+    /// Runs SQL and returns its rows as psql prints them, unformatted.
     ///
     /// # Errors
-    /// When psql cannot be run or PostgreSQL refuses the statement; with its message.
+    /// When psql can't be run or PostgreSQL refuses the statement; with its message.
     pub fn execute(&self, database: &str, sql: &str) -> Result<String, Error> {
         output(self.client("psql", database).args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-c", sql]))
     }
@@ -115,18 +115,18 @@ impl Postgres {
         self.execute("postgres", &format!("CREATE DATABASE {name}")).map(drop)
     }
 
-    /// Fills a database with what pgbench reads: 100,000 rows.
+    /// Fills a database with pgbench's tables: 100,000 rows.
     ///
     /// # Errors
-    /// When pgbench cannot be run or fails.
+    /// When pgbench can't be run or fails.
     pub fn fill_pgbench(&self, database: &str) -> Result<(), Error> {
         output(self.pgbench_command().args(["-q", "-i", "-s", "1", database])).map(drop)
     }
 
-    /// Runs pgbench over the Unix socket and answers its transactions a second.
+    /// Runs pgbench over the Unix socket and returns its transactions per second.
     ///
     /// # Errors
-    /// When pgbench cannot be run or fails, or prints no figure.
+    /// When pgbench can't be run or fails, or prints no figure.
     pub fn pgbench(&self, database: &str, arguments: &[&str]) -> Result<f64, Error> {
         let printed = output(self.pgbench_command().args(arguments).arg(database))?;
         let tps =
@@ -140,48 +140,48 @@ impl Postgres {
         pgbench
     }
 
-    /// What it has logged since it was started last: of a statement by the time that it is answered.
+    /// Its log since the last start; a statement is logged by the time it is answered.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// When it can't be read.
     pub fn logged(&self) -> Result<String, Error> {
         let printed = self.printed();
         fs::read_to_string(&printed).map_err(Error::file(&printed))
     }
 
-    /// What it and the processes of its connections have used so far; that of closed connections is gone.
+    /// What it and the processes of its connections have used so far, without those of closed connections.
     ///
     /// # Errors
-    /// When it does not run.
+    /// When it isn't running.
     pub fn usage(&self) -> Result<Usage, Error> {
         Ok(Usage::of_tree(self.process.as_ref().map_or(0, Child::id))?)
     }
 
-    /// Stops it in order, ending all connections.
+    /// Stops it cleanly, ending all connections.
     pub fn stop(&mut self) {
         // A fast shutdown (postgresql.org/docs/current/server-shutdown.html).
         self.end(Signal::INT);
     }
 
-    /// Ends it and the processes of its connections on the spot, as the kernel does when memory runs out.
+    /// Kills it and the processes of its connections at once, as the kernel does when memory runs out.
     pub fn kill(&mut self) {
         if let Some(process) = &self.process {
-            // It starts no other meanwhile.
+            // Stopped first, so that it starts no other meanwhile.
             signal(process.id(), Signal::STOP);
             descendants(process.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
         }
         self.end(Signal::KILL);
     }
 
-    /// Starts it again where it was, after [`Postgres::stop`] or [`Postgres::kill`].
+    /// Starts it again in the same place, after [`Postgres::stop`] or [`Postgres::kill`].
     ///
     /// # Errors
-    /// When it does not come up; with what it printed.
+    /// When it doesn't start; with what it printed.
     pub fn resume(&mut self) -> Result<(), Error> {
         let begin = Instant::now();
         loop {
             match self.try_resume() {
-                // Whoever worked for one that was killed holds its memory until he has seen that.
+                // The helpers of a killed one hold its memory until they notice.
                 Err(Error::Failed { output, .. })
                     if output.contains("still in use") && begin.elapsed() < PATIENCE =>
                 {
@@ -229,10 +229,10 @@ impl Postgres {
         self.directory.path().join("data")
     }
 
-    /// A program of PostgreSQL, run by somebody who may run it.
+    /// One of PostgreSQL's programs, run by a user who may run it.
     fn as_user(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
-        // Not where it is called: that may be closed to the user.
+        // Not in the caller's directory, which the user may not be able to enter.
         command.current_dir(self.directory.path()).env("LC_ALL", "C");
         if let Some((user, group)) = unprivileged() {
             command.uid(user).gid(group);
@@ -269,7 +269,7 @@ impl Drop for Postgres {
     }
 }
 
-/// One that whoever runs PostgreSQL may use.
+/// A directory that the user who runs PostgreSQL can use.
 fn directory() -> Result<TempDir, Error> {
     let directory = tempfile::Builder::new().prefix("pg").tempdir()?;
     if let Some((user, group)) = unprivileged() {
@@ -297,7 +297,7 @@ fn version(directory: &Path) -> u32 {
     directory.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0)
 }
 
-/// Numbers of a user and its group where this process is root's.
+/// The ids of a user and its group, if this process is root's.
 fn unprivileged() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -313,7 +313,7 @@ fn account(accounts: &str, name: &str) -> Option<(u32, u32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// Runs a program to its end and answers what it printed.
+/// Runs a program to its end and returns what it printed.
 fn output(command: &mut Command) -> Result<String, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = match command.stdin(Stdio::null()).output() {

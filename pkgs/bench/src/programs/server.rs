@@ -1,4 +1,4 @@
-//! A process that is measured.
+//! A process to measure.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,13 +15,13 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::usage::{self, Usage};
 
-/// How long a server may take to its first answer.
+/// How long a server may take until its first answer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end after SIGTERM, before it and its children are killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often a server that starts is tried: the resolution of a measured start.
+/// How often a starting server is tried: the resolution of a measured start.
 const PROBE_EVERY: Duration = Duration::from_micros(100);
 
 /// How many workers a server has, and where it and its load run.
@@ -29,12 +29,12 @@ const PROBE_EVERY: Duration = Duration::from_micros(100);
 pub struct Placement {
     /// Worker threads or processes.
     pub workers: usize,
-    /// The one CPU the server and its load share; all CPUs where absent.
+    /// The one CPU that the server and its load share; all CPUs if absent.
     pub cpu: Option<usize>,
 }
 
 impl Placement {
-    /// Runs `program` there.
+    /// A command that runs `program` there.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let Some(cpu) = self.cpu else { return Command::new(program) };
         let mut command = Command::new("taskset");
@@ -43,26 +43,26 @@ impl Placement {
     }
 }
 
-/// A running server; one that was started is stopped with all its children when dropped.
+/// A running server; if it was started here, it is stopped with all its children when dropped.
 pub struct Server {
     name: &'static str,
     address: SocketAddr,
     process: Process,
 }
 
-/// Whose process it is.
+/// Who started the process.
 enum Process {
-    /// Ours: its end is our business, and so is what it printed.
+    /// We did: we have to handle its end and what it printed.
     Started { child: Child, output: File },
-    /// Somebody else's, by its id: it is looked at and left alone.
+    /// Somebody else did: it is identified by its id, observed, and left alone.
     Found(u32),
 }
 
 impl Server {
-    /// Starts `command` and waits until `address` answers a request, with whatever status.
+    /// Starts `command` and waits until `address` answers a request, with any status.
     ///
     /// # Errors
-    /// When it cannot be started, ends early, or does not answer within 20 s; with what it printed.
+    /// When it can't be started, ends early, or doesn't answer in time; with what it printed.
     pub fn start(name: &'static str, address: SocketAddr, command: &mut Command) -> Result<Self, Error> {
         let output = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
@@ -87,12 +87,12 @@ impl Server {
         Ok(server)
     }
 
-    /// One that runs already as process `pid`, and goes on running.
+    /// A server that is already running as process `pid`, and keeps running.
     pub fn running(name: &'static str, address: SocketAddr, pid: u32) -> Self {
         Self { name, address, process: Process::Found(pid) }
     }
 
-    /// The process, which may have others below it.
+    /// The process, which may have children.
     pub fn process_id(&self) -> u32 {
         match &self.process {
             Process::Started { child, .. } => child.id(),
@@ -100,12 +100,12 @@ impl Server {
         }
     }
 
-    /// What the table calls it.
+    /// Its name in the table.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -115,7 +115,7 @@ impl Server {
         Ok(Usage::of_tree(self.process_id())?)
     }
 
-    /// Asks for `path` once and insists on `expected`.
+    /// Requests `path` once, which must be answered with `expected`.
     pub fn expect(&self, path: &str, expected: u16) -> Result<(), Error> {
         match self.status(path) {
             Ok(found) if found == expected => Ok(()),
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Asks for each of `paths` once, all of which must be answered with `expected`.
+    /// Requests each of `paths` once, which must all be answered with `expected`.
     pub fn visit(&self, paths: &[String], expected: u16) -> Result<(), Error> {
         let all = paths.iter().map(String::as_str);
         let met = Client::connect(self.address)
@@ -144,7 +144,7 @@ impl Server {
     fn printed(&mut self) -> String {
         let Process::Started { output, .. } = &mut self.process else { return String::new() };
         let mut text = String::new();
-        // Best effort: this is the detail of an error that is reported anyway.
+        // Best effort: this is only the detail of an error that is reported anyway.
         let _ = output.rewind().and_then(|()| output.read_to_string(&mut text));
         text.trim().to_owned()
     }
@@ -161,7 +161,7 @@ impl Drop for Server {
         let deadline = Instant::now() + STOP_WITHIN;
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > deadline {
-                // Children first: once orphaned they could not be told from anybody's.
+                // Children first: once orphaned, they couldn't be told apart from others.
                 children.into_iter().for_each(|pid| signal(pid, Signal::KILL));
                 let _ = child.kill();
                 let _ = child.wait();
@@ -180,14 +180,14 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Ports that Linux hands out to nobody by itself (`ip_local_port_range` begins at 32768).
+/// Ports that Linux never assigns itself (`ip_local_port_range` starts at 32768).
 const PORTS: Range<u32> = 10_000..32_768;
 
-/// So many of them are a process's own before it comes to those of the next.
+/// A process uses this many of them before it reaches the next process's.
 const PORTS_EACH: u32 = 61;
 
-/// An address on loopback nobody listens on at present. Where the kernel chose the port, it would give it to others too, until
-/// whoever is started listens there: they would be taken for it.
+/// A loopback address that nobody listens on at present. If the kernel chose the port, it might give it to others too
+/// until the started program listens there, and they would be mistaken for it.
 ///
 /// # Errors
 /// When none is free.

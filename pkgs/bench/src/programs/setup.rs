@@ -1,4 +1,4 @@
-//! What a bench needs around it: programs from Debian packages, and a network of its own.
+//! What a bench needs around it: programs from Debian packages, and its own network.
 
 use std::env;
 use std::fs;
@@ -11,17 +11,17 @@ use crate::error::Error;
 /// Tells the bench that it already runs in its own network namespace.
 const ISOLATED: &str = "LINERATE_BENCH_ISOLATED";
 
-/// Where the congestion control of new sockets is set, per network namespace.
+/// Where the congestion control for new sockets is set, per network namespace.
 const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Names a directory with another build of our programs, such as `target/release` of an earlier commit, that a bench
-/// measures beside its own.
+/// Names a directory with another build of our programs, such as `target/release` of an earlier commit, which a bench
+/// measures as well.
 const OTHER_BUILD: &str = "LINERATE_BENCH_OTHER";
 
-/// `program` of the other build, where `LINERATE_BENCH_OTHER` names a directory of one.
+/// `program` from the other build, if `LINERATE_BENCH_OTHER` names its directory.
 ///
 /// # Errors
-/// When it is not in that directory.
+/// When it isn't in that directory.
 pub fn other_build(program: &str) -> Result<Option<PathBuf>, Error> {
     let Some(directory) = env::var_os(OTHER_BUILD).filter(|path| !path.is_empty()) else { return Ok(None) };
     let path = PathBuf::from(directory).join(program);
@@ -29,10 +29,10 @@ pub fn other_build(program: &str) -> Result<Option<PathBuf>, Error> {
     file.map(|_| Some(path.clone())).map_err(Error::file(&path))
 }
 
-/// Makes sure `program` is there, installing `package` where that is missing and root may do so.
+/// Makes sure `program` is there, and installs `package` if it is missing and root runs this.
 ///
 /// # Errors
-/// When it is missing and cannot be installed.
+/// When it is missing and can't be installed.
 pub fn require(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
     if let Some(path) = find(program) {
         return Ok(path);
@@ -41,7 +41,7 @@ pub fn require(program: &'static str, package: &'static str) -> Result<PathBuf, 
     find(program).ok_or(Error::Missing { program, package })
 }
 
-/// Installs a Debian package where root may do so; else does nothing.
+/// Installs a Debian package if root runs this; otherwise does nothing.
 pub(crate) fn install(package: &str) -> Result<(), Error> {
     if rustix::process::geteuid().is_root() && find("apt-get").is_some() {
         eprintln!("installing {package}");
@@ -54,18 +54,18 @@ pub(crate) fn install(package: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A program's path. Daemons live in `sbin`, which the `PATH` of most users lacks.
+/// A program's path. Daemons are in `sbin`, which most users' `PATH` lacks.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     places.map(|place| place.join(program)).find(|candidate| candidate.is_file())
 }
 
-/// Moves the bench into a network namespace of its own, whose sockets use cubic, and says what came of it.
+/// Moves the bench into its own network namespace, whose sockets use cubic, and returns the outcome in words.
 ///
-/// BBR, the default on some machines, paces even loopback, so that the figures would be the pacing's. Other
-/// listeners and their traffic stay outside. The process is replaced by itself run under `unshare`; call
-/// this first. Where namespaces are not allowed, the bench goes on in the machine's network and says so.
+/// BBR, the default on some machines, paces even loopback, so the figures would measure the pacing. Other listeners and
+/// their traffic stay outside. The process replaces itself with itself under `unshare`; call this first. If namespaces
+/// aren't allowed, the bench continues in the machine's network and says so.
 pub fn isolate() -> String {
     if owns_network() {
         return isolated();
@@ -87,12 +87,12 @@ pub fn isolate() -> String {
     format!("the machine's network, shared (no namespace: {why}), {}", congestion_control())
 }
 
-/// Whether the network is the bench's own, so that its settings are too. True only after [`isolate`] has worked.
+/// Whether the bench has its own network, and so its own settings. True only after [`isolate`] has worked.
 pub fn owns_network() -> bool {
     env::var_os(ISOLATED).is_some()
 }
 
-/// Brings up loopback and sets cubic, or reno where an unprivileged namespace may not have cubic.
+/// Brings up loopback and sets cubic, or reno if an unprivileged namespace may not have cubic.
 fn isolated() -> String {
     let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     let up = up.is_ok_and(|status| status.success());
