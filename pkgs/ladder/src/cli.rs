@@ -51,7 +51,7 @@ enum Command {
     Settings,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,29 +1,29 @@
-//! Why a stage does not serve.
+//! Errors of serving a stage.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a stage does not serve.
+/// Why a stage isn't served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not listen, or could not go on.
+    /// It couldn't listen, or couldn't continue.
     #[error("cannot serve on {address}")]
     Serve {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Its threads could not be started.
+    /// Its threads couldn't be started.
     #[error("cannot start threads")]
     Threads(#[source] io::Error),
-    /// PostgreSQL is not there, or not as the stage needs it.
+    /// PostgreSQL isn't there, or isn't as the stage needs it.
     #[error("PostgreSQL")]
     Postgres(#[from] sqlx::Error),
-    /// SQLite's file could not be made or read.
+    /// SQLite's file couldn't be created or read.
     #[error("SQLite")]
     Sqlite(#[from] rusqlite::Error),
-    /// SQLite's connections could not be opened.
+    /// SQLite's connections couldn't be opened.
     #[error("SQLite")]
     Pool(#[from] r2d2::Error),
 }

@@ -2,13 +2,13 @@
 //!
 //! - [`api`]: a JSON API on PostgreSQL, in eight stages from 620 to 52,000 requests/s.
 //! - [`links`]: a URL shortener on SQLite, in four stages from 10,000 to 232,000 requests/s.
-//! - [`stage`]: what there is to know of a stage.
-//! - [`verdict`]: whether it helps, by what was measured.
+//! - [`stage`]: the description of a stage.
+//! - [`verdict`]: whether it helps, judged by measurements.
 //! - [`cli`]: serves one.
 //!
-//! A stage is a file. It has its own change and takes everything else from the stages before, so reading them
-//! in order is reading the article. They are there to be measured, not to be used: `linerate-api` and
-//! `linerate-links` are the products.
+//! A stage is a file with its own change. It takes everything else from the previous stages, so reading them in order
+//! is like reading the article. They are there to be measured, not to be used: `linerate-api` and `linerate-links` are
+//! the products.
 #![forbid(unsafe_code)]
 
 pub mod api;

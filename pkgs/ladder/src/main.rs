@@ -1,4 +1,4 @@
-//! The binary: a way out. The allocator is the system's, as in the articles.
+//! The program. It uses the system's allocator, as in the articles.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

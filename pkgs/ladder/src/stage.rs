@@ -1,4 +1,4 @@
-//! What there is to know of a stage.
+//! The description of a stage.
 
 use std::net::SocketAddr;
 
@@ -9,15 +9,15 @@ use crate::Error;
 pub struct Stage {
     /// Its change, in a word or two.
     pub name: &'static str,
-    /// Requests a second the article has after this step, on its own machine.
+    /// Requests per second in the article after this step, on its own machine.
     pub claimed_qps: u32,
-    /// What the change does to the work of a request, in a sentence. Whether it helps is for the bench to say.
+    /// How the change affects the work for a request, in a sentence. Whether it helps is up to the bench.
     pub change: &'static str,
     /// Serves until the process is told to end.
     pub serve: fn(&Options) -> Result<(), Error>,
 }
 
-/// What every stage is started with.
+/// The arguments of every stage.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where to listen.

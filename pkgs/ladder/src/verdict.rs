@@ -1,39 +1,39 @@
-//! Whether a step helps, by what was measured.
+//! Whether a step helps, judged by measurements.
 
 use serde::Serialize;
 
-/// How many times less CPU time a step takes: what was measured, and between which figures the truth lies.
+/// How many times less CPU time a step takes: the measured value, and the interval of the true one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gain {
     /// The median of the rounds.
     pub median: f64,
-    /// No less, by all likelihood.
+    /// Very likely, it is at least this.
     pub low: f64,
-    /// No more.
+    /// Very likely, it is at most this.
     pub high: f64,
 }
 
 impl Gain {
-    /// As a part of the whole, how far from no difference at all this may be.
+    /// How far this may be from no difference at all, as a fraction.
     pub fn apart(&self) -> f64 {
         self.high.max(1.0 / self.low) - 1.0
     }
 }
 
-/// What a step comes to.
+/// The verdict on a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Less CPU time, by more than noise.
     Helps,
-    /// No difference that two processes of one stage might not show.
+    /// No difference beyond what two processes of one stage might show.
     WithinNoise,
     /// More CPU time, by more than noise.
     CostsMore,
 }
 
 impl Verdict {
-    /// By the step's gain, and how far apart two processes of one stage are, as a part of the whole.
+    /// From the step's gain, and how far apart two processes of one stage are, as a fraction.
     pub fn of(gain: Gain, noise: f64) -> Self {
         let limit = 1.0 + noise;
         if gain.median > limit && gain.low > 1.0 {

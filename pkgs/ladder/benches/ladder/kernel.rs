@@ -1,4 +1,4 @@
-//! Stage 7's kernel settings, set while that stage and the one after it are started and loaded.
+//! Stage 7's kernel settings, which are set while that stage and the next one are started and loaded.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use bench::{Error, setup};
 use ladder::api::STAGES;
 use ladder::api::s7_kernel::{self, SETTINGS};
 
-/// Which settings can be set here.
+/// The settings that can be set here.
 pub struct Kernel {
     settings: Vec<(PathBuf, &'static str)>,
 }
 
-/// What was set before, and is again when this is dropped.
+/// The original values, which are restored when this is dropped.
 pub struct Set {
     before: Vec<(PathBuf, String)>,
 }
 
 impl Kernel {
-    /// Finds out what the bench's network namespace lets it set, and says so in the report.
+    /// Finds out what the bench's network namespace allows it to set, and adds that to the report.
     pub fn new(report: &mut Report) -> Self {
         if !setup::owns_network() {
             report.condition("kernel settings: none, for the machine's are not the bench's to change".into());
@@ -28,7 +28,7 @@ impl Kernel {
         let path = |name: &str| PathBuf::from("/proc/sys").join(name.replace('.', "/"));
         let (possible, not): (Vec<_>, Vec<_>) = SETTINGS.iter().partition(|(name, _)| {
             let path = path(name);
-            // Writing what is there changes nothing.
+            // Writing the current value changes nothing.
             fs::read_to_string(&path).and_then(|value| fs::write(&path, value)).is_ok()
         });
         let names = |settings: &[&(&str, &str)]| {
@@ -46,7 +46,7 @@ impl Kernel {
         Self { settings: Vec::new() }
     }
 
-    /// Sets them as long as the answer lives, where the stage is one of those that are served so.
+    /// Sets them while the result lives, if the stage is served with them.
     pub fn around(&self, stage: &str) -> Result<Set, Error> {
         let mut set = Set { before: Vec::new() };
         let first = STAGES.iter().position(|other| other.name == s7_kernel::STAGE.name);

@@ -1,8 +1,8 @@
 //! What each stage of the ladders does, beside what its article claims.
 //!
-//! `make bench-ladder`, or in pieces `make bench-ladder ARGS="post"`, `get`, `links`; `--quick` for a look. Prints a
-//! table for each piece and writes it to `target/bench/ladder-PIECE.json`, the bars to
-//! `target/bench/ladder-PIECE.svg`. Stages that do not help are shown as such; an unexpected answer is a failure.
+//! `make bench-ladder`, or in parts `make bench-ladder ARGS="post"`, `get`, `links`; `--quick` for a quick look. Prints
+//! a table for each part and writes it to `target/bench/ladder-PIECE.json`, the bars to
+//! `target/bench/ladder-PIECE.svg`. Stages that don't help are shown as such; an unexpected answer is a failure.
 #![forbid(unsafe_code)]
 
 mod kernel;
@@ -27,14 +27,14 @@ use kernel::Kernel;
 use servers::Servers;
 use steps::Ladder;
 
-/// The pieces, each a ladder under one workload.
+/// The parts, each a ladder with one workload.
 const PARTS: [&str; 3] = [POST, GET, LINKS];
 const POST: &str = "post";
 const GET: &str = "get";
 const LINKS: &str = "links";
 
-/// The load, PostgreSQL and the bench itself keep to one CPU, the servers have another ([`servers::cpu`]): nobody takes turns
-/// with what is measured, and no scheduler moves it.
+/// The load, PostgreSQL and the bench itself run on one CPU, the servers on another ([`servers::cpu`]): so nothing
+/// shares the CPU of what is measured, and no scheduler moves it.
 const BESIDE: Placement = Placement { workers: 1, cpu: None };
 
 /// How much is measured.
@@ -43,8 +43,8 @@ struct Scale {
     load: Load,
 }
 
-// Nine rounds: of so many, the second lowest and the second highest are bounds of the median. Fewer connections than the
-// articles', for fewer CPUs: enough that a server never waits for work.
+// Nine rounds: with this many, the second lowest and second highest values bound the median. Fewer connections than in
+// the articles, for fewer CPUs: enough that a server never waits for work.
 const FULL: Scale = Scale { rounds: 9, load: Load { threads: 1, connections: 64, seconds: 2 } };
 const QUICK: Scale = Scale { rounds: 1, load: Load { threads: 1, connections: 64, seconds: 1 } };
 
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 fn run(scale: &Scale, parts: &[&'static str]) -> Result<Report, Error> {
     if !setup::owns_network() {
-        // Packages and crates come over the network, which is gone once the bench has its own.
+        // Packages and crates come from the network, which is gone once the bench has its own.
         setup::require("wrk", "wrk")?;
         programs::build_last()?;
     }
@@ -83,11 +83,11 @@ fn run(scale: &Scale, parts: &[&'static str]) -> Result<Report, Error> {
         table::print(&ladder, &report);
         table::write(&ladder, &report, &results, part)?;
     }
-    // Its steps have verdicts, and no targets.
+    // Its steps have verdicts instead of targets.
     Ok(machine)
 }
 
-/// The API's ladder under one of its workloads.
+/// The API's ladder with one of its workloads.
 fn serve_users(scale: &Scale, part: &str, report: &mut Report) -> Result<Ladder, Error> {
     let (title, requests) = match part {
         POST => ("POST of 2 KB of JSON", post()),
@@ -106,8 +106,8 @@ fn shorten(scale: &Scale, scratch: &Path, report: &mut Report) -> Result<Ladder,
     measure("GET of a short link", scale, &kernel, &redirect(), report, || Servers::of_links(scratch))
 }
 
-/// Starts all stages anew for each round: how a process happens to lie in memory moves its figures by more than rounds of one
-/// process differ, so it is drawn again each time.
+/// Starts all stages again for each round: a process's position in memory happens to change its figures by more than
+/// rounds of one process differ, so it is drawn again each time.
 fn measure(
     title: &'static str,
     scale: &Scale,
@@ -143,7 +143,7 @@ fn post() -> Requests {
     Requests::posting("/users", content, 200)
 }
 
-/// Ids all over the table. Their requests are written beforehand: wrk's own work should not be much of it.
+/// Ids from all over the table. The requests are written beforehand, so that wrk itself has little work.
 fn get() -> Requests {
     let script = format!(
         "local requests, at = {{}}, 0\n\
@@ -159,7 +159,7 @@ fn get() -> Requests {
     Requests::scripted("/users/1", script, 200)
 }
 
-/// The client accepts Brotli at every stage, so that the one that compresses could.
+/// The client accepts Brotli in every stage, so that the one that compresses could.
 fn redirect() -> Requests {
     Requests::scripted("/c1", "wrk.headers['Accept-Encoding'] = 'br'\n".into(), 307)
 }

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use bench::Error;
 
-/// The build of every stage but the last: cargo's defaults, if the bench was built by the profile `ladder`.
+/// The build for every stage but the last: cargo's defaults, if the bench was built with the profile `ladder`.
 pub const DEFAULT: &str = env!("CARGO_BIN_EXE_ladder");
 
-/// The profile that has cargo's defaults.
+/// The profile with cargo's defaults.
 const PROFILE: &str = "ladder";
 
-/// The last stage's: the workspace's release profile, for this CPU, in a directory of its own.
+/// The last stage's build: the workspace's release profile, for this CPU, in a separate directory.
 pub fn last() -> PathBuf {
     native().join("release/ladder")
 }
@@ -21,7 +21,7 @@ fn native() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("native")
 }
 
-/// Whether [`DEFAULT`] is what it should be; says so where it is not.
+/// Whether [`DEFAULT`] is what it should be; prints a message if it isn't.
 pub fn is_built_by_profile() -> bool {
     let built = Path::new(DEFAULT).parent().and_then(Path::file_name) == Some(PROFILE.as_ref());
     if !built {
@@ -30,7 +30,7 @@ pub fn is_built_by_profile() -> bool {
     built
 }
 
-/// Builds the last stage's.
+/// Builds the last stage's program.
 ///
 /// # Errors
 /// When cargo fails.

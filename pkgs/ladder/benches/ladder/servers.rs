@@ -13,10 +13,10 @@ use service::workers;
 use crate::kernel::Kernel;
 use crate::programs;
 
-/// What the second process of a stage is called.
+/// The name of a stage's second process.
 pub const CONTROL: &str = "the same again";
 
-/// The CPU that is the servers' alone, if there is one to spare.
+/// The CPU reserved for the servers, if there is one to spare.
 pub fn cpu() -> Option<usize> {
     workers::allowed().first().copied().filter(|_| workers::allowed().len() > 1)
 }
@@ -24,31 +24,31 @@ pub fn cpu() -> Option<usize> {
 /// A PostgreSQL with the API's table.
 pub fn postgres() -> Result<Postgres, Error> {
     let postgres = Postgres::start(Durability::None, &["shared_buffers=256MB"])?;
-    // Statements of one string run in one transaction, in which nothing can be vacuumed.
+    // Statements in one string run in one transaction, in which nothing can be vacuumed.
     for statement in database::schema().split_inclusive(";\n") {
         postgres.execute("postgres", statement)?;
     }
     Ok(postgres)
 }
 
-/// Each stage, and one of them twice: what differs between those two is noise.
+/// Each stage, and one of them twice: the difference between those two is noise.
 pub struct Servers {
     stages: &'static [Stage],
     servers: Vec<Server>,
-    /// Which stage there are two of.
+    /// The stage that runs twice.
     twin: usize,
     control: Server,
 }
 
 impl Servers {
-    /// Those of the API, on a [`postgres`].
+    /// The API's stages, on a [`postgres`].
     pub fn of_api(postgres: &Postgres, kernel: &Kernel) -> Result<Self, Error> {
         let url = postgres.url("postgres");
-        // Past the stages that block: their noise would hide what the later ones do.
+        // After the stages that block: their noise would hide what the later ones do.
         Self::start("api", &api::STAGES, 3, kernel, |_| url.clone())
     }
 
-    /// Those of the shortener, each with a file of its own: WAL is a property of the file.
+    /// The shortener's stages, each with its own file, since WAL is a property of the file.
     pub fn of_links(scratch: &Path) -> Result<Self, Error> {
         Self::start("links", &links::STAGES, 1, &Kernel::untouched(), |process| {
             scratch.join(format!("{process}.db")).to_string_lossy().into_owned()
@@ -77,17 +77,18 @@ impl Servers {
         Ok(Self { stages, servers: servers?, twin, control })
     }
 
-    /// What is being served.
+    /// The served stages.
     pub fn stages(&self) -> &'static [Stage] {
         self.stages
     }
 
-    /// The stage there are two of.
+    /// The stage that runs twice.
     pub fn twin(&self) -> &'static str {
         self.stages[self.twin].name
     }
 
-    /// In order of loading: the control comes right after its twin, as each stage after the one before.
+    /// In the order of loading: the control comes right after its twin, just as each stage comes after the previous
+    /// one.
     pub fn all(&self) -> impl Iterator<Item = &Server> {
         let (first, rest) = self.servers.split_at(self.twin + 1);
         first.iter().chain([&self.control]).chain(rest)

@@ -1,4 +1,4 @@
-//! What became of each step, judged by what was measured.
+//! The outcome of each step, judged by measurements.
 
 use bench::report::find;
 use bench::rounds::{Series, median, median_interval};
@@ -8,15 +8,16 @@ use serde::Serialize;
 
 use crate::servers::CONTROL;
 
-/// However well two processes of one stage agree, no difference below this is one: it is what the next build may change.
+/// However well two processes of one stage agree, a smaller difference than this doesn't count, since the next build
+/// may change it.
 const RESOLUTION: f64 = 0.01;
 
-/// A ladder under one workload.
+/// A ladder with one workload.
 #[derive(Debug, Serialize)]
 pub struct Ladder {
     /// The workload.
     pub title: &'static str,
-    /// How far apart two processes of one stage may be, as a part of the whole: less is noise.
+    /// How far apart two processes of one stage may be, as a fraction: less is noise.
     pub noise: f64,
     /// Its steps, in order.
     pub steps: Vec<Step>,
@@ -24,32 +25,32 @@ pub struct Ladder {
     pub gain: f64,
     /// How many times more requests are answered at the end than at the start.
     pub qps_gain: f64,
-    /// The same by the article.
+    /// The same according to the article.
     pub claimed_gain: f64,
 }
 
 /// A stage as measured. Times are microseconds; medians of the rounds.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// Which, from 1.
+    /// Its number, from 1.
     pub number: usize,
     /// Its change, in a word or two.
     pub name: &'static str,
-    /// Requests a second.
+    /// Requests per second.
     pub qps: f64,
     /// 99th percentile of the latency.
     pub p99_us: f64,
-    /// CPU time of the server per request.
+    /// The server's CPU time per request.
     pub cpu_us: f64,
-    /// How many times less that is than at the stage before.
+    /// How many times less that is than in the previous stage.
     pub gain: Option<Gain>,
-    /// How many times more requests a second that is than at the stage before.
+    /// How many times more requests per second that is than in the previous stage.
     pub qps_gain: Option<f64>,
-    /// What it comes to.
+    /// The verdict.
     pub verdict: Option<Verdict>,
-    /// Requests a second by the article.
+    /// Requests per second according to the article.
     pub claimed_qps: u32,
-    /// The article's gain in requests a second over the stage before.
+    /// The article's gain in requests per second over the previous stage.
     pub claimed_gain: Option<f64>,
     /// What moved, and why.
     pub moved: String,
@@ -117,7 +118,7 @@ fn gain(before: &Series, after: &Series) -> Gain {
     Gain { median: median(rounds), low, high }
 }
 
-/// Where the CPU time went from and to, and the explanation of the change.
+/// How the CPU time changed, and the explanation of the change.
 fn moved(before: Option<&Series>, after: &Series, change: &str) -> String {
     let parts = |series: &Series| {
         (series.median(|sample| sample.user_us), series.median(|sample| sample.cpu_us - sample.user_us))

@@ -36,7 +36,7 @@ pub fn print(ladder: &Ladder, report: &Report) {
     }
 }
 
-/// Writes it as `ladder-PART.json` and, drawn, as `ladder-PART.svg` into a directory.
+/// Writes it as `ladder-PART.json` and as a chart, `ladder-PART.svg`, into a directory.
 pub fn write(ladder: &Ladder, report: &Report, directory: &Path, part: &str) -> Result<(), Error> {
     let (json, svg) =
         (directory.join(format!("ladder-{part}.json")), directory.join(format!("ladder-{part}.svg")));

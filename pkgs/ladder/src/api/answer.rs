@@ -1,4 +1,4 @@
-//! Answers: JSON, and what says that there is none. The same in all stages.
+//! Answers: JSON, and errors. The same in all stages.
 
 use axum::body::Body;
 use axum::extract::FromRequestParts;
@@ -9,26 +9,26 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use service::problem;
 
-/// JSON that is already written.
+/// JSON that is already serialised.
 pub fn json(text: impl Into<Body>) -> Response {
     let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// Why there is no answer: its status says it all (RFC 9457).
+/// Why there is no answer: the status says everything (RFC 9457).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem(StatusCode);
 
 impl Problem {
-    /// The body or the id cannot be understood.
+    /// The body or the id can't be parsed.
     pub const BAD_REQUEST: Self = Self(StatusCode::BAD_REQUEST);
     /// No such user.
     pub const NOT_FOUND: Self = Self(StatusCode::NOT_FOUND);
-    /// The database does not answer.
+    /// The database doesn't answer.
     pub const UNAVAILABLE: Self = Self(StatusCode::SERVICE_UNAVAILABLE);
 
-    /// Axum tells bad JSON (400) from JSON that is no user (422), which not every parser does.
+    /// Axum distinguishes bad JSON (400) from JSON that isn't a user (422), which not every parser does.
     fn rejected(status: StatusCode) -> Self {
         if status == StatusCode::UNPROCESSABLE_ENTITY { Self::BAD_REQUEST } else { Self(status) }
     }
@@ -68,14 +68,14 @@ impl From<PathRejection> for Problem {
 }
 
 impl From<serde_json::Error> for Problem {
-    /// What is stored is not what it should be.
+    /// What is stored isn't what it should be.
     fn from(_: serde_json::Error) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
 impl From<sonic_rs::Error> for Problem {
-    /// What is stored is not what it should be.
+    /// What is stored isn't what it should be.
     fn from(_: sonic_rs::Error) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR)
     }
@@ -87,7 +87,7 @@ impl From<sqlx::Error> for Problem {
     }
 }
 
-/// The body is said to be JSON, without which axum's `Json` refuses it; for the stages that do without that.
+/// The body claims to be JSON, without which axum's `Json` refuses it; for the stages that don't use that.
 #[derive(Clone, Copy, Debug)]
 pub struct IsJson;
 

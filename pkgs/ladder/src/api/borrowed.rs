@@ -1,4 +1,4 @@
-//! The document without copies: strings stay in the body they came in.
+//! The document without copies: strings stay in the body they arrived in.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A string of the body; a copy only where it has escapes or was changed.
+/// A string in the body; only a copy if it has escapes or was changed.
 ///
-/// A type of its own since serde borrows for a field that is a `Cow`, but not inside a `Vec` or a map.
+/// A separate type, since serde borrows for a field that is a `Cow`, but not inside a `Vec` or a map.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Text<'_> {
-    /// In lower case, copied only where it was not.
+    /// Lower case, copied only if it wasn't.
     fn lower(&mut self) {
         if self.0.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
             self.0 = Cow::Owned(self.0.to_lowercase());
@@ -87,7 +87,7 @@ pub struct Accepted<'a> {
 }
 
 impl<'a> Accepted<'a> {
-    /// Changes the document where it is.
+    /// Changes the document in place.
     pub fn of(user: &'a mut User<'_>) -> Accepted<'a> {
         user.email.lower();
         user.tags.iter_mut().for_each(Text::lower);
@@ -112,7 +112,7 @@ fn labels<S: Serializer>(roles: &[Role<'_>], serializer: S) -> Result<S::Ok, S::
     list.end()
 }
 
-/// [`super::user::Found`] without the document, which follows as PostgreSQL gives it.
+/// [`super::user::Found`] without the document, which follows as PostgreSQL returns it.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct Head<'a> {

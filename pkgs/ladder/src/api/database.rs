@@ -14,7 +14,7 @@ pub const ROWS: u32 = 10_000;
 /// Reads a row by id.
 pub const READ: &str = "SELECT id, email, name, created_at, document::text FROM users WHERE id = $1";
 
-/// The document, as a client sends it: without white space.
+/// The document as a client sends it: without white space.
 pub fn document() -> String {
     let document: Value = serde_json::from_str(DOCUMENT).expect("it is JSON");
     document.to_string()
@@ -37,11 +37,11 @@ pub fn schema() -> String {
     )
 }
 
-/// The database as a blocking driver presents it: whoever asks waits, and does nothing else.
+/// The database as a blocking driver presents it: a caller waits, and does nothing else.
 ///
-/// Underneath is the same pool as in the later stages, so that waiting is all the difference. It has a runtime of
-/// its own: on the server's, requests that all block would wait for sockets nobody looks at any more. (The crate
-/// `postgres` does likewise, and refuses to be called from an async function at all.)
+/// The pool underneath is the same as in the later stages, so that waiting is the only difference. It has its own
+/// runtime: on the server's, requests that all block would wait for sockets that nobody watches any more. (The crate
+/// `postgres` does the same, and refuses to be called from an async function at all.)
 #[derive(Debug)]
 pub struct Blocking {
     runtime: Runtime,
@@ -52,7 +52,7 @@ impl Blocking {
     /// Connects.
     ///
     /// # Errors
-    /// When there is no thread to be had, or no PostgreSQL at `url`.
+    /// When no thread can be started, or there is no PostgreSQL at `url`.
     pub fn connect(url: &str) -> Result<Self, Error> {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Error::Threads)?;
@@ -65,11 +65,11 @@ impl Blocking {
         &self.pool
     }
 
-    /// Waits for `query` in this thread.
+    /// Waits for `query` on this thread.
     pub fn wait<T>(&self, query: impl Future<Output = T>) -> T {
         // Sockets and timers belong to the runtime that is entered.
         let _entered = self.runtime.enter();
-        // Unconstrained: tokio would have the query yield to others now and then, but nobody else gets a turn.
+        // Unconstrained: tokio would make the query yield to others now and then, but there is nothing else to run.
         futures_executor::block_on(unconstrained(query))
     }
 }

@@ -1,13 +1,13 @@
 //! A JSON API, in eight stages.
 //!
-//! The article went from 620 to 52,000 requests/s on a c6i.4xlarge with `wrk -t16 -c500 -d30s`. It shows fragments
-//! of code and leaves the workload open; here there are two:
+//! The article went from 620 to 52,000 requests/s on a c6i.4xlarge with `wrk -t16 -c500 -d30s`. It shows fragments of
+//! code but no workload; here there are two:
 //!
-//! - `POST /users` takes a document of 2 KB, lowers the case of its address and tags, and answers it with a few
-//!   fields derived from it. It is not stored: this is about JSON.
-//! - `GET /users/{id}` answers a row of PostgreSQL with such a document in it.
+//! - `POST /users` takes a document of 2 KB, changes its address and tags to lower case, and returns it with a few
+//!   fields derived from it. It isn't stored: this is about JSON.
+//! - `GET /users/{id}` returns a row from PostgreSQL with such a document.
 //!
-//! Every stage answers every request with the same JSON and the same errors, which the tests hold it to.
+//! Every stage answers every request with the same JSON and the same errors, which the tests check.
 // More than a dozen files: one for each stage, numbered in their order, and what all of them share.
 
 pub mod answer;
@@ -45,7 +45,7 @@ pub const STAGES: [Stage; 8] = [
     s8_build::STAGE,
 ];
 
-/// Serves as axum's documentation does.
+/// Serves as axum's documentation shows.
 async fn serve(listen: SocketAddr, router: Router) -> Result<(), Error> {
     let listener = TcpListener::bind(listen).await.map_err(Error::serve(listen))?;
     axum::serve(listener, router).await.map_err(Error::serve(listen))

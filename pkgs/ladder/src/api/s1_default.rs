@@ -1,7 +1,7 @@
-//! Stage 1: axum as its documentation introduces it, and a database call that blocks.
+//! Stage 1: axum as in its documentation, and a database call that blocks.
 //!
-//! The article starts here with 620 requests/s: default handlers, serde_json, "sqlx blocking". Its flame graph has
-//! 28 % in `serde_json::from_slice`, 22 % in tokio's polling, and small allocations all over.
+//! The article starts here with 620 requests/s: default handlers, serde_json, "sqlx blocking". Its flame graph has 28 %
+//! in `serde_json::from_slice`, 22 % in tokio's polling, and small allocations all over.
 
 use std::sync::Arc;
 

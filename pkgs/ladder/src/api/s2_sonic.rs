@@ -1,7 +1,7 @@
-//! Stage 2: sonic-rs instead of serde_json, for parsing and for printing.
+//! Stage 2: sonic-rs instead of serde_json, for both parsing and serialising.
 //!
-//! The article: 620 to 2,800 requests/s. axum's `Json` is serde_json's, so the body is taken as a string and parsed in
-//! the handler.
+//! The article: 620 to 2,800 requests/s. axum's `Json` is serde_json's, so the body is extracted as a string and parsed
+//! in the handler.
 
 use std::sync::Arc;
 

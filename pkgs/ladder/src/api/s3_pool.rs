@@ -1,7 +1,7 @@
 //! Stage 3: the pool is awaited.
 //!
-//! The article: 2,800 to 7,800 requests/s. The pool is the same as before, with the size and the checks that sqlx
-//! gives it by default (ten connections, each pinged before it is lent).
+//! The article: 2,800 to 7,800 requests/s. The pool is the same as before, with sqlx's default size and checks (ten
+//! connections, each pinged before it is lent).
 
 use axum::Router;
 use axum::extract::rejection::PathRejection;

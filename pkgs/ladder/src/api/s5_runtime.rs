@@ -1,6 +1,6 @@
 //! Stage 5: the runtime is configured.
 //!
-//! The article: 14,000 to 21,000 requests/s, by a worker for each CPU and 512 threads for blocking work. Both are
+//! The article: 14,000 to 21,000 requests/s, with a worker for each CPU and 512 threads for blocking work. Both are
 //! tokio's defaults (docs.rs/tokio, `runtime::Builder`), so the same program runs as before.
 
 use std::num::NonZero;

@@ -1,7 +1,7 @@
 //! Stage 6: `Bytes` for the body, `State` for the pool.
 //!
-//! The article: 21,000 to 32,000 requests/s, by taking the body as `Bytes` instead of a `String` and sharing the pool as
-//! `State`.
+//! The article: 21,000 to 32,000 requests/s, by extracting the body as `Bytes` instead of a `String` and sharing the
+//! pool as `State`.
 
 use axum::Router;
 use axum::body::Bytes;

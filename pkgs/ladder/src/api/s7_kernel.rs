@@ -1,9 +1,10 @@
 //! Stage 7: kernel settings.
 //!
-//! The article: 32,000 to 45,000 requests/s. Its list could not be had, so these are the settings that such lists have in
-//! common, as far as a network namespace has them for itself, and what the program must do for them: a backlog as
-//! long as `somaxconn` allows, and no delay of small segments. Settings of the whole machine (`fs.file-max`,
-//! `net.core.netdev_max_backlog`) are about thousands of connections and network cards, neither of which is here.
+//! The article: 32,000 to 45,000 requests/s. Its list wasn't available, so these are the settings that such lists have
+//! in common, as far as a network namespace has its own, and what the program must do for them: a backlog as long as
+//! `somaxconn` allows, and no delay of small segments. Settings of the whole machine (`fs.file-max`,
+//! `net.core.netdev_max_backlog`) matter for thousands of connections and for network cards, neither of which is used
+//! here.
 
 use std::net::SocketAddr;
 
@@ -26,7 +27,7 @@ pub const STAGE: Stage = Stage {
     serve,
 };
 
-/// What the operator sets (names as `sysctl` has them); the bench does it around each load of this stage.
+/// What the operator sets, with `sysctl`'s names; the bench sets them around each load of this stage.
 pub const SETTINGS: [(&str, &str); 9] = [
     ("net.core.somaxconn", "65535"),
     ("net.ipv4.tcp_max_syn_backlog", "65535"),
@@ -39,7 +40,8 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ("net.ipv4.tcp_wmem", "4096 65536 16777216"),
 ];
 
-/// As long as `net.core.somaxconn` allows above. Without it that setting does nothing: the kernel takes the smaller.
+/// As long as the `net.core.somaxconn` above allows. Without it that setting does nothing, since the kernel uses the
+/// smaller value.
 const BACKLOG: u32 = 65_535;
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
@@ -54,7 +56,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
 
 async fn serve_tuned(address: SocketAddr, router: Router) -> Result<(), Error> {
     let listener = listen(address)?.tap_io(|stream| {
-        // The connection is as good without.
+        // The connection also works without it.
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, router).await.map_err(Error::serve(address))

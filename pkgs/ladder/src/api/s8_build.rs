@@ -1,7 +1,8 @@
 //! Stage 8: the build.
 //!
-//! The article: 45,000 to 52,000 requests/s, by fat LTO, one codegen unit, panic=abort and target-cpu=native. The program is
-//! that of stage 7; the bench builds it a second time, as the workspace's release profile has it and for this CPU.
+//! The article: 45,000 to 52,000 requests/s, with fat LTO, one codegen unit, panic=abort and target-cpu=native. The
+//! program is the same as in stage 7; the bench builds it a second time, with the workspace's release profile and for
+//! this CPU.
 
 use super::s7_kernel::serve;
 use crate::stage::Stage;

@@ -1,4 +1,4 @@
-//! The document, as a first version has it: everything owned, and cloned where that is easiest.
+//! The document as in a first version: everything is owned, and cloned where that is easiest.
 
 use std::collections::HashMap;
 
@@ -54,14 +54,14 @@ pub struct SignIn {
     pub ok: bool,
 }
 
-/// What a POST is answered with.
+/// The answer to a POST.
 #[derive(Debug, Serialize)]
 pub struct Accepted {
     /// How many tags there are.
     pub tag_count: usize,
     /// Each role as `name:scope`.
     pub roles: Vec<String>,
-    /// The document, its address and tags in lower case.
+    /// The document, with its address and tags in lower case.
     pub user: User,
 }
 
@@ -76,10 +76,10 @@ impl Accepted {
     }
 }
 
-/// A row: id, address, name, when it was made (Unix time), and the document as JSON.
+/// A row: id, address, name, creation time (Unix time), and the document as JSON.
 pub type Row = (i64, String, String, i64, String);
 
-/// What a GET is answered with.
+/// The answer to a GET.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct Found {
@@ -91,7 +91,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Copies what it shows, so that the row stays whole.
+    /// Copies what it shows, so that the row stays intact.
     pub fn of(row: &Row, user: &User) -> Self {
         let (id, email, name, created_at, _) = row;
         Self {

@@ -12,13 +12,13 @@ use crate::Error;
 /// Links in the file: codes from `c1` to this.
 pub const LINKS: u32 = 10_000;
 
-/// A pool with r2d2's defaults: ten connections, each asked for a row before it is lent.
+/// A pool with r2d2's defaults: ten connections, each checked with a query before it is lent.
 pub type Pool = r2d2::Pool<SqliteConnectionManager>;
 
-/// Makes the file and fills it, if it is not there.
+/// Creates and fills the file, if it isn't there.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When it can't be written.
 pub fn prepare(path: &Path) -> Result<(), Error> {
     if path.exists() {
         return Ok(());
@@ -37,13 +37,13 @@ pub fn prepare(path: &Path) -> Result<(), Error> {
 /// Opens the pool.
 ///
 /// # Errors
-/// When the file cannot be made or opened.
+/// When the file can't be created or opened.
 pub(super) fn open(path: &str, manager: SqliteConnectionManager) -> Result<Pool, Error> {
     prepare(Path::new(path))?;
     Ok(Pool::new(manager)?)
 }
 
-/// Where a code leads, if anywhere. `None` where the database does not answer.
+/// The target of a code, if there is one. `None` if the database doesn't answer.
 pub(super) fn target(pool: &Pool, code: &str) -> Option<Option<String>> {
     let connection = pool.get().ok()?;
     let found = connection.query_row("SELECT target FROM links WHERE code = ?1", [code], |row| row.get(0));

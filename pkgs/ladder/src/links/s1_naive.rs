@@ -1,7 +1,8 @@
-//! Stage 1: actix-web and SQLite, as one begins.
+//! Stage 1: actix-web and SQLite, as a beginner would write it.
 //!
-//! The article starts here with 10,000 requests/s: a pool by r2d2, a query in the handler. It says that WAL was on already and
-//! lists it again among the settings of the next step; here it comes with those, to give that step all there is.
+//! The article starts here with 10,000 requests/s: an r2d2 pool, and a query in the handler. It says that WAL was
+//! already on and lists it again among the settings of the next step; here it comes with those, to give that step its
+//! full effect.
 
 use actix_web::{App, HttpResponse, HttpServer, rt, web};
 use r2d2_sqlite::SqliteConnectionManager;

@@ -17,7 +17,7 @@ pub const STAGE: Stage = Stage {
     serve,
 };
 
-/// The article's, each connection's first words.
+/// The article's, which each connection runs first.
 const PRAGMAS: &str = "
     PRAGMA busy_timeout = 5000;
     PRAGMA journal_mode = WAL;
@@ -30,8 +30,8 @@ const PRAGMAS: &str = "
 ";
 
 pub(super) fn manager(path: &str) -> SqliteConnectionManager {
-    // The connections are opened at once, and the first to switch to WAL locks the others out: the one setting that
-    // stands elsewhere than in the article is the time they may wait.
+    // The connections are opened at once, and the first to switch to WAL locks out the others: only the time they may
+    // wait is set elsewhere than in the article.
     SqliteConnectionManager::file(path).with_init(|connection| connection.execute_batch(PRAGMAS))
 }
 

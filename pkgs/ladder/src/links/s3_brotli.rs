@@ -1,7 +1,7 @@
 //! Stage 3: Brotli.
 //!
-//! The article: 20,000 to 30,000 requests/s, by compressing answers. The load accepts Brotli in every stage; a redirect has no
-//! body to compress.
+//! The article: 20,000 to 30,000 requests/s, by compressing answers. The client accepts Brotli in every stage; a
+//! redirect has no body to compress.
 
 use actix_web::middleware::Compress;
 use actix_web::{App, HttpServer, rt, web};

@@ -1,6 +1,6 @@
 //! Stage 4: a cache.
 //!
-//! The article: 30,000 to 232,000 requests/s, by moka in front of the database.
+//! The article: 30,000 to 232,000 requests/s, with moka in front of the database.
 
 use actix_web::middleware::Compress;
 use actix_web::{App, HttpResponse, HttpServer, rt, web};
@@ -19,7 +19,7 @@ pub const STAGE: Stage = Stage {
     serve,
 };
 
-/// Targets kept: all there are.
+/// How many targets are cached: all of them.
 const CAPACITY: u64 = database::LINKS as u64;
 
 /// From code to target.

@@ -1,4 +1,4 @@
-//! The JSON API, on a PostgreSQL of its own.
+//! The JSON API, with its own PostgreSQL.
 
 use bench::postgres::{Durability, Postgres};
 use bench::server::Server;
@@ -9,7 +9,7 @@ use crate::{ask, header, start};
 
 const JSON: &str = "application/json";
 
-/// Axum's, in bytes (docs.rs/axum, `extract::DefaultBodyLimit`).
+/// Axum's limit, in bytes (docs.rs/axum, `extract::DefaultBodyLimit`).
 const BODY_LIMIT: usize = 2 << 20;
 
 /// What is compared.
@@ -30,10 +30,10 @@ fn answer(server: &Server, method: &str, path: &str, media_type: &str, body: &[u
     }
 }
 
-/// A PostgreSQL with the table, and all stages on it.
+/// A PostgreSQL with the table, and all stages using it.
 fn stages() -> (Postgres, Vec<Server>) {
     let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
-    // Statements of one string run in one transaction, in which nothing can be vacuumed.
+    // Statements in one string run in one transaction, in which nothing can be vacuumed.
     for statement in database::schema().split_inclusive(";\n") {
         postgres.execute("postgres", statement).expect("the schema is SQL");
     }
@@ -55,7 +55,7 @@ fn all_stages_answer_alike() {
     let mut not_utf8 = document.clone().into_bytes();
     let place = document.find("paper").expect("it is in it");
     not_utf8[place] = 0xff;
-    // By one byte, so that nothing is left unread when it is refused.
+    // Too long by one byte, so that nothing is left unread when it is refused.
     let too_long = with("Wrote", &"x".repeat(BODY_LIMIT + 1 + "Wrote".len() - document.len()));
     let post = [
         (200, JSON, document.clone().into_bytes()),

@@ -1,4 +1,4 @@
-//! The URL shortener, each stage on a file of its own: WAL is a property of the file.
+//! The URL shortener, each stage with its own file, since WAL is a property of the file.
 
 use ladder::links::STAGES;
 
@@ -13,7 +13,7 @@ fn all_stages_answer_alike() {
         let cases = [
             ("/c1", 307, "https://example.com/some/landing/page?id=1"),
             ("/c10000", 307, "https://example.com/some/landing/page?id=10000"),
-            // From the cache, where there is one.
+            // From the cache, if there is one.
             ("/c1", 307, "https://example.com/some/landing/page?id=1"),
             ("/c0", 404, ""),
             ("/c10001", 404, ""),

@@ -1,4 +1,4 @@
-//! Every stage of a ladder answers every request alike, as a process of its own.
+//! Every stage of a ladder answers every request alike, as a separate process.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -19,7 +19,7 @@ fn start(ladder: &str, number: usize, name: &'static str, database: &str) -> Ser
     Server::start(name, listen, &mut command).expect("it starts")
 }
 
-/// Follows no redirect and takes any status for an answer.
+/// Follows no redirects and accepts any status.
 fn ask(server: &Server, method: &str, path: &str, media_type: &str, body: &[u8]) -> Response<Body> {
     let agent: Agent = Agent::config_builder().http_status_as_error(false).max_redirects(0).build().into();
     let mut request = Request::builder().method(method).uri(format!("http://{}{path}", server.address()));
@@ -33,7 +33,7 @@ fn ask(server: &Server, method: &str, path: &str, media_type: &str, body: &[u8])
     answer.expect("an answer")
 }
 
-/// A header's value, empty where it is missing.
+/// A header's value, empty if it is missing.
 fn header(response: &Response<Body>, name: &str) -> String {
     response.headers().get(name).map_or("", |value| value.to_str().expect("it is text")).to_owned()
 }
