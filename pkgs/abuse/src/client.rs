@@ -1,7 +1,7 @@
-//! A client that sends exactly the bytes it is told to, and reads one answer at a time.
+//! A client that sends exactly the bytes it is given, and reads one answer at a time.
 //!
-//! Not testkit's: this one speaks TLS too, passes over 1xx, takes an answer that only the end of the connection ends, and
-//! reads by [`model`], which finds what a lenient client would overlook.
+//! Unlike testkit's, it also speaks TLS, skips 1xx, accepts an answer that only ends with the connection, and parses
+//! with [`model`], which finds what a lenient client would overlook.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One connection.
 #[derive(Debug)]
 pub struct Client<S = TcpStream> {
-    /// What it is made on.
+    /// The underlying stream.
     pub stream: S,
     received: Vec<u8>,
 }
@@ -36,12 +36,12 @@ impl Client {
     }
 }
 
-/// A connection with little room for what is not read: a server notices soon.
+/// A connection with little room for unread bytes, so that a server notices soon.
 ///
 /// # Errors
 /// When nobody listens.
 pub fn narrow(address: SocketAddr) -> io::Result<TcpStream> {
-    // Not for the programs that other tests start.
+    // Programs that other tests start must not inherit it.
     let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_recv_buffer_size(&stream, 4096)?;
     connect(&stream, &address)?;
@@ -51,7 +51,7 @@ pub fn narrow(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 impl<S: Socket> Client<S> {
-    /// On a connection that is there.
+    /// A client on an existing connection.
     ///
     /// # Errors
     /// When that has ended.
@@ -70,7 +70,7 @@ impl<S: Socket> Client<S> {
         self.stream.flush()
     }
 
-    /// Asks, with further field lines, each with its line end.
+    /// Sends a request with further header lines, each with its line end, and reads the answer.
     ///
     /// # Errors
     /// When there is no answer.
@@ -80,20 +80,20 @@ impl<S: Socket> Client<S> {
         let mut request =
             format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}{fields}\r\n").into_bytes();
         request.extend_from_slice(body);
-        // A server that refuses need not hear all of it.
+        // A server that refuses may not read all of it.
         let sent = self.send(request);
         self.receive(method).or_else(|error| sent.and(Err(error)))
     }
 
-    /// Reads the next answer, to a request of this method. 1xx are passed over.
+    /// Reads the next answer, to a request with this method. 1xx are skipped.
     ///
     /// # Errors
-    /// When there is none, or it is no HTTP/1.1.
+    /// When there is none, or it isn't HTTP/1.1.
     pub fn receive(&mut self, method: &str) -> io::Result<Answer> {
         loop {
             if let Some(end) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
                 let (answer, used) = model::answer(&self.received, method).map_err(io::Error::other)?;
-                // Where no length is told, the end is.
+                // Without a length, the body ends with the connection.
                 let told =
                     answer.field("content-length").is_some() || answer.field("transfer-encoding").is_some();
                 let bare = method == "HEAD" || answer.status < 200 || matches!(answer.status, 204 | 304);
@@ -110,7 +110,7 @@ impl<S: Socket> Client<S> {
                     self.received.clear();
                     return Ok(answer);
                 }
-                // Not whole: as much as is missing at least, where that is known.
+                // Incomplete: read at least as much as is missing, if that is known.
                 let missing = answer.field("content-length").and_then(|length| length.parse::<usize>().ok());
                 let missing =
                     missing.map_or(1, |length| (end + 4 + length).saturating_sub(self.received.len()));
@@ -121,10 +121,10 @@ impl<S: Socket> Client<S> {
         }
     }
 
-    /// Whether the server ends the connection, with nothing more said; waits for it.
+    /// Waits for the server to end the connection without saying anything more.
     ///
     /// # Errors
-    /// When it stays open, or something comes instead.
+    /// When it stays open, or something arrives instead.
     pub fn closed(&mut self) -> io::Result<()> {
         let mut byte = [0];
         match self.stream.read(&mut byte) {

@@ -1,7 +1,7 @@
-//! What one client says on one connection, made from a few bytes: requests in a row, well made and less so, cut into
+//! What one client says on one connection, made from a few bytes: requests in a row, well-formed or not, split into
 //! pieces anywhere.
 //!
-//! A fuzzer mutates such bytes better than it does HTTP, and a test draws them at random.
+//! A fuzzer mutates such bytes better than HTTP, and a test draws them at random.
 
 use std::io::{self, Read, Write};
 use std::iter::{once, repeat_n};
@@ -13,21 +13,21 @@ use crate::model::{self, Rules};
 /// Longer than any of this takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who has said nothing for so long says nothing more: it is only waited for where an answer is missing.
+/// Whoever has been silent for this long says nothing more: this is only waited for if an answer is missing.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What came back.
+/// What was received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// All of it.
     pub bytes: Vec<u8>,
-    /// Whether the connection ended in a reset, which takes back what has not been read yet.
+    /// Whether the connection was reset, which discards what hasn't been read yet.
     pub reset: bool,
 }
 
 impl Heard {
-    /// [`model::hold`], but that a client that goes on after its own last request has nothing to expect of a reset: it
-    /// was not to send that (RFC 9112, section 9.6).
+    /// Like [`model::hold`], except that a client which continues after its own last request may get a reset: it must
+    /// not send that (RFC 9112, section 9.6).
     ///
     /// # Errors
     /// As there.
@@ -46,18 +46,18 @@ impl Heard {
     }
 }
 
-/// What is sent, and where it is cut.
+/// What is sent, and where it is split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversation {
     /// All of it.
     pub bytes: Vec<u8>,
-    /// Where a new piece begins; ascending.
+    /// Where each further piece starts; ascending.
     cuts: Vec<usize>,
 }
 
 const METHODS: [&str; 8] = ["GET", "GET", "GET", "HEAD", "POST", "POST", "OPTIONS", "PUT"];
 
-/// What stands beside Host, or in its place.
+/// Headers beside Host, or in its place.
 const FIELDS: [&str; 24] = [
     "",
     "",
@@ -85,7 +85,7 @@ const FIELDS: [&str; 24] = [
     "Upgrade: h2c\r\n",
 ];
 
-/// Fields that say how long the body is, and the body.
+/// Headers with the length of the body, and the body.
 const FRAMINGS: [(&str, &str); 24] = [
     ("", ""),
     ("", ""),
@@ -113,7 +113,7 @@ const FRAMINGS: [(&str, &str); 24] = [
     ("Expect: 100-continue\r\nContent-Length: 5\r\n", "12345"),
 ];
 
-/// Bits and pieces.
+/// Fragments.
 const PIECES: [&str; 16] = [
     "\r\n",
     "\n",
@@ -134,7 +134,7 @@ const PIECES: [&str; 16] = [
 ];
 
 impl Conversation {
-    /// The one that `program` stands for; targets are mostly of these.
+    /// The conversation that `program` encodes; targets are mostly from this list.
     #[must_use]
     pub fn new(program: &[u8], targets: &[&str]) -> Self {
         let mut program = program.iter().copied();
@@ -165,7 +165,7 @@ impl Conversation {
         made
     }
 
-    /// One of exactly these bytes, in one piece.
+    /// A conversation with exactly these bytes, in one piece.
     #[must_use]
     pub fn of(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), cuts: Vec::new() }
@@ -191,21 +191,21 @@ impl Conversation {
         starts.zip(ends).map(|(start, end)| &self.bytes[start..end])
     }
 
-    /// Says it on a connection of its own, hears what is due by these rules, closes its side, and returns all that came
-    /// back until the server closed the other.
+    /// Sends it on a new connection, waits for the answers that are due by these rules, closes its side, and returns
+    /// everything received until the server closed the other side.
     ///
     /// # Errors
-    /// When nobody listens, or the connection does not end.
+    /// When nobody listens, or the connection doesn't end.
     pub fn hold_with(&self, address: SocketAddr, rules: &Rules) -> io::Result<Heard> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         self.hold_on(stream, rules, |stream| stream.shutdown(Shutdown::Write))
     }
 
-    /// The same on a connection that is there, of whose side `close` makes an end.
+    /// The same on an existing connection, whose side `close` closes.
     ///
     /// # Errors
-    /// When the connection does not end.
+    /// When the connection doesn't end.
     pub fn hold_on<S: Socket>(
         &self,
         mut stream: S,
@@ -215,14 +215,15 @@ impl Conversation {
         let mut heard = Heard::default();
         stream.tcp().set_write_timeout(Some(PATIENCE))?;
         for piece in self.pieces() {
-            // A server that has heard enough need not listen on.
+            // A server that has heard enough may stop listening.
             if stream.write_all(piece).and_then(|()| stream.flush()).is_err() {
                 heard.reset = true;
                 break;
             }
             std::thread::yield_now();
         }
-        // A server may take a closed side for a client that is gone, and drop what it works at: that waits for answers.
+        // If a side is closed, a server may think that the client is gone and drop its work: so closing waits for the
+        // answers.
         let steps = model::steps(&self.bytes, rules);
         let mut buffer = vec![0; 64 << 10];
         stream.tcp().set_read_timeout(Some(SILENCE))?;
@@ -248,7 +249,7 @@ impl Conversation {
             Err(error) => heard.reset |= error.kind() == io::ErrorKind::ConnectionReset,
             Ok(_) => {}
         }
-        // An end without TLS's word for it is no reset: what was received shows whether something is missing.
+        // An end without TLS's close_notify isn't a reset: what was received shows whether something is missing.
         Ok(heard)
     }
 }
@@ -257,9 +258,9 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What a conversation is held on.
+/// The connection of a conversation.
 pub trait Socket: Read + Write {
-    /// What is below.
+    /// The TCP connection below.
     fn tcp(&self) -> &TcpStream;
 }
 

@@ -1,4 +1,4 @@
-//! Clients that hold a server up, as many as it takes.
+//! Clients that hold a server up, in any number.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,20 +8,20 @@ use crate::client::narrow;
 use crate::conversation::Socket;
 use crate::secure::{Either, Secure};
 
-/// The most that one client sends of what it wants without end, in bytes.
+/// The most that a greedy client sends, in bytes.
 const GREED: usize = 64 << 20;
 
-/// A server that takes nothing for so long is taken to have stopped reading.
+/// A server that takes nothing for this long counts as having stopped reading.
 const FULL: Duration = Duration::from_millis(300);
 
 /// How clients behave.
 #[derive(Clone, Debug)]
 pub enum Habit {
-    /// They connect and send nothing, no TLS handshake either.
+    /// They connect and send nothing, not even a TLS handshake.
     Mute,
-    /// They shake hands where there is TLS, and send nothing more.
+    /// They complete the TLS handshake, if there is TLS, and send nothing more.
     Silent,
-    /// They send this a byte at a time, and then its last byte again and again.
+    /// They send this one byte at a time, and then its last byte again and again.
     Drip(Vec<u8>),
     /// They send this and wait.
     Half(Vec<u8>),
@@ -31,19 +31,19 @@ pub enum Habit {
     Deaf(Vec<u8>),
 }
 
-/// Clients who have come, by whatever protocol.
+/// Clients of a crowd, with any protocol.
 pub trait Members {
     /// Their name in messages of failed tests.
     fn name(&self) -> &'static str;
 
-    /// Has those that drip send one more byte.
+    /// Lets those that drip send one more byte.
     fn drip(&mut self);
 
-    /// How many connections the server has not closed yet, as far as the clients can tell.
+    /// How many connections the server hasn't closed yet, as far as the clients can tell.
     fn left(&mut self) -> usize;
 }
 
-/// Clients of one habit; gone when dropped.
+/// Clients with the same habit; they disconnect when this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     name: &'static str,
@@ -57,15 +57,15 @@ pub struct Crowd {
 pub struct Door {
     /// Its address.
     pub address: SocketAddr,
-    /// By TLS.
+    /// If TLS is used.
     pub secure: Option<Secure>,
 }
 
 impl Door {
-    /// A connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// When that fails.
     pub fn connect(&self) -> io::Result<Either> {
         self.over(TcpStream::connect(self.address)?)
     }
@@ -78,10 +78,10 @@ impl Door {
         })
     }
 
-    /// So many clients of a habit.
+    /// This many clients with a habit.
     ///
     /// # Errors
-    /// When they cannot connect.
+    /// When they can't connect.
     pub fn crowd(&self, name: &'static str, habit: Habit, count: usize) -> io::Result<Crowd> {
         let member = |_| {
             let mut member = match &habit {
@@ -105,11 +105,11 @@ impl Door {
     }
 }
 
-/// Says the same until the server takes no more.
+/// Sends the same until the server takes no more.
 fn gorge(member: &mut Either, bytes: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     match member {
-        // Blocked in the middle of a record, a session goes on later.
+        // If a session blocks in the middle of a record, it continues later.
         Either::Secure(stream) => {
             stream.sock.set_nonblocking(true)?;
             let mut last = Instant::now();
@@ -154,7 +154,7 @@ impl Members for Crowd {
         }
     }
 
-    /// Those that read nothing cannot tell.
+    /// Those that read nothing can't tell.
     fn left(&mut self) -> usize {
         if matches!(self.habit, Habit::Greedy(_) | Habit::Deaf(_)) {
             return 0;
@@ -174,13 +174,13 @@ impl Members for Crowd {
 }
 
 impl Crowd {
-    /// How many are here, told of the end or not.
+    /// How many there are, whether their connections have ended or not.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether nobody is.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()

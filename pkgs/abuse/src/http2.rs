@@ -1,4 +1,5 @@
-//! A client of HTTP/2 (RFC 9113) that sends the frames it is told to, and compresses no fields (RFC 7541 permits that).
+//! An HTTP/2 client (RFC 9113) that sends the frames it is given, and doesn't compress headers (which RFC 7541
+//! permits).
 
 use std::io;
 
@@ -29,8 +30,8 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The preface and settings: what may be sent on each stream before more is granted, and as much on the connection
-/// where that is more than there is to begin with.
+/// The preface and settings: how much may be sent on each stream before more is granted, and the same on the connection
+/// if that is more than its initial window.
 #[must_use]
 pub fn hello(window: u32) -> Vec<u8> {
     let mut hello = PREFACE.to_vec();
@@ -43,7 +44,7 @@ pub fn hello(window: u32) -> Vec<u8> {
     hello
 }
 
-/// A request's fields, and whether that is all of it.
+/// A request's headers, and whether that is all of it.
 #[must_use]
 pub fn request(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
@@ -64,24 +65,24 @@ pub fn data(stream: u32, bytes: &[u8]) -> Vec<u8> {
     frame(DATA, 0, stream, bytes)
 }
 
-/// The end of a stream before its time.
+/// Resets a stream.
 #[must_use]
 pub fn reset(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())
 }
 
-/// What is to be answered.
+/// A ping that has to be answered.
 #[must_use]
 pub fn ping() -> Vec<u8> {
     frame(PING, 0, 0, b"12345678")
 }
 
-/// The status that a block of fields begins with (RFC 7541).
+/// The status at the start of a header block (RFC 7541).
 fn status_of(block: &[u8]) -> Option<u16> {
     match *block {
         // Appendix A: the table's.
         [index @ 0x88..=0x8e, ..] => Some([200, 204, 206, 304, 400, 404, 500][usize::from(index) - 0x88]),
-        // Section 6.2: others by the table's name, in Huffman's code or not.
+        // Section 6.2: others under the table's name, in Huffman's code or not.
         [0x08 | 0x18 | 0x48, length, ref rest @ ..] => {
             let value = rest.get(..usize::from(length & 0x7f))?;
             if length & 0x80 == 0 { std::str::from_utf8(value).ok()?.parse().ok() } else { digits(value) }
@@ -109,10 +110,10 @@ fn digits(code: &[u8]) -> Option<u16> {
     u16::try_from(number).ok()
 }
 
-/// The status of the answer to a GET, of which all has come.
+/// The status of the answer to a GET, which has arrived completely.
 ///
 /// # Errors
-/// When there is none, or it begins with no status.
+/// When there is none, or it doesn't start with a status.
 pub fn get(stream: &mut impl Socket, path: &str) -> io::Result<u16> {
     stream.tcp().set_read_timeout(Some(crate::program::PATIENCE))?;
     stream.write_all(&hello(1 << 24))?;

@@ -1,5 +1,5 @@
-//! Clients of HTTP/3 (RFC 9114) that send the frames they are told to, and compress no fields (RFC 9204 permits that): a
-//! visitor, and crowds.
+//! HTTP/3 clients (RFC 9114) that send the frames they are given, and don't compress headers (which RFC 9204 permits):
+//! a visitor, and crowds.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,34 +27,35 @@ const DATA: u64 = 0;
 const HEADERS: u64 = 1;
 const SETTINGS: u64 = 4;
 
-/// The type of the stream on which settings are told, and of one that nobody knows.
+/// The type of the control stream, which carries settings, and of an unknown one.
 const CONTROL: u64 = 0;
 const UNKNOWN: u64 = 0x21;
 
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 const REQUEST_CANCELLED: VarInt = VarInt::from_u32(0x10C);
 
-/// What a crowd's member lets a server send on a stream, and on all of them: enough for settings and the head of an answer.
+/// How much a crowd's member lets a server send on a stream, and on all of them: enough for settings and the head of an
+/// answer.
 const GRANTED: u32 = 1024;
 const GRANTED_IN_ALL: u32 = 64 * 1024;
 
-/// How often members of a crowd show that they are there, so that a server cannot think they have gone.
+/// How often members of a crowd show a sign of life, so that a server can't think they are gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
-/// Streams of an unknown kind that a member fills, fewer than any server has to permit.
+/// How many streams of an unknown kind a member fills; fewer than any server has to permit.
 const FILLED: usize = 2;
 
-/// Bytes that are sent at a time there.
+/// How many bytes are sent at a time on them.
 const PIECE: usize = 64 << 10;
 
-/// Requests that are taken back at a time, and how long after they were made.
+/// How many requests are cancelled at a time, and how long after they were made.
 const TOGETHER: usize = 50;
 const UNDER_WAY: Duration = Duration::from_millis(10);
 
 /// The most that a member sends on each of them, in bytes.
 const GREED: usize = 64 << 20;
 
-/// A server that takes nothing for so long does not take more.
+/// A server that takes nothing for this long won't take more.
 const FULL: Duration = Duration::from_millis(300);
 
 /// The largest answer to a visitor, in bytes.
@@ -80,7 +81,7 @@ fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A request's fields.
+/// A request's headers.
 #[must_use]
 pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
@@ -105,9 +106,9 @@ pub fn data(bytes: &[u8]) -> Vec<u8> {
     frame(DATA, bytes)
 }
 
-/// The status of an answer that is there, where it is one of the common ones of RFC 9204's table.
+/// The status of an answer, if it is one of the common ones in RFC 9204's table.
 fn status(answer: &[u8]) -> Option<u16> {
-    // Its first frame is of the fields, and those begin with the status behind the prefix of two bytes.
+    // Its first frame has the headers, which start with the status after a prefix of two bytes.
     let [1, first, rest @ ..] = answer else { return None };
     let length = 1 << (first >> 6);
     match rest.get(length - 1 + 2)? ^ 0xC0 {
@@ -119,7 +120,7 @@ fn status(answer: &[u8]) -> Option<u16> {
     }
 }
 
-/// What drives all connections.
+/// The runtime of all connections.
 fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -132,7 +133,7 @@ fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
     io::Error::other(error)
 }
 
-/// Where clients go.
+/// Where clients connect to.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// Its address.
@@ -142,36 +143,36 @@ pub struct Door {
     endpoint: Endpoint,
 }
 
-/// How the members of a crowd behave. None reads what it is sent, or grants more than [`GRANTED`].
+/// How the members of a crowd behave. None reads what it receives, or grants more than [`GRANTED`].
 #[derive(Clone, Debug)]
 pub enum Habit {
-    /// They begin a handshake, and leave it at that.
+    /// They start a handshake, and do nothing more.
     Mute,
     /// They connect, and open no stream.
     Silent,
-    /// They say this on a stream, a byte at a time, and its last byte again and again.
+    /// They send this on a stream one byte at a time, and then its last byte again and again.
     Drip(Vec<u8>),
-    /// They say this on each of so many streams, and wait.
+    /// They send this on each of this many streams, and wait.
     Say(Vec<u8>, usize),
-    /// They say this on each of so many streams, and take each back.
+    /// They send this on each of this many streams, and cancel each.
     TakeBack(Vec<u8>, usize),
-    /// They fill streams of a kind that nobody knows.
+    /// They fill streams of an unknown kind.
     Fill,
 }
 
-/// Clients of one habit; gone when dropped.
+/// Clients with the same habit; they disconnect when this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     name: &'static str,
     habit: Habit,
     members: Vec<Member>,
     said: usize,
-    /// Those whose handshake does not go on.
+    /// Those whose handshake doesn't continue.
     mute: Vec<Connecting>,
     endpoint: Endpoint,
 }
 
-/// A client, with the streams it has open, which would end if they were dropped.
+/// A client, with its open streams, which would end if they were dropped.
 #[derive(Debug)]
 struct Member {
     connection: Connection,
@@ -180,10 +181,10 @@ struct Member {
 }
 
 impl Door {
-    /// To a server with this certificate.
+    /// Clients for a server with this certificate.
     ///
     /// # Panics
-    /// Where there is no certificate, or no socket to be had.
+    /// When there is no certificate, or no socket is available.
     #[must_use]
     pub fn new(address: SocketAddr, certificate: &Path) -> Self {
         let mut roots = RootCertStore::empty();
@@ -206,10 +207,10 @@ impl Door {
         Self { address, visitor, member, endpoint: endpoint().expect("a socket") }
     }
 
-    /// The status of the answer to a GET on a connection of its own, of which all has come.
+    /// The status of the answer to a GET on a new connection, which has arrived completely.
     ///
     /// # Errors
-    /// When there is none, or it has a status that is not known here.
+    /// When there is none, or its status is unknown here.
     pub fn get(&self, path: &str) -> io::Result<u16> {
         let (door, request) = (self.clone(), request("GET", path, &[]));
         let asked = async move {
@@ -222,15 +223,15 @@ impl Door {
             connection.close(NO_ERROR, b"");
             status(&answer).ok_or_else(|| io::Error::other("no status that is known"))
         };
-        // On the one thread that also sends: the end leaves in the packet of the head, as browsers have it.
+        // On the one thread that also sends, so that the end leaves in the same packet as the head, as with browsers.
         let asked = runtime().spawn(async { timeout(PATIENCE, asked).await });
         runtime().block_on(asked).map_err(other)??
     }
 
-    /// So many clients of a habit.
+    /// This many clients with a habit.
     ///
     /// # Errors
-    /// When they cannot connect.
+    /// When they can't connect.
     pub fn crowd(&self, name: &'static str, habit: Habit, count: usize) -> io::Result<Crowd> {
         let endpoint = endpoint()?;
         let mut crowd = Crowd { name, habit, members: Vec::new(), said: 0, mute: Vec::new(), endpoint };
@@ -252,7 +253,7 @@ impl Door {
             return Ok(member);
         }
         member.sending.push(control(&member.connection).await?);
-        // Where the server shows it out meanwhile, it has done what it came for.
+        // If the server throws it out meanwhile, it has achieved its purpose.
         let _ = match habit {
             Habit::Mute | Habit::Silent => Ok(()),
             Habit::Drip(bytes) => member.say(&bytes[..1], 1).await,
@@ -263,9 +264,9 @@ impl Door {
         Ok(member)
     }
 
-    /// Has so many clients say the first of a handshake, and hear nothing of the server.
+    /// Lets this many clients send the start of a handshake, and receive nothing from the server.
     fn knock(&self, endpoint: &Endpoint, count: usize) -> io::Result<Vec<Connecting>> {
-        // They go to somebody else, who passes on what they say and keeps the answers.
+        // They connect to a relay, which passes on what they send and keeps the answers.
         let between = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         between.set_read_timeout(Some(FULL))?;
         let _entered = runtime().enter();
@@ -278,7 +279,7 @@ impl Door {
             if let Ok((length, from)) = between.recv_from(&mut buffer)
                 && from != self.address
             {
-                // RFC 9000, section 17.2: behind the version, the id by which the client calls the server.
+                // RFC 9000, section 17.2: after the version comes the id that the client chose for the server.
                 let id = buffer[6..].get(..usize::from(buffer[5])).unwrap_or_default();
                 heard.insert(id.to_vec());
                 between.send_to(&buffer[..length], self.address)?;
@@ -305,9 +306,9 @@ impl Member {
     async fn take_back(&mut self, bytes: &[u8], streams: usize) -> io::Result<()> {
         for _ in 0..streams.div_ceil(TOGETHER) {
             self.say(bytes, TOGETHER).await?;
-            // What is taken back before it has left is never said.
+            // If it is cancelled before it has left, it is never sent.
             tokio::time::sleep(UNDER_WAY).await;
-            // The first is not for requests.
+            // The first one isn't for requests.
             for (mut send, mut receive) in self.sending.drain(1..).zip(self.receiving.drain(..)) {
                 let _ = (send.reset(REQUEST_CANCELLED), receive.stop(REQUEST_CANCELLED));
             }
@@ -338,7 +339,7 @@ fn endpoint() -> io::Result<Endpoint> {
     Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())
 }
 
-/// A connection. A handshake has its deadline, which a machine that does much else may miss: then again.
+/// Opens a connection. A handshake has a deadline, which a busy machine may miss: then it is tried again.
 async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr) -> io::Result<Connection> {
     let started = Instant::now();
     loop {
@@ -350,7 +351,7 @@ async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr
     }
 }
 
-/// The stream that a client has to have, with no settings of its own.
+/// The stream that a client has to open, without any settings.
 async fn control(connection: &Connection) -> io::Result<SendStream> {
     let mut bytes = Vec::new();
     integer(&mut bytes, CONTROL);
@@ -374,7 +375,7 @@ impl Members for Crowd {
         }
     }
 
-    /// Those who have not shaken hands cannot tell, and are none.
+    /// Those that haven't completed a handshake can't tell, and don't count.
     fn left(&mut self) -> usize {
         self.members.retain(|member| member.connection.close_reason().is_none());
         self.members.len()

@@ -1,11 +1,12 @@
-//! What drips, stalls, floods and nests, against the real services.
+//! Clients that drip, stall, flood and nest, against the real services.
 //!
-//! - [`model`]: a plain model of HTTP/1.1, written from RFC 9112 alone, and [`conversation`]s to hold listeners
+//! - [`model`]: a plain model of HTTP/1.1, written only from RFC 9112, and [`conversation`]s to check listeners
 //!   against it.
-//! - [`program`]: the services, as processes; [`promise`]: the memory that their modules grant them.
-//! - [`client`], [`secure`], [`http2`] and [`http3`]: clients that send what they are told to; [`crowd`]: many of them.
+//! - [`program`]: the services, as processes; [`promise`]: the memory that their modules allow them.
+//! - [`client`], [`secure`], [`http2`] and [`http3`]: clients that send exactly what they are given; [`crowd`]: many of
+//!   them.
 //!
-//! Of use to tests alone. What goes wrong here panics, with what was going on.
+//! Only for tests. Errors here panic, and say what was going on.
 #![forbid(unsafe_code)]
 
 pub mod client;

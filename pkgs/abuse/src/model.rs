@@ -1,20 +1,20 @@
-//! A plain model of HTTP/1.1 (RFC 9112), slow and simple: which requests a client has sent, which of them are to be
+//! A plain model of HTTP/1.1 (RFC 9112), slow and simple: which requests a client has sent, which of them have to be
 //! answered and which refused, and where a connection ends.
 //!
-//! It knows nothing of how the services read. [`hold`] says whether what a server sent is one of the things it may send
-//! to what it was sent: one answer to each request, in order, framed as it says; a refusal of what can be read in two
-//! ways; and after a refusal, or an answer that closes, nothing more.
+//! It knows nothing about how the services parse. [`hold`] says whether what a server sent is allowed as a reaction to
+//! what it received: one answer per request, in order, with correct framing; a refusal of anything ambiguous; and
+//! nothing more after a refusal, or after an answer that closes.
 
-/// What a listener takes at most.
+/// A listener's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The request line and all fields, with their line ends, in bytes.
+    /// The request line and all headers, with their line ends, in bytes.
     pub head_bytes: usize,
-    /// Fields.
+    /// How many headers.
     pub fields: usize,
-    /// What a `Content-Length` may say, in bytes.
+    /// The largest `Content-Length`, in bytes.
     pub body_bytes: u64,
-    /// Whether a connection may end after any request that has a body, or is no GET or HEAD.
+    /// Whether a connection may end after any request that has a body, or that isn't GET or HEAD.
     pub bodies_close: bool,
 }
 
@@ -25,24 +25,24 @@ pub struct ParsedRequest {
     pub method: String,
     /// Its target, as it was sent.
     pub target: String,
-    /// Its `Host`; empty where it has none.
+    /// Its `Host`; empty if it has none.
     pub host: String,
-    /// Whether it says what answers it takes (RFC 9110, section 12.5).
+    /// Whether it says which answers it accepts (RFC 9110, section 12.5).
     pub picky: bool,
     /// Whether the client leaves the connection open.
     pub keep: bool,
-    /// Whether it is by HTTP/1.0, where a server may close whatever is asked (RFC 9112, section 9.3).
+    /// Whether it uses HTTP/1.0, where a server may close after any request (RFC 9112, section 9.3).
     pub old: bool,
-    /// Whether it says that it waits for 100 before it sends the body.
+    /// Whether it waits for 100 before it sends the body.
     pub expects: bool,
     /// Its body.
     pub body: Body,
-    /// Whether a server may refuse it as well: what it says is unusual, and has one meaning only.
+    /// Whether a server may also refuse it: it is unusual, but unambiguous.
     pub doubtful: bool,
 }
 
 impl ParsedRequest {
-    /// Whether it has no body, and is of a method that is without.
+    /// Whether it has no body, and its method has none.
     fn is_plain(&self) -> bool {
         self.body == Body::None && matches!(&*self.method, "GET" | "HEAD")
     }
@@ -55,22 +55,22 @@ pub enum Body {
     None,
     /// All of it.
     Whole(Vec<u8>),
-    /// It ends before its end, or has none that can be found: no request follows.
+    /// It ends too early, or its end can't be found: no request follows.
     Broken,
 }
 
-/// What a client has sent next.
+/// What a client sends next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A request.
     Request(ParsedRequest),
-    /// What is to be refused, with one of these statuses.
+    /// Something to refuse, with one of these statuses.
     Refused(Vec<u16>),
-    /// Part of a head, and no more.
+    /// Part of a head, and nothing more.
     Cut,
 }
 
-/// Everything a client says on a connection, by its steps. At most the last is something else than a request.
+/// Everything a client sends on a connection, as steps. Only the last one may be something other than a request.
 #[must_use]
 pub fn steps(mut bytes: &[u8], rules: &Rules) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -85,9 +85,9 @@ pub fn steps(mut bytes: &[u8], rules: &Rules) -> Vec<Step> {
     steps
 }
 
-/// The first thing in `bytes`, and how many of them it takes; none where there is nothing.
+/// The first step in `bytes`, and its length; none if there is nothing.
 fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
-    // Section 2.2: empty lines before a request line are passed over.
+    // Section 2.2: empty lines before a request line are skipped.
     let mut start = 0;
     while bytes[start..].starts_with(b"\r\n") {
         start += 2;
@@ -114,7 +114,7 @@ fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
     head.settle(rules, &mut faults);
     if !faults.is_empty() {
         if head.doubtful {
-            // What is unusual may be what is told of.
+            // The error may be about what is unusual.
             faults.extend([400, 417, 501]);
         }
         return Some((Step::Refused(faults), bytes.len()));
@@ -122,7 +122,7 @@ fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
     let (body, used) = head.body(&bytes[end..]);
     let Head { method, target, host, picky, expects, doubtful, old, .. } = head;
     let keep = !head.closes && (!old || head.keeps);
-    // RFC 9110, section 10.1.1: 100 is due where content follows, and no fault where none does.
+    // RFC 9110, section 10.1.1: 100 is due if content follows, and isn't an error if none does.
     let expects = expects && !old;
     Some((
         Step::Request(ParsedRequest {
@@ -145,7 +145,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// The lines between CRLFs. A CR or LF by itself stays in its line.
+/// The lines between CRLFs. A lone CR or LF stays in its line.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(bytes);
     std::iter::from_fn(move || {
@@ -170,7 +170,7 @@ fn is_token(bytes: &[u8]) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
-/// What is gathered of a head.
+/// What is known of a head so far.
 #[derive(Default)]
 struct Head {
     method: String,
@@ -208,7 +208,8 @@ impl Head {
         }
         self.method = String::from_utf8_lossy(method).into_owned();
         self.target = String::from_utf8_lossy(target).into_owned();
-        // Forms of targets, and what of RFC 3986 is in them, are the services' to judge, and so is what they do not do.
+        // The services judge which forms of targets are allowed, what parts of RFC 3986 are in them, and what isn't
+        // supported.
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/?=&".contains(byte);
         self.doubtful |= !target.starts_with(b"/") || !target.iter().all(plain) || target.starts_with(b"//");
         self.doubtful |= !matches!(method, b"GET" | b"HEAD" | b"POST");
@@ -241,7 +242,7 @@ impl Head {
             b"expect" => {
                 self.expects = true;
                 if !value.eq_ignore_ascii_case(b"100-continue") {
-                    // RFC 9110, section 10.1.1: from HTTP/1.0 it may be ignored.
+                    // RFC 9110, section 10.1.1: it may be ignored in HTTP/1.0.
                     if self.old { self.doubtful = true } else { faults.push(417) }
                 }
             }
@@ -249,7 +250,7 @@ impl Head {
                 for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.closes |= option.eq_ignore_ascii_case(b"close");
                     self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
-                    // No option of HTTP/1.1 itself changes where a message ends; `Upgrade` may be answered otherwise.
+                    // No option of HTTP/1.1 itself changes where a message ends; `Upgrade` may get another answer.
                     self.doubtful |= option.eq_ignore_ascii_case(b"upgrade");
                 }
             }
@@ -257,12 +258,12 @@ impl Head {
         }
     }
 
-    /// What all of it comes to (sections 3.2, 6.1 and 6.3).
+    /// The conclusions from all of it (sections 3.2, 6.1 and 6.3).
     fn settle(&mut self, rules: &Rules, faults: &mut Vec<u16>) {
         if self.hosts > 1 || (self.hosts == 0 && !self.old) {
             faults.push(400);
         }
-        // Whom an old client means may matter, and cannot be told.
+        // The host that an old client means may matter, and is unknown.
         self.doubtful |= self.hosts == 0;
         let length = match &self.lengths[..] {
             [] => None,
@@ -285,7 +286,7 @@ impl Head {
         }
     }
 
-    /// The body that `bytes` begin with; how many of them it takes, and whether a server may refuse it.
+    /// The body at the start of `bytes`; its length, and whether a server may refuse it.
     fn body(&self, bytes: &[u8]) -> (Body, (usize, bool)) {
         if !self.codings.is_empty() {
             let mut doubtful = false;
@@ -305,7 +306,7 @@ impl Head {
     }
 }
 
-/// A body in chunks (section 7.1), and how many bytes it takes; none where it has no end.
+/// A chunked body (section 7.1), and its length; none if it has no end.
 fn chunks(bytes: &[u8], doubtful: &mut bool) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -313,7 +314,7 @@ fn chunks(bytes: &[u8], doubtful: &mut bool) -> Option<(Vec<u8>, usize)> {
         at += line.len() + 2;
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (size, extension) = line.split_at(digits);
-        // Extensions are nobody's here, and more digits than a length can have are no length.
+        // Nobody uses extensions here, and anything with more digits than a length can have isn't a length.
         *doubtful |= !extension.is_empty();
         let begins = |byte: &u8| b"; \t".contains(byte);
         if !(1..=15).contains(&digits) || extension.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
@@ -352,11 +353,11 @@ fn chunks(bytes: &[u8], doubtful: &mut bool) -> Option<(Vec<u8>, usize)> {
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its fields, the names in lower case.
+    /// Its headers, with names in lower case.
     pub fields: Vec<(String, String)>,
-    /// Its body, as far as it came.
+    /// Its body, as far as it arrived.
     pub body: Vec<u8>,
-    /// Whether all of it came.
+    /// Whether all of it arrived.
     pub whole: bool,
     /// Whether it ends its connection.
     pub closes: bool,
@@ -374,24 +375,24 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// The value of a field, if it has one.
+    /// The value of a header, if there is one.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 }
 
-/// The answer that `bytes` begin with, to a request of this method, and how many bytes it takes.
+/// The answer at the start of `bytes`, to a request with this method, and its length.
 ///
 /// # Errors
-/// What of it is no HTTP/1.1.
+/// What isn't HTTP/1.1 about it.
 pub fn answer(bytes: &[u8], method: &str) -> Result<(Answer, usize), String> {
     let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     let end = find(bytes, b"\r\n\r\n")
         .ok_or_else(|| format!("an answer without end of its head: {:?}", shown()))?;
     let mut lines = lines(&bytes[..end]);
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
-    // RFC 9110, section 2.5: a server should say 1.1, and may say 1.0. To which version is not held.
+    // RFC 9110, section 2.5: a server should say 1.1, and may say 1.0. Which version it answers with isn't checked.
     let old = line.starts_with("HTTP/1.0 ");
     let status = line.strip_prefix("HTTP/1.1 ").or_else(|| line.strip_prefix("HTTP/1.0 "));
     let status = status.and_then(|rest| rest.get(..3));
@@ -475,11 +476,11 @@ pub fn is_answered(steps: &[Step], mut received: &[u8]) -> bool {
     true
 }
 
-/// Whether `received` is what a server may send to a client that sent `sent` and then closed its side. `fits` judges
-/// whether an answer is one to its request.
+/// Whether a server may send `received` to a client that sent `sent` and then closed its side. `fits` judges whether an
+/// answer suits its request.
 ///
 /// # Errors
-/// What it should not have sent, or should.
+/// What it should have sent, or should not have sent.
 pub fn hold(
     sent: &[u8],
     received: &[u8],
@@ -530,7 +531,7 @@ pub fn hold(
                     return Err(format!("{answer:?} to {asked:?}"));
                 }
                 if answer.closes && answer.status >= 400 && (asked.doubtful || broken) {
-                    // Refused: of a HEAD, too, the reason may be told.
+                    // Refused: even for a HEAD, the reason may be included.
                     return refusal(rest).map(drop);
                 }
                 if !answer.whole && !broken {
@@ -566,10 +567,10 @@ fn answer_to(bytes: &[u8], asked: &ParsedRequest) -> Result<(Answer, usize), Str
     answer(bytes, &asked.method).map_err(|why| format!("{why}; to {asked:?}"))
 }
 
-/// A refusal, which is a connection's last answer: where it ends is where the connection does.
+/// A refusal, which is a connection's last answer: it ends where the connection ends.
 fn refusal(bytes: &[u8]) -> Result<(Answer, usize), String> {
     let (answer, used) = answer(bytes, "")?;
-    // To a HEAD it has no body, however long it says that would be.
+    // For a HEAD, it has no body, whatever its length says.
     if !answer.closes || (!answer.whole && !answer.body.is_empty()) {
         return Err(format!("a refusal that does not end the connection: {answer:?}"));
     }
@@ -746,27 +747,27 @@ mod tests {
     #[test]
     fn a_server_that_does_otherwise_is_found_out() {
         for (sent, received) in [
-            // What follows the last request, a refusal, the end or a body without end is served.
+            // Something is served after the last request, a refusal, the end, or a body without end.
             (&[GET][..], &[OK, OK][..]),
             (&[TWO, GET], &[BAD, OK]),
             (&[CLOSE, GET], &[LAST, OK]),
             (&[CLOSE, GET], &[OK, OK]),
             (&[HALF], &[OK, OK]),
-            // What should be answered is not, or is cut.
+            // What should be answered isn't, or is cut off.
             (&[GET, GET], &[OK]),
             (&[GET], &[LAST]),
             (&[GET], &["HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok"]),
             (&[GET], &["HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"]),
-            // What should be refused is answered, or with a status of another matter.
+            // What should be refused is answered, or refused with the wrong status.
             (&[TWO], &[OK]),
             (&[TWO], &[LAST]),
             (&[TWO], &["HTTP/1.1 413 Too Long\r\nconnection: close\r\n\r\n"]),
             (&[TWO], &["HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nno"]),
-            // Nobody waits for 100; and answers are HTTP/1.1.
+            // Nobody waits for 100; and answers have to be HTTP/1.1.
             (&[GET], &["HTTP/1.1 100 Continue\r\n\r\n", OK]),
             (&[GET], &["HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok"]),
             (&[GET], &["200 OK\r\n\r\n"]),
-            // Another's answer.
+            // The answer to another request.
             (&["GET /b HTTP/1.1\r\nHost: h\r\n\r\n"], &[OK]),
         ] {
             assert!(held(sent, received).is_err(), "{sent:?} {received:?}");

@@ -14,10 +14,10 @@ use testkit::{Launch, Server, wait_for};
 
 use crate::client::{Answer, Client};
 
-/// Longer than anything takes on a machine that does much else.
+/// Longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A directory of its own, and what is in it.
+/// A temporary directory, and what is in it.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
@@ -28,7 +28,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// An empty one.
+    /// An empty directory.
     #[must_use]
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
@@ -54,7 +54,7 @@ impl Place {
         path
     }
 
-    /// Flags for a TLS listener on a free port, with a certificate for `localhost` of its own.
+    /// Flags for a TLS listener on a free port, with a new certificate for `localhost`.
     #[must_use]
     pub fn tls_flags(&self) -> Vec<String> {
         let [cert, key] = testkit::certificate(&["localhost"]).write_in(self.0.path());
@@ -81,34 +81,34 @@ impl Program {
     /// Starts `linerate-NAME serve` in `place` with these flags and waits until it serves.
     ///
     /// # Panics
-    /// Where it does not come up.
+    /// When it doesn't start.
     #[must_use]
     pub fn serve(name: &str, place: &Place, flags: &[&str]) -> Self {
         Self::serve_with(name, place, flags, &[])
     }
 
-    /// The same with these variables in its environment, and none of systemd's beside them.
+    /// The same with these environment variables, and none of systemd's.
     ///
     /// # Panics
-    /// Where it does not come up.
+    /// When it doesn't start.
     #[must_use]
     pub fn serve_with(name: &str, place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         Self { name: name.to_owned(), server: launch(name, place, flags, variables).start() }
     }
 
-    /// The same where it may end at once.
+    /// The same if it may end at once.
     ///
     /// # Panics
-    /// Where it cannot be run.
+    /// When it can't be run.
     #[must_use]
     pub fn try_serve(name: &str, place: &Place, flags: &[&str]) -> Self {
         Self { name: name.to_owned(), server: launch(name, place, flags, &[]).start_or_end() }
     }
 
-    /// The number of its thread of this name, as the kernel has it, waited for.
+    /// The kernel's id of its thread with this name, once it exists.
     ///
     /// # Panics
-    /// Where it does not come.
+    /// When it doesn't appear.
     #[must_use]
     pub fn thread(&self, name: &str) -> i32 {
         wait_for(&format!("a thread {name:?} of {}", self.name), || {
@@ -120,22 +120,22 @@ impl Program {
         })
     }
 
-    /// Insists that it still runs.
+    /// Checks that it still runs.
     ///
     /// # Panics
-    /// Where it has ended.
+    /// When it has ended.
     pub fn assert_runs(&self, after: &str) {
         let ended = self.has_ended();
         assert!(ended.is_none(), "{} ended after {after}: {ended:?} {}", self.name, self.log());
     }
 
-    /// What came of a request; where nothing did, whether that is because the program has ended.
+    /// The result of a request; if there is none, says whether that is because the program has ended.
     ///
     /// # Panics
-    /// Where nothing came.
+    /// When there is no result.
     pub fn answered<T>(&self, to: &str, answer: std::io::Result<T>) -> T {
         answer.unwrap_or_else(|error| {
-            // A process that was killed takes its time to be gone.
+            // A killed process takes a while to disappear.
             std::thread::sleep(Duration::from_millis(500));
             self.assert_runs(to);
             panic!("{}: {error}, after {to}: {}", self.name, self.log());
@@ -145,7 +145,7 @@ impl Program {
     /// How many sockets it has open.
     ///
     /// # Panics
-    /// Where it has ended.
+    /// When it has ended.
     #[must_use]
     pub fn sockets(&self) -> usize {
         let files = fs::read_dir(format!("/proc/{}/fd", self.id())).expect("it runs");
@@ -167,7 +167,7 @@ fn launch(name: &str, place: &Place, flags: &[&str], variables: &[(&str, &str)])
 /// Runs a program of this workspace to its end.
 ///
 /// # Panics
-/// Where it cannot be run.
+/// When it can't be run.
 #[must_use]
 pub fn run(name: &str, arguments: &[&str]) -> Output {
     Command::new(binary(name)).args(arguments).stdin(Stdio::null()).output().expect("the program runs")
@@ -180,13 +180,13 @@ pub fn knows(name: &str, flag: &str) -> bool {
     String::from_utf8_lossy(&help.stdout).split_whitespace().any(|word| word.trim_end_matches(',') == flag)
 }
 
-/// Lets this process have as many files as it may.
+/// Lets this process open as many files as it may.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The answer to one request on a connection of its own.
+/// The answer to one request on a new connection.
 ///
 /// # Errors
 /// When there is none.

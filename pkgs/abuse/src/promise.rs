@@ -1,13 +1,13 @@
-//! The memory that the services' modules grant them, read where it is granted: a promise and its test are one.
+//! The memory that the services' modules allow them, read from the modules: so the promise and its test are the same.
 
 use std::fs;
 
 use crate::program::repository;
 
-/// `MemoryMax` of a service, in bytes, as its module reckons it for these settings (`("max-connections", 300)`).
+/// `MemoryMax` of a service, in bytes, as its module calculates it for these settings (`("max-connections", 300)`).
 ///
 /// # Panics
-/// Where the module has none, or one that cannot be read here.
+/// When the module has none, or one that can't be read here.
 #[must_use]
 pub fn memory_max(service: &str, settings: &[(&str, u64)]) -> u64 {
     let path = repository().join(format!("modules/services/{service}.nix"));
@@ -21,7 +21,7 @@ pub fn memory_max(service: &str, settings: &[(&str, u64)]) -> u64 {
     granted(&text, settings).unwrap_or_else(|why| panic!("MemoryMax in {}: {why}", path.display()))
 }
 
-/// The same of a module's text.
+/// The same from a module's text.
 fn granted(text: &str, settings: &[(&str, u64)]) -> Result<u64, String> {
     // The service's own unit comes before those of its helpers.
     let expression = value_of(text, "MemoryMax").ok_or("there is none")?;
@@ -42,7 +42,7 @@ fn value_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// Numbers, names and operators, last first.
+/// Numbers, names and operators, in reverse.
 fn tokens(expression: &str) -> Result<Vec<String>, String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut joined = false;
@@ -60,7 +60,7 @@ fn tokens(expression: &str) -> Result<Vec<String>, String> {
     Ok(tokens)
 }
 
-/// Reckons, as far as modules do.
+/// Evaluates expressions, as far as modules use them.
 struct Reader<'t> {
     text: &'t str,
     settings: &'t [(&'t str, u64)],

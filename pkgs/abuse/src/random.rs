@@ -1,17 +1,17 @@
-//! Numbers that look random and come again from the same seed.
+//! Pseudo-random numbers, which are the same for the same seed.
 
-/// A stream of them (SplitMix64, by Sebastiano Vigna, in the public domain).
+/// A stream of numbers (SplitMix64, by Sebastiano Vigna, in the public domain).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// The stream for a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A seed that is another each time.
+    /// A different seed each time.
     #[must_use]
     pub fn seed() -> u64 {
         use std::hash::{BuildHasher, RandomState};
@@ -26,12 +26,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.number() as u8).collect()
     }

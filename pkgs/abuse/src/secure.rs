@@ -1,4 +1,4 @@
-//! Clients of TLS.
+//! TLS clients.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,18 +11,18 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::conversation::Socket;
 
-/// What clients of a server know of it, and what they speak.
+/// What clients know about a server, and the protocol they use.
 #[derive(Clone, Debug)]
 pub struct Secure(Arc<ClientConfig>);
 
-/// A connection by TLS.
+/// A TLS connection.
 pub type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 impl Secure {
-    /// To a server with this certificate, by `protocol`, such as `h2`.
+    /// Clients for a server with this certificate, with `protocol`, such as `h2`.
     ///
     /// # Panics
-    /// Where there is no certificate.
+    /// When there is no certificate.
     #[must_use]
     pub fn new(certificate: &Path, protocol: &str) -> Self {
         let mut roots = RootCertStore::empty();
@@ -38,20 +38,20 @@ impl Secure {
         Self(Arc::new(config))
     }
 
-    /// Connects and shakes hands.
+    /// Connects and completes the handshake.
     ///
     /// # Errors
-    /// When the server does not.
+    /// When the server doesn't.
     pub fn connect(&self, address: SocketAddr) -> io::Result<Stream> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         self.shake(stream)
     }
 
-    /// Shakes hands on a connection that is there.
+    /// Completes the handshake on an existing connection.
     ///
     /// # Errors
-    /// When the server does not.
+    /// When the server doesn't.
     pub fn shake(&self, mut stream: TcpStream) -> io::Result<Stream> {
         let name = ServerName::try_from("localhost").expect("a name");
         let mut session = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
@@ -69,7 +69,7 @@ impl Socket for Stream {
     }
 }
 
-/// Says that nothing more will come.
+/// Announces that nothing more will come.
 ///
 /// # Errors
 /// When the server has gone.
@@ -78,7 +78,7 @@ pub fn say_goodbye(stream: &mut Stream) -> io::Result<()> {
     stream.flush()
 }
 
-/// Reads what was received, also where nothing can be sent any more: [`StreamOwned`] sends first, and fails with that.
+/// Reads what was received, even if nothing can be sent any more: [`StreamOwned`] sends first, and fails then.
 fn hear(stream: &mut Stream, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.conn.reader().read(buffer) {
@@ -90,12 +90,12 @@ fn hear(stream: &mut Stream, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// A connection by TLS or in the clear.
+/// A connection with or without TLS.
 #[derive(Debug)]
 pub enum Either {
-    /// In the clear.
+    /// Without TLS.
     Plain(TcpStream),
-    /// By TLS.
+    /// With TLS.
     Secure(Box<Stream>),
 }
 

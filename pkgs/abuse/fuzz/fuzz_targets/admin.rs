@@ -1,5 +1,5 @@
-//! Whole connections with the admin listener of each service, served in this process as the programs do: the first byte
-//! says of which. Held against the model of HTTP/1.1.
+//! Whole connections to the admin listener of each service, served in this process as the programs do; the first byte
+//! selects the service. The answers are checked against the model of HTTP/1.1.
 #![no_main]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,12 +22,12 @@ struct Admin {
     rules: Rules,
 }
 
-/// A port for a moment.
+/// A free port, which is soon used.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port")
 }
 
-/// Starts a service, which is given its flags, and waits for its admin listener.
+/// Starts a service with these flags, and waits for its admin listener.
 fn start(rules: Rules, own: [&str; 2], serve: impl FnOnce(Vec<String>) + Send + 'static) -> Admin {
     let (public, address) = (free().to_string(), free());
     let admin = address.to_string();
@@ -44,7 +44,7 @@ fn start(rules: Rules, own: [&str; 2], serve: impl FnOnce(Vec<String>) + Send + 
 fn links(directory: &Path) -> Admin {
     use links::cli::{Cli, Command, serve};
     let database = directory.join("links.db");
-    // As `links::admin` has it.
+    // The same limit as in `links::admin`.
     let rules = Rules { head_bytes: 32 * 1024, ..RULES };
     start(rules, ["--database", database.to_str().expect("text")], |flags| {
         let Command::Serve(args) = Cli::parse_from(flags).command else { panic!("no server") };
@@ -69,7 +69,7 @@ fn files(directory: &Path) -> Admin {
     })
 }
 
-/// That of the service of this number.
+/// The admin listener of the service with this number.
 fn admin(which: u8) -> Admin {
     static ADMINS: OnceLock<[Admin; 3]> = OnceLock::new();
     let admins = ADMINS.get_or_init(|| {
