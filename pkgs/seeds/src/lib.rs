@@ -1,7 +1,7 @@
 //! Fuzz targets as ordinary tests: each runs over its seeds, without nightly, cargo-fuzz or a sanitizer.
 //!
-//! A crate with targets in `fuzz/fuzz_targets/` has `tests/seeds.rs`, which compiles these very files against this crate
-//! in the place of `libfuzzer-sys`:
+//! A crate with targets in `fuzz/fuzz_targets/` has `tests/seeds.rs`, which compiles the same files against this crate
+//! instead of `libfuzzer-sys`:
 //!
 //! ```text
 //! #![allow(missing_docs, unused_attributes)] // `#![no_main]` of a target means nothing in a module
@@ -13,9 +13,10 @@
 //! }
 //! ```
 //!
-//! That makes a test for each target, which fails where a seed, a beginning of one or a small change to one panics, and
-//! a test that no target is left out. What a target uses besides its own crate is a `[dev-dependencies]` of it too.
-//! A target that is added: its file, its `[[bin]]` in `fuzz/Cargo.toml`, a seed in `fuzz/seeds/NAME/`, its line above.
+//! That makes a test for each target, which fails when a seed, the beginning of one or a small change to one panics,
+//! and a test that no target is left out. Whatever a target uses besides its own crate is also in the crate's
+//! `[dev-dependencies]`. A new target needs its file, its `[[bin]]` in `fuzz/Cargo.toml`, a seed in `fuzz/seeds/NAME/`,
+//! and its line above.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -25,13 +26,13 @@ use std::path::{Path, PathBuf};
 pub use arbitrary;
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Changes made to each seed.
+/// How many changes are made to each seed.
 const CHANGES: usize = 128;
 
-/// Of a seed so long at most every beginning is tried, in bytes; of a longer one as many beginnings.
+/// For a seed up to this length, in bytes, every beginning is tried; for a longer one, this many beginnings.
 const BEGINNINGS: usize = 256;
 
-/// As `libfuzzer-sys` has it: `fuzz_target!(|bytes: &[u8]| …)`, or any type that is [`Arbitrary`]. Makes a function
+/// Like `libfuzzer-sys`'s: `fuzz_target!(|bytes: &[u8]| …)`, or any type that is [`Arbitrary`]. Makes a function
 /// `check` of the bytes, for [`targets!`](crate::targets).
 #[macro_export]
 macro_rules! fuzz_target {
@@ -45,7 +46,7 @@ macro_rules! fuzz_target {
         }
     };
     (|$input:ident: $type:ty| $body:expr) => {
-        /// Runs the target on what the bytes come to.
+        /// Runs the target on the input made from the bytes.
         pub fn check(bytes: &[u8]) {
             let Some($input) = $crate::input::<$type>(bytes) else { return };
             $body
@@ -53,14 +54,14 @@ macro_rules! fuzz_target {
     };
 }
 
-/// The input that `libfuzzer-sys` makes of the bytes, where they come to one.
+/// The input that `libfuzzer-sys` makes from the bytes, if there is one.
 pub fn input<'b, T: Arbitrary<'b>>(bytes: &'b [u8]) -> Option<T> {
-    // As there: it does not try where bytes are missing.
+    // As in `libfuzzer-sys`, which doesn't try if bytes are missing.
     let enough = bytes.len() >= T::size_hint(0).0;
     enough.then(|| T::arbitrary_take_rest(Unstructured::new(bytes)).ok()).flatten()
 }
 
-/// Makes a module and a test of each target, and a test that all are there.
+/// Makes a module and a test for each target, and a test that all targets are there.
 #[macro_export]
 macro_rules! targets {
     ($($name:ident = $path:literal),+ $(,)?) => {
@@ -86,10 +87,10 @@ macro_rules! targets {
 }
 
 /// Runs `check` over the seeds of the target `name` and what earlier fuzzing has found (`fuzz/corpus`), and over
-/// beginnings and changes of the seeds, the same at each run.
+/// beginnings and changes of the seeds, which are the same in each run.
 ///
 /// # Panics
-/// Where `check` does, after printing the input; where there is no seed.
+/// When `check` does, after printing the input; when there is no seed.
 pub fn run(package: &str, name: &str, check: impl Fn(&[u8])) {
     let fuzz = Path::new(package).join("fuzz");
     let seeds = files(&fuzz.join("seeds").join(name));
@@ -112,10 +113,10 @@ pub fn run(package: &str, name: &str, check: impl Fn(&[u8])) {
     }
 }
 
-/// Checks that `names` are all targets that there are, and that `cargo fuzz` knows each.
+/// Checks that `names` are all targets, and that `cargo fuzz` knows each.
 ///
 /// # Panics
-/// Where one is missing.
+/// When one is missing.
 pub fn complete(package: &str, names: &[&str]) {
     let fuzz = Path::new(package).join("fuzz");
     let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).expect("fuzz/Cargo.toml");
@@ -140,7 +141,7 @@ fn try_one(check: &impl Fn(&[u8]), input: &[u8], what: impl Fn() -> String) {
     }
 }
 
-/// The files of a directory in the order of their names; none where there is no directory.
+/// The files in a directory in the order of their names; none if there is no directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -152,7 +153,7 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Xorshift, begun by what is changed: a failure is there again at the next run.
+/// Xorshift, seeded with what is changed: so a failure happens again in the next run.
 struct Random(u64);
 
 impl Random {
@@ -169,8 +170,8 @@ impl Random {
         (self.0 % bound.max(1) as u64) as usize
     }
 
-    /// `seed` with one to four bytes replaced, taken out, put in or doubled, by preference such as mean something to a
-    /// parser.
+    /// `seed` with one to four bytes replaced, removed, inserted or doubled, preferably with bytes that mean something
+    /// to a parser.
     fn change(&mut self, seed: &[u8]) -> Vec<u8> {
         const TELLING: &[u8] = b"\r\n\0 \t:;,=\"'\\/?%{}[]-0189azAZ\x7f\x80\xff";
         let mut bytes = seed.to_vec();
@@ -266,7 +267,7 @@ mod tests {
     fn inputs_are_what_libfuzzer_makes_of_the_bytes() {
         let read = input::<(u64, &[u8])>(b"\x0a\0\0\0\0\0\0\0bytes=0-");
         assert_eq!(read, Some((10, &b"bytes=0-"[..])));
-        // Lengths of all strings but the last are at the end, that of the first last.
+        // Lengths of all strings but the last are at the end, with the first one's last.
         let read = input::<(&str, &str, &str)>(b"GET/pathhost\x05\x03");
         assert_eq!(read, Some(("GET", "/path", "host")));
         assert_eq!(input::<(u64, &[u8])>(b"\x0a"), None);
