@@ -1,4 +1,4 @@
-//! How often code asks for memory: counted by an allocator, not believed.
+//! Counts how often code allocates memory.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,7 +8,7 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what each thread asks for. It counts in a test that has it as its
+/// The system's allocator, which counts each thread's allocations. It counts in a test that has it as its
 /// `#[global_allocator]`.
 pub struct Counting;
 
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How often `what` allocates on this thread, and what it answers.
+/// How often `what` allocates on this thread, and its result.
 pub fn allocations<T>(what: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATIONS.with(Cell::get);
     let result = what();

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is told to, and reads one answer at a time.
+//! A client that sends exactly the bytes it is given, and reads one answer at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,29 +14,29 @@ pub struct Client {
     received: Vec<u8>,
 }
 
-/// One answer, whole.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of three digits.
+    /// The status, with three digits.
     pub status: u16,
-    /// Names in lower case, in the order they came.
+    /// Headers in the order they arrived, with names in lower case.
     pub fields: Vec<(String, String)>,
-    /// Without its chunks.
+    /// The body, without chunk framing.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// The values of a field, joined as RFC 9110, section 5.3 has it.
+    /// The values of a header, joined as in RFC 9110, section 5.3.
     pub fn field(&self, name: &str) -> Option<String> {
         let values: Vec<&str> =
             self.fields.iter().filter(|(known, _)| known == name).map(|(_, value)| &**value).collect();
         (!values.is_empty()).then(|| values.join(", "))
     }
 
-    /// The value of a field; none where it is absent.
+    /// The value of a header; none if it is absent.
     ///
     /// # Panics
-    /// Where it is there more than once.
+    /// When it is there more than once.
     #[track_caller]
     pub fn value(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(known, _)| known == name).map(|(_, value)| &**value);
@@ -45,16 +45,16 @@ impl Answer {
         value
     }
 
-    /// Where a redirect leads.
+    /// The target of a redirect.
     ///
     /// # Panics
-    /// Where it is none.
+    /// When it isn't a redirect.
     #[track_caller]
     pub fn location(&self) -> &str {
         self.value("location").unwrap_or_else(|| panic!("no redirect: {self:?}"))
     }
 
-    /// Whether it is its connection's last.
+    /// Whether it is its connection's last answer.
     pub fn closes(&self) -> bool {
         self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -69,16 +69,16 @@ impl Client {
     /// Connects.
     ///
     /// # Panics
-    /// Where nobody listens.
+    /// When nobody listens.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         Self::try_connect(address).expect("the server listens")
     }
 
-    /// Connects to who may be gone.
+    /// Connects to a server that may be gone.
     ///
     /// # Errors
-    /// Where nobody listens.
+    /// When nobody listens.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -87,7 +87,7 @@ impl Client {
         Ok(Self::on(stream))
     }
 
-    /// On this connection.
+    /// A client on this connection.
     pub fn on(stream: TcpStream) -> Self {
         Self { stream, received: Vec::new() }
     }
@@ -95,32 +95,32 @@ impl Client {
     /// Sends bytes as they are.
     ///
     /// # Panics
-    /// Where the server has closed the connection.
+    /// When the server has closed the connection.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("the server reads");
     }
 
-    /// Sends bytes to who may have closed the connection.
+    /// Sends bytes to a server that may have closed the connection.
     ///
     /// # Errors
-    /// Where it has.
+    /// When it has.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Asks for a target, with further field lines, each with its line end.
+    /// Requests a target, with further header lines, each with its line end.
     pub fn get(&mut self, target: &str, fields: &str) -> Answer {
         self.ask("GET", target, fields)
     }
 
-    /// Asks with a method.
+    /// The same with any method.
     pub fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
         self.receive(method != "HEAD").unwrap_or_else(|error| panic!("{method} {target} {fields:?}: {error}"))
     }
 
-    /// Reads the next answer; without a body where it answers a HEAD.
+    /// Reads the next answer; without a body, as for HEAD, if `body` is false.
     pub fn receive(&mut self, body: bool) -> io::Result<Answer> {
         let head = self.receive_head()?;
         if body { self.receive_body(head) } else { Ok(head) }
@@ -170,14 +170,14 @@ impl Client {
         Ok(Answer { status: status.ok_or_else(|| invalid("no status line"))?, fields, body: Vec::new() })
     }
 
-    /// All that comes until the connection ends, and whether it ended well and not in a reset.
+    /// Everything that arrives until the connection ends, and whether it ended cleanly rather than in a reset.
     pub fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut all = std::mem::take(&mut self.received);
         let well = self.stream.read_to_end(&mut all).is_ok();
         (all, well)
     }
 
-    /// Whether the server has closed the connection, with nothing more said.
+    /// Whether the server has closed the connection without saying anything more.
     pub fn is_closed(&mut self) -> bool {
         assert!(self.received.is_empty(), "more came: {:?}", String::from_utf8_lossy(&self.received));
         match self.stream.read(&mut [0; 64]) {
@@ -208,7 +208,7 @@ impl Client {
         let mut buffer = [0; 64 * 1024];
         let count = loop {
             match self.stream.read(&mut buffer) {
-                // With a deadline it is interrupted where the process is stopped and goes on (signal(7)).
+                // With a deadline, it is interrupted when the process is stopped and continued (signal(7)).
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other?,
             }

@@ -1,11 +1,11 @@
-//! What test suites of several crates share. It is in no program.
+//! What test suites of several crates share. No program includes it.
 //!
-//! - [`Server`]: a program of ours, started as by hand; [`Metrics`]: what it counts.
-//! - [`client`]: a connection of HTTP/1.1 that sends exactly the bytes it is told to.
-//! - [`until`], [`wait_for`], `eventually` (feature `runtime`): waiting for what another process does.
-//! - `certificate`: a certificate that signs itself, and its files (feature `certificate`).
-//! - [`mmdb`]: a small file of which country addresses are in.
-//! - [`allocations`]: how often code asks for memory.
+//! - [`Server`]: one of our programs, started as by hand; [`Metrics`]: its metrics.
+//! - [`client`]: an HTTP/1.1 connection that sends exactly the bytes it is given.
+//! - [`until`], [`wait_for`], `eventually` (feature `runtime`): wait for what another process does.
+//! - `certificate`: a self-signed certificate, and its files (feature `certificate`).
+//! - [`mmdb`]: a small file with the countries of addresses.
+//! - [`allocations`]: how often code allocates memory.
 #![deny(unsafe_code)]
 
 mod allocations;

@@ -1,19 +1,19 @@
-//! What a service counts, in the text that Prometheus reads.
+//! A service's metrics, in Prometheus's text format.
 
-/// All of it at one time.
+/// All metrics at one time.
 #[derive(Clone, Debug)]
 pub struct Metrics(String);
 
 impl Metrics {
-    /// Of the text of `/metrics`.
+    /// From the text of `/metrics`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The value of this one, with its labels.
+    /// The value of this metric, with its labels.
     ///
     /// # Panics
-    /// Where there is none.
+    /// When there is none.
     #[must_use]
     #[track_caller]
     pub fn value(&self, name: &str) -> f64 {
@@ -21,10 +21,10 @@ impl Metrics {
         value.unwrap_or_else(|| panic!("no {name} in\n{}", self.0))
     }
 
-    /// The value on the first line that has all of these in it.
+    /// The value on the first line that contains all of these.
     ///
     /// # Panics
-    /// Where there is none.
+    /// When there is none.
     #[must_use]
     #[track_caller]
     pub fn with(&self, parts: &[&str]) -> f64 {
@@ -32,13 +32,13 @@ impl Metrics {
         lines.find_map(value).unwrap_or_else(|| panic!("no {parts:?} in\n{}", self.0))
     }
 
-    /// The sum of those whose names begin so.
+    /// The sum of the metrics whose names start this way.
     #[must_use]
     pub fn sum(&self, name: &str) -> f64 {
         self.samples().filter(|line| line.starts_with(name)).filter_map(value).sum()
     }
 
-    /// As it was read.
+    /// The text as it was read.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0

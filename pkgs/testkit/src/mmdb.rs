@@ -1,14 +1,14 @@
-//! Files in the format of MaxMind DB (maxmind.github.io/MaxMind-DB), small ones.
+//! Small files in the format of MaxMind DB (maxmind.github.io/MaxMind-DB).
 
 use std::net::IpAddr;
 
 /// Nodes have two records of 24 bits.
 const RECORD_BYTES: usize = 3;
 
-/// What stands between the tree and the data.
+/// The separator between the tree and the data.
 const SEPARATOR: [u8; 16] = [0; 16];
 
-/// What the metadata begin with.
+/// The start of the metadata.
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 
 /// A record of a node.
@@ -16,19 +16,19 @@ const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 enum Record {
     Nothing,
     Node(usize),
-    /// Where its data begin.
+    /// Where its data start.
     Data(usize),
 }
 
-/// The bytes of a file of this type, such as `Test-Country`, that knows these networks, of which none is in another: by
-/// address, length of the prefix and code of the country, or none where another thing is told of it.
+/// The bytes of a file with this type, such as `Test-Country`, and these networks, none of which is inside another:
+/// with address, prefix length, and the country's code, or none if the record is about something else.
 ///
 /// # Panics
-/// Where one network is in another.
+/// When one network is inside another.
 pub fn mmdb(kind: &str, networks: &[(&str, u32, &str)]) -> Vec<u8> {
     let (mut nodes, mut data) = (vec![[Record::Nothing; 2]], Vec::new());
     for (address, length, code) in networks {
-        // Those of IPv4 are at the beginning.
+        // IPv4 addresses are at the beginning.
         let (bits, length) = match address.parse().expect("an address") {
             IpAddr::V4(address) => (u128::from(address.to_bits()), length + 96),
             IpAddr::V6(address) => (address.to_bits(), *length),
@@ -82,7 +82,7 @@ pub fn mmdb(kind: &str, networks: &[(&str, u32, &str)]) -> Vec<u8> {
     file
 }
 
-/// What a field of this type begins with; sizes below 29 alone.
+/// The start of a field with this type; only for sizes below 29.
 fn control(kind: u8, size: usize) -> Vec<u8> {
     let size = u8::try_from(size).ok().filter(|&size| size < 29).expect("a small field");
     if kind > 7 { vec![size, kind - 7] } else { vec![kind << 5 | size] }

@@ -1,4 +1,4 @@
-//! A program under test, as it is started by hand: it says where it listens, takes signals, and ends.
+//! A program under test, started as by hand: it prints where it listens, handles signals, and ends.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often a process that is to end is looked at.
+/// How often to check whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Long enough to end in good order on a machine that other tests keep busy.
+/// Long enough to end cleanly on a machine that other tests keep busy.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
-/// What a program may say in one write without it coming in parts (`PIPE_BUF`, pipe(7)).
+/// How much a program can print in one write that arrives in one piece (`PIPE_BUF`, pipe(7)).
 const SAID_AT_MOST: usize = 4096;
 
-/// The path of a program of this workspace, which cargo puts two directories above a test's own.
+/// The path of a program in this workspace, which cargo puts two directories above a test's own.
 ///
 /// # Panics
-/// Where it has not been built.
+/// When it hasn't been built.
 #[must_use]
 #[track_caller]
 pub fn binary(name: impl AsRef<Path>) -> PathBuf {
@@ -36,7 +36,7 @@ pub fn binary(name: impl AsRef<Path>) -> PathBuf {
     path
 }
 
-/// A program that is about to be started: what stands behind its name, and what it finds.
+/// A program to start: its arguments and its surroundings.
 #[derive(Debug)]
 pub struct Launch {
     command: Command,
@@ -45,42 +45,42 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.command.args(arguments);
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// What it reads from, which is nothing unless this says otherwise.
+    /// Its standard input, which is empty by default.
     #[must_use]
     pub fn stdin(mut self, input: impl Into<Stdio>) -> Self {
         self.command.stdin(input);
         self
     }
 
-    /// Where it logs to, rather than to a file of its own that nobody else sees. Opened for reading too.
+    /// Where it logs to, instead of a private file. It is also opened for reading.
     #[must_use]
     pub fn log(mut self, file: File) -> Self {
         self.log = Some(file);
         self
     }
 
-    /// How many lines it says until it serves, where it does not say all of them at once.
+    /// How many lines it prints until it serves, if it doesn't print all of them at once.
     #[must_use]
     pub fn lines(mut self, lines: usize) -> Self {
         self.lines = lines;
@@ -90,7 +90,7 @@ impl Launch {
     /// Starts it and waits until it serves.
     ///
     /// # Panics
-    /// Where it ends instead, with what it has logged.
+    /// When it ends instead, with what it has logged.
     #[track_caller]
     pub fn start(self) -> Server {
         let server = self.start_or_end();
@@ -98,10 +98,10 @@ impl Launch {
         server
     }
 
-    /// The same where it may end instead: it has said nothing then.
+    /// The same if it may end instead: then it has printed nothing.
     ///
     /// # Panics
-    /// Where it cannot be run.
+    /// When it can't be run.
     #[track_caller]
     pub fn start_or_end(self) -> Server {
         let mut server = self.spawn();
@@ -109,10 +109,10 @@ impl Launch {
         server
     }
 
-    /// Starts it, and waits for nothing.
+    /// Starts it without waiting.
     ///
     /// # Panics
-    /// Where it cannot be run.
+    /// When it can't be run.
     #[track_caller]
     pub fn spawn(mut self) -> Server {
         let log = self.log.unwrap_or_else(|| tempfile::tempfile().expect("a temporary file"));
@@ -124,12 +124,12 @@ impl Launch {
     }
 }
 
-/// A running program; killed when dropped, and where a test fails then, what it has logged is shown.
+/// A running program; killed when dropped, and if a test fails then, its log is shown.
 #[derive(Debug)]
 pub struct Server {
     child: Mutex<Child>,
     id: u32,
-    /// Kept, so that nothing it says later fails.
+    /// Kept, so that later output doesn't fail.
     output: ChildStdout,
     said: String,
     lines: usize,
@@ -142,14 +142,14 @@ impl Server {
         Self::by(Command::new(path))
     }
 
-    /// A command that ends with the program's name.
+    /// A command that starts with the program's name.
     #[must_use]
     pub fn by(mut command: Command) -> Launch {
         command.stdin(Stdio::null());
         Launch { command, log: None, lines: 1 }
     }
 
-    /// Waits until it serves, which it says on standard output: all a service has to say comes in one write. False where
+    /// Waits until it serves, which it announces on standard output: a service prints everything in one write. False if
     /// it ends instead.
     pub fn serves(&mut self) -> bool {
         let mut said = self.said.as_bytes().to_vec();
@@ -168,25 +168,25 @@ impl Server {
         !self.said.is_empty()
     }
 
-    /// What it has said once it served.
+    /// What it printed once it served.
     #[must_use]
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// What it said on the line that begins with this word.
+    /// What it printed on the line that starts with this word.
     #[must_use]
     pub fn line(&self, name: &str) -> Option<&str> {
         self.said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim)
     }
 
-    /// Where it says that it serves `name`, by whatever scheme.
+    /// The address where it says that it serves `name`, with any scheme.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<SocketAddr> {
         ["http", "https"].iter().find_map(|scheme| self.address_by(name, scheme))
     }
 
-    /// Where it says that it serves `name` by `scheme`.
+    /// The address where it says that it serves `name` with `scheme`.
     #[must_use]
     pub fn address_by(&self, name: &str, scheme: &str) -> Option<SocketAddr> {
         self.said.lines().find_map(|line| {
@@ -195,10 +195,10 @@ impl Server {
         })
     }
 
-    /// The same where it has to.
+    /// The same if it has to be there.
     ///
     /// # Panics
-    /// With what it said instead.
+    /// With what it printed instead.
     #[must_use]
     #[track_caller]
     pub fn listens(&self, name: &str, scheme: &str) -> SocketAddr {
@@ -210,7 +210,7 @@ impl Server {
     #[must_use]
     pub fn log(&self) -> String {
         let (mut all, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
-        // Not by the descriptor's own place in the file, which is where the program writes.
+        // It doesn't use the descriptor's own position in the file, which is where the program writes.
         while let Ok(count @ 1..) = self.log.read_at(&mut buffer, all.len() as u64) {
             all.extend_from_slice(&buffer[..count]);
         }
@@ -223,24 +223,24 @@ impl Server {
         self.id
     }
 
-    /// Sends it a signal; nothing where it has ended, which is what most are for.
+    /// Sends it a signal; does nothing if it has ended, which is what most signals are for.
     pub fn signal(&self, signal: Signal) {
         let mut child = self.child();
-        // Nobody else has its number while it has not been waited for.
+        // Nobody else gets its id until it has been waited for.
         if child.try_wait().expect("a child").is_none() {
             kill_process(Pid::from_child(&child), signal).expect("a process of ours");
         }
     }
 
-    /// How it has ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn has_ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().expect("a child")
     }
 
-    /// Waits until it has ended of its own.
+    /// Waits until it ends by itself.
     ///
     /// # Panics
-    /// Where it still runs after `limit`.
+    /// When it still runs after `limit`.
     #[track_caller]
     pub fn wait(&self, limit: Duration) -> ExitStatus {
         let deadline = Instant::now() + limit;
@@ -253,10 +253,10 @@ impl Server {
         }
     }
 
-    /// Tells it to stop, and waits until it has, in good order.
+    /// Tells it to stop, and waits until it has ended cleanly.
     ///
     /// # Panics
-    /// Where it does not.
+    /// When it doesn't.
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Signal::TERM);
@@ -264,7 +264,7 @@ impl Server {
         assert!(status.success(), "{status}: {}", self.log());
     }
 
-    /// Ends it as a crash would, and waits until it is gone.
+    /// Ends it like a crash, and waits until it is gone.
     pub fn kill(&self) {
         let mut child = self.child();
         let _ = child.kill();
@@ -282,14 +282,14 @@ impl Server {
         self.memory("VmRSS:")
     }
 
-    /// The most there was of it, in bytes.
+    /// Its peak resident memory, in bytes.
     #[must_use]
     #[track_caller]
     pub fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
 
-    /// Its resident memory but for pages of files, in bytes.
+    /// Its resident memory without pages of files, in bytes.
     #[must_use]
     #[track_caller]
     pub fn anonymous(&self) -> u64 {

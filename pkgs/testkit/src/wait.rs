@@ -1,4 +1,4 @@
-//! Waiting for what another process does, which tells nobody when it has.
+//! Waiting for what another process does, which it doesn't announce.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 /// Long enough for a machine that other tests keep busy: only what hangs takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// With `what`, where it still does not after two minutes.
+/// With `what`, when it still doesn't hold after two minutes.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Waits for something, and answers it.
+/// Waits for a value, and returns it.
 ///
 /// # Panics
-/// With `what`, where it is not there after two minutes.
+/// With `what`, when it isn't there after two minutes.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -34,10 +34,10 @@ pub fn wait_for<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until something holds that has to be awaited, on a runtime of tokio's.
+/// Waits until a condition holds that has to be awaited, on a tokio runtime.
 ///
 /// # Panics
-/// With `what`, where it still does not after two minutes.
+/// With `what`, when it still doesn't hold after two minutes.
 #[cfg(feature = "runtime")]
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
