@@ -1,4 +1,5 @@
-//! Whole connections, drawn at random and cut anywhere, with each listener of the real services, against the model.
+//! Whole connections, drawn at random and split anywhere, with each listener of the real services, checked against the
+//! model.
 //!
 //! Two seeds are always the same. `LINERATE_ABUSE_SEED` adds a third: a number, or `random`, which draws one and prints
 //! it; `make test-abuse` does so.
@@ -14,13 +15,13 @@ use crate::services::{Listener, api, files, links};
 /// Conversations with each listener, for each seed.
 const COUNT: usize = 400;
 
-/// The second one found answers that a reset took back.
+/// The second one found answers that a reset discarded.
 const SEEDS: [u64; 2] = [1, 10_722_771_948_966_887_576];
 
-/// Bytes that a conversation is made from.
+/// How many bytes a conversation is made from.
 const LENGTH: usize = 60;
 
-/// What is wrong with one.
+/// What is wrong with a conversation.
 fn wrong(listener: &Listener, program: &[u8]) -> Option<String> {
     let conversation = Conversation::new(program, listener.targets);
     let held = converse(listener, &conversation).map_err(|error| error.to_string()).and_then(|received| {
@@ -39,7 +40,7 @@ fn wrong(listener: &Listener, program: &[u8]) -> Option<String> {
     })
 }
 
-/// A shorter one that goes wrong too.
+/// A shorter one that also fails.
 fn shrunk(listener: &Listener, mut program: Vec<u8>, mut why: String) -> String {
     let mut step = program.len() / 2;
     while step > 0 {

@@ -1,5 +1,5 @@
-//! Clients that drip, stall, take nothing or say nothing, hundreds on each listener, all at once: others are served
-//! meanwhile, those are shown out at their deadlines, and the service stays within the memory it is granted.
+//! Clients that drip, stall, read nothing or say nothing, hundreds on each listener, all at once: meanwhile others are
+//! served, these are thrown out at their deadlines, and the service stays within its memory limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,28 +11,28 @@ use abuse::{http2, http3};
 
 use crate::services::{Listener, Service, api, files, links};
 
-/// Clients of each habit on each listener.
+/// Clients with each habit on each listener.
 const EACH: usize = 40;
 
-/// The same by HTTP/3, whose clients this process pays for: there is no kernel that makes their packets.
+/// The same over HTTP/3, whose clients take this process's own CPU time, since no kernel makes their packets.
 const EACH_BY_HTTP3: usize = 20;
 
-/// Clients that send without end. Each has a server answer some thousand requests.
+/// Clients that send endlessly. Each makes a server answer some thousand requests.
 const GREEDY: usize = 12;
 
-/// Slots that the crowds of a service's public listeners leave to others, of each.
+/// Slots that the crowds on a service's public listeners leave for others, per listener.
 const SPARE: usize = 16;
 
-/// Between visits, and between bytes of those that drip.
+/// The time between visits, and between bytes of those that drip.
 const BEAT: Duration = Duration::from_millis(50);
 
-/// The crowds that come to a listener of HTTP/1.1.
+/// The crowds on an HTTP/1.1 listener.
 fn plain(listener: &Listener) -> Vec<(&'static str, Habit, usize)> {
     let half = format!("{}Content-Length: 1000\r\n\r\n{{\"half", listener.form).into_bytes();
     let chunk = format!("{}Transfer-Encoding: chunked\r\n\r\n3e8\r\nhalf", listener.form).into_bytes();
     let dripping = format!("{}X: y", listener.form).into_bytes();
-    // Between requests an operator may be silent for a minute longer than --idle-timeout says; who has asked and does not
-    // read a short answer is one of those.
+    // Between requests, an operator may be silent for a minute longer than --idle-timeout says; a client that has sent
+    // a request and doesn't read a short answer is in that state.
     let silent = if listener.admin { 0 } else { EACH };
     vec![
         ("who ask without end and never read", Habit::Greedy(listener.largest.as_bytes().to_vec()), GREEDY),
@@ -45,7 +45,7 @@ fn plain(listener: &Listener) -> Vec<(&'static str, Habit, usize)> {
     ]
 }
 
-/// Those of HTTP/2.
+/// The crowds on HTTP/2.
 fn by_http2(listener: &Listener) -> Vec<(&'static str, Habit, usize)> {
     let target = listener.largest.split(' ').nth(1).expect("a target");
     let get = |stream| http2::request(stream, "GET", target, &[], true);
@@ -74,7 +74,7 @@ fn by_http2(listener: &Listener) -> Vec<(&'static str, Habit, usize)> {
     ]
 }
 
-/// Those of HTTP/3, at a service where `public` is asked.
+/// The crowds on HTTP/3, for a service where `public` is requested.
 fn by_http3(public: &Listener) -> Vec<(&'static str, http3::Habit, usize)> {
     use http3::Habit::{Drip, Fill, Mute, Say, Silent, TakeBack};
     let target = |request: &str| request.split(' ').nth(1).expect("a target").to_owned();
@@ -100,7 +100,7 @@ fn by_http3(public: &Listener) -> Vec<(&'static str, http3::Habit, usize)> {
     ]
 }
 
-/// What is wrong with how crowds are held where `visit` asks.
+/// What is wrong with how crowds are handled where `visit` sends requests.
 fn hold(
     name: &str,
     visit: impl Fn() -> Result<(), String> + Sync,
@@ -116,7 +116,7 @@ fn hold(
     })
 }
 
-/// Asks again and again, as others do, until it is over.
+/// Sends requests again and again, as other clients do, until it is over.
 fn visit_until(name: &str, visit: impl Fn() -> Result<(), String>, over: &AtomicBool) -> Result<(), String> {
     let started = Instant::now();
     let mut visits = 0;
@@ -129,7 +129,7 @@ fn visit_until(name: &str, visit: impl Fn() -> Result<(), String>, over: &Atomic
     if visits > 0 { Ok(()) } else { Err(format!("{name}: nobody was there to visit")) }
 }
 
-/// Sends the crowds and waits until the server has shown them out. What is wrong with that.
+/// Sends the crowds and waits until the server has thrown them out. Returns what is wrong with that.
 fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, String> {
     let habits = if listener.http2 { by_http2(listener) } else { plain(listener) };
     let mut crowds = Vec::new();
@@ -139,7 +139,7 @@ fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, Stri
     }
     let started = Instant::now();
     let mut wrong = show_out(&listener.name, &mut crowds);
-    // Those that never read cannot see the end: their sockets are counted where the service has them. They stay.
+    // Those that never read can't see the end, so their sockets in the service are counted. They stay.
     let mut sockets = service.program.sockets();
     while sockets > RESERVED && started.elapsed() < PATIENCE {
         std::thread::sleep(BEAT);
@@ -152,7 +152,7 @@ fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, Stri
     Ok(wrong)
 }
 
-/// The same by HTTP/3. There each is told of its end, whether it reads or not.
+/// The same over HTTP/3. There each one learns of its end, whether it reads or not.
 fn withstand_by_http3(name: &str, door: &http3::Door, public: &Listener) -> Result<Vec<String>, String> {
     let mut crowds = Vec::new();
     for (habit_name, habit, count) in by_http3(public) {
@@ -162,7 +162,7 @@ fn withstand_by_http3(name: &str, door: &http3::Door, public: &Listener) -> Resu
     Ok(show_out(name, &mut crowds))
 }
 
-/// Waits until all who can tell have been shown out. Who has not.
+/// Waits until all that can tell have been thrown out. Returns those that haven't.
 fn show_out(name: &str, crowds: &mut [impl Members]) -> Vec<String> {
     let started = Instant::now();
     while crowds.iter_mut().map(Members::left).sum::<usize>() > 0 && started.elapsed() < PATIENCE {
@@ -179,7 +179,7 @@ fn show_out(name: &str, crowds: &mut [impl Members]) -> Vec<String> {
     wrong
 }
 
-/// Sockets a service has open without any client, and for visitors of its other listeners.
+/// Sockets that a service has open without any client, and for visitors of its other listeners.
 const RESERVED: usize = 24;
 
 /// Sends crowds to all listeners of a service, and then as many guests as it has room for.
@@ -198,7 +198,7 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
         holding.extend(shared.http3.as_ref().map(|door| {
             scope.spawn(|| {
                 let (name, public) = (format!("{}, HTTP/3", shared.name), &shared.listeners[0]);
-                // A redirect's status is not in the static table, which is all that the client knows.
+                // A redirect's status isn't in the static table, which is all that the client knows.
                 let (path, status) =
                     if public.visited == 307 { ("/missing", 404) } else { (public.visit, public.visited) };
                 let visit = || match door.get(path) {
@@ -211,7 +211,7 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
         holding.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
     service.program.assert_runs("a crowd");
-    // As many as are to be let in are let in again, at the same time.
+    // As many as may connect can connect again, at the same time.
     let public = &service.listeners[0];
     let mut guests = 0;
     let started = Instant::now();
@@ -230,15 +230,15 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), service.program.log());
 }
 
-/// Room for the crowds of so many public listeners by TCP.
+/// Room for the crowds of this many public TCP listeners.
 fn room(listeners: usize) -> usize {
     listeners * (6 * EACH + 3 * GREEDY + SPARE)
 }
 
-/// The same by HTTP/3, of which there is one or none.
+/// The same over HTTP/3, of which there is at most one.
 const ROOM_BY_HTTP3: usize = 6 * EACH_BY_HTTP3 + 4 * GREEDY + SPARE;
 
-/// The flags for it.
+/// The flags for this room.
 fn flags(room: &str) -> [&str; 4] {
     ["--max-connections", room, "--workers", "1"]
 }
@@ -270,6 +270,6 @@ fn files_holds_crowds_on_every_listener() {
     hold_all(files(&flags(&text)), room, FILES_BYTES);
 }
 
-/// What files may take: its module grants no sum, since pages of what it sends would count. What it keeps itself is
-/// told by its flags, 12 MiB by default; the rest is a debug build and its connections.
+/// The memory for files: its module sets no limit, since pages of what it sends would count. Its flags limit what it
+/// keeps itself, to 12 MiB by default; the rest is a debug build and its connections.
 const FILES_BYTES: u64 = 256 << 20;

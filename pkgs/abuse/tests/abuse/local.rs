@@ -1,5 +1,5 @@
-//! A page of elsewhere, in a browser of this machine: its name may lead to 127.0.0.1 (DNS rebinding), and its requests
-//! say whose they are.
+//! A page from elsewhere, in a browser on this machine: its name may lead to 127.0.0.1 (DNS rebinding), and its
+//! requests say which page they come from.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use abuse::client::{Answer, Client};
 
 use crate::services::{Service, api, links};
 
-/// The answer to a request with exactly these fields.
+/// The answer to a request with exactly these headers.
 fn ask(address: SocketAddr, method: &str, target: &str, fields: &str, body: &str) -> Answer {
     let mut client = Client::connect(address).expect("it listens");
     let length = body.len();
@@ -15,7 +15,7 @@ fn ask(address: SocketAddr, method: &str, target: &str, fields: &str, body: &str
     client.receive(method).expect("an answer")
 }
 
-/// Names that are not this machine's, whatever they lead to.
+/// Names that don't belong to this machine, whatever they lead to.
 fn foreign(port: u16) -> Vec<String> {
     [
         "evil.example".to_owned(),
@@ -32,7 +32,7 @@ fn foreign(port: u16) -> Vec<String> {
     .to_vec()
 }
 
-/// Names that are.
+/// Names that do.
 fn own(port: u16) -> Vec<String> {
     [
         "localhost".to_owned(),
@@ -44,8 +44,8 @@ fn own(port: u16) -> Vec<String> {
     .to_vec()
 }
 
-/// Insists that what is asked without a key is for local names alone. `write` is a body, another each time, which is
-/// answered with `made` where names are local.
+/// Checks that what needs no key is only served for local names. `write` is a body, different each time, which is
+/// answered with `made` if names are local.
 fn hold(
     service: &Service,
     listener: usize,
@@ -95,7 +95,7 @@ fn an_api_without_keys_takes_local_names_alone() {
     hold(&service, 0, "/v1/users", "/v1/users", user, 201);
 }
 
-/// No key is asked for there, whatever the public listener asks for.
+/// No key is needed there, whatever the public listener asks for.
 #[test]
 fn the_admin_listener_of_the_api_takes_local_names_alone() {
     let service = api(&[]);
@@ -103,7 +103,7 @@ fn the_admin_listener_of_the_api_takes_local_names_alone() {
     hold(&service, admin, "/metrics", "/readyz", |_| String::new(), 405);
 }
 
-/// Whoever has a key has it from the operator, and a page of elsewhere has none.
+/// Whoever has a key has it from the operator, and a page from elsewhere has none.
 #[test]
 fn who_has_no_key_comes_to_links_by_local_names_alone() {
     let service = links(&[]);

@@ -1,15 +1,15 @@
-//! The real services, and what is done to them from outside.
+//! The real services, under attack from outside.
 //!
 //! - [`crowds`]: clients that drip, stall, never read or say nothing, on every listener, while others are served.
-//! - [`sums`]: bodies that are within their bounds one by one.
-//! - [`nesting`]: documents that are deep, wide and long, for everything that parses.
-//! - [`names`]: files that are called and dated as files are not.
-//! - [`local`]: a page of elsewhere, in a browser of this machine.
+//! - [`sums`]: bodies that are each within their limits.
+//! - [`nesting`]: deep, wide and long documents, for everything that parses.
+//! - [`names`]: files with unusual names and dates.
+//! - [`local`]: a page from elsewhere, in a browser on this machine.
 //! - [`refused`]: what follows a refused or closing request.
-//! - [`conversations`]: whole connections, against the model.
+//! - [`conversations`]: whole connections, checked against the model.
 //! - [`ports`]: two processes, one port.
-//! - [`operators`]: crowds at the admin listeners, which have few places.
-//! - [`watchdog`]: workers that stand still, and such as end; [`standstill`]: how they come to.
+//! - [`operators`]: crowds on the admin listeners, which have few slots.
+//! - [`watchdog`]: workers that hang or end; [`standstill`]: makes them hang.
 
 mod conversations;
 mod crowds;

@@ -1,4 +1,4 @@
-//! Files that are called and dated as files are not.
+//! Files with unusual names and dates.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use abuse::program::Program;
 
 use crate::services::files;
 
-/// Seconds since 1970 that no HTTP date can tell: the year 10000, and the last and first that a file can have.
+/// Seconds since 1970 that no HTTP date can express: the year 10000, and the last and first that a file can have.
 const DATES: [i64; 6] = [253_402_300_800, 253_402_300_799, 1 << 40, -62_135_596_801, -1 << 40, -1];
 
 /// A time that may be before 1970.
@@ -20,7 +20,7 @@ fn at(seconds: i64) -> SystemTime {
     if seconds < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
-/// A file of this date; whether its file system can tell it.
+/// Gives a file this date; returns whether its file system can store it.
 fn dated(path: &Path, seconds: i64) -> bool {
     let file = File::create(path).expect("a file");
     let _ = file.set_len(10);
@@ -30,7 +30,7 @@ fn dated(path: &Path, seconds: i64) -> bool {
 
 #[test]
 fn files_of_any_date_are_served() {
-    // Not every file system knows the year 10000; one in memory does.
+    // Not every file system can store the year 10000; one in memory can.
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     for (number, seconds) in DATES.iter().enumerate() {
         assert!(
@@ -121,7 +121,7 @@ fn files_of_any_name_are_listed_and_served() {
             let mut client = Client::on(listener.door.connect().expect("it listens")).expect("a connection");
             let answer = client.ask("GET", &format!("/odd/{escaped}"), "", b"");
             let answer = service.program.answered(&escaped, answer);
-            // Controls in a name may be refused; what is served is the file.
+            // Control characters in a name may be refused; whatever is served is the file.
             let refused = name.iter().any(u8::is_ascii_control) && matches!(answer.status, 400 | 404);
             assert!(refused || (answer.status == 200 && answer.body == name), "{escaped}: {answer:?}");
         }
@@ -130,7 +130,7 @@ fn files_of_any_name_are_listed_and_served() {
             let answer = client.ask("GET", target, "", b"");
             let answer = service.program.answered(target, answer);
             assert_eq!(answer.status, 200, "{answer:?}");
-            // Nothing of a name is markup, or ends a text of JSON.
+            // No part of a name becomes markup, or ends a JSON string.
             if !target.contains("json") {
                 assert!(!contains(&answer.body, b"<script>"), "{}", String::from_utf8_lossy(&answer.body));
             } else {

@@ -1,5 +1,5 @@
-//! Documents that are deep, wide and long, for everything that parses. Whatever comes is answered, with a problem, by
-//! the same process.
+//! Deep, wide and long documents, for everything that parses. Whatever arrives is answered with a problem, by the same
+//! process.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::services::{Service, api, files, links};
 /// What is put into a body: its name and its bytes.
 type Document = (&'static str, Vec<u8>);
 
-/// Documents of about so many bytes.
+/// Documents of about this many bytes.
 fn documents(bytes: usize) -> Vec<Document> {
     let repeated = |what: &str| what.repeat(bytes / what.len()).into_bytes();
     let around =
@@ -61,12 +61,12 @@ fn repeated_to(what: &str, count: usize) -> Vec<u8> {
     what.repeat(count).into_bytes()
 }
 
-/// The sizes, in bytes: from what once ended the process to what is the most a body may have.
+/// The sizes, in bytes: from one that once ended the process to the most that a body may have.
 const SMALL: usize = 20_000;
 const MIDDLE: usize = 1 << 20;
 const LARGEST: usize = (8 << 20) - 200;
 
-/// Sends documents to endpoints, and insists on a problem about each from the same process.
+/// Sends documents to endpoints, and checks that the same process answers each with a problem.
 fn feed(
     service: &mut Service,
     listener: usize,
@@ -82,7 +82,7 @@ fn feed(
             let mut client = Client::on(door.connect().expect("it listens")).expect("a connection");
             let answered = client.ask(method, target, &fields, document);
             let answer = service.program.answered(&what, answered);
-            // An import takes what rows it can, and tells of the others.
+            // An import accepts the rows it can, and reports the others.
             if target.ends_with("/import") && answer.status == 200 {
                 continue;
             }
@@ -135,7 +135,7 @@ fn no_patch_of_a_user_that_is_there_ends_the_api() {
     assert_eq!(created.status, 201, "{}", shown(&created.body));
     let id: serde_json::Value = serde_json::from_slice(&created.body).expect("JSON");
     let target = format!("/v1/users/{}", id["id"].as_str().expect("an id"));
-    // What changes nothing that is not known is no problem: those are left out.
+    // What only changes unknown members isn't an error: those are left out.
     let documents: Vec<_> =
         documents(SMALL).into_iter().filter(|(name, _)| !name.contains("preferences")).collect();
     feed(
@@ -164,7 +164,7 @@ fn no_document_ends_links() {
     }
 }
 
-/// What is no table of links.
+/// Texts that aren't tables of links.
 fn tables(bytes: usize) -> Vec<Document> {
     let head = "code,target\n";
     let with = |what: &str| [head.as_bytes(), what.repeat(bytes / what.len()).as_bytes()].concat();
@@ -212,8 +212,8 @@ fn no_cursor_and_no_token_ends_a_service() {
     }
 }
 
-/// Files that the operator names: of rules, of settings, of links to import. Each is refused in a line, with code 2 or
-/// 1, and never by a signal.
+/// Files that the operator names: rules, settings, links to import. Each is refused in one line, with code 2 or 1, and
+/// never by a signal.
 #[test]
 fn no_file_ends_a_command_but_in_order() {
     let place = Place::new();
@@ -237,7 +237,7 @@ fn no_file_ends_a_command_but_in_order() {
         ("zeros", vec![0; 1 << 20]),
         ("bytes that are no text", vec![0xff; 1 << 20]),
     ];
-    // Spaces are a file of settings, if one of none.
+    // Spaces are a valid settings file, although an empty one.
     texts.extend(documents(SMALL).into_iter().filter(|(name, _)| *name != "spaces"));
     for (name, text) in &texts {
         let toml = place.file("file.toml", text);
@@ -270,7 +270,7 @@ fn no_file_ends_a_command_but_in_order() {
                 output.status,
                 shown(&output.stderr)
             );
-            // Empty lines and the like are no rows, and importing none of them goes well.
+            // Empty lines and the like aren't rows, and importing none of them succeeds.
             let fine = arguments[0] == "import" && output.status.code() == Some(0);
             assert!(fine || matches!(output.status.code(), Some(1 | 2)), "{what}");
             assert!(fine || arguments[0] == "import" || said.trim().lines().count() == 1, "{what}");
@@ -281,7 +281,7 @@ fn no_file_ends_a_command_but_in_order() {
     assert!(binary("linerate").is_file());
 }
 
-/// Heads that are long and wide, on every listener.
+/// Long and wide heads, on every listener.
 #[test]
 fn no_head_ends_a_service() {
     for service in [links(&[]), api(&[]), files(&[])] {
@@ -302,7 +302,7 @@ fn no_head_ends_a_service() {
             ] {
                 let mut client =
                     Client::on(listener.door.connect().expect("it listens")).expect("a connection");
-                // A server that refuses need not hear all of it.
+                // A server that refuses may not read all of it.
                 let _ = client.send(&head);
                 let answered = client.receive("GET");
                 service.program.assert_runs(name);

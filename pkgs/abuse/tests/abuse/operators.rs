@@ -1,5 +1,5 @@
-//! Crowds at the admin listeners, by TCP and by Unix sockets. These have places for a few hundred clients, and those who
-//! stand still leave theirs to who asks for health and metrics, at once.
+//! Crowds on the admin listeners, over TCP and Unix sockets. These have slots for a few hundred clients, and idle ones
+//! give theirs up at once to those who ask for health and metrics.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,19 +9,19 @@ use std::path::PathBuf;
 use abuse::client::narrow;
 use abuse::program::{PATIENCE, Place, Program, raise_file_limit};
 
-/// More than any admin listener has places for.
+/// More than any admin listener has slots for.
 const CROWD: usize = 300;
 
-/// How often it is asked beside each crowd.
+/// How often it is requested beside each crowd.
 const VISITS: usize = 3;
 
-/// Where an admin listener is.
+/// The address of an admin listener.
 enum Door {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// A connection to one.
+/// A connection to it.
 trait Stream: Read + Write {
     fn set_nonblocking(&self) -> io::Result<()>;
 }
@@ -39,7 +39,7 @@ impl Stream for UnixStream {
 }
 
 impl Door {
-    /// A connection, with little room for what is not read where there is a choice.
+    /// A connection, with little room for unread bytes if that can be set.
     fn connect(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(address) => {
@@ -55,7 +55,7 @@ impl Door {
         })
     }
 
-    /// The status of an answer on a connection of its own.
+    /// The status of an answer on a new connection.
     fn visit(&self, target: &str) -> io::Result<String> {
         let mut stream = self.connect()?;
         stream.write_all(
@@ -68,7 +68,7 @@ impl Door {
     }
 }
 
-/// What those of a crowd say at first, and then a byte of again and again.
+/// What the members of a crowd send at first, and the byte they then repeat.
 fn habits() -> Vec<(&'static str, String, &'static [u8])> {
     let get = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let form = "POST /healthz HTTP/1.1\r\nHost: localhost\r\n";
@@ -84,7 +84,7 @@ fn habits() -> Vec<(&'static str, String, &'static [u8])> {
     ]
 }
 
-/// What is wrong with how an admin listener is held beside each crowd in turn.
+/// What is wrong with an admin listener beside each crowd in turn.
 fn hold(name: &str, door: &Door) -> Vec<String> {
     let mut wrong = Vec::new();
     for (habit, begin, drip) in habits() {
@@ -92,7 +92,7 @@ fn hold(name: &str, door: &Door) -> Vec<String> {
         for _ in 0..CROWD {
             let Ok(mut client) = door.connect() else { break };
             client.set_nonblocking().expect("an option");
-            // As much of it as is taken.
+            // As much of it as is accepted.
             let _ = client.write(begin.as_bytes());
             crowd.push(client);
         }
@@ -116,7 +116,7 @@ fn hold(name: &str, door: &Door) -> Vec<String> {
     wrong
 }
 
-/// Sends the crowds to one service, at either kind of address.
+/// Sends the crowds to one service, on either kind of address.
 fn hold_service(name: &str, own: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for unix in [false, true] {

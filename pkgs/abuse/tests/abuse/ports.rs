@@ -1,10 +1,10 @@
-//! Two processes do not share a port by accident: the second is refused.
+//! Two processes never share a port by accident: the second is refused.
 
 use abuse::program::{PATIENCE, Place, Program};
 
 use crate::services::{Service, all};
 
-/// What a second process of a service says that is to listen where the first does, by this flag.
+/// What a second process of a service prints that should listen where the first does, with this flag.
 fn second(service: &Service, flag: &str, address: &str) -> Result<(), String> {
     let place = Place::new();
     place.file("root/a", "a");

@@ -1,5 +1,5 @@
-//! What follows a refused or closing request is not served, whoever would serve it; what is expected is 100-continue or
-//! nothing; and a head that never ends is answered 408.
+//! What follows a refused or closing request is never served; the only expectation is 100-continue; and a head that
+//! never ends is answered with 408.
 
 use abuse::client::Client;
 use abuse::conversation::{Conversation, Heard};
@@ -8,7 +8,7 @@ use abuse::secure::{Either, say_goodbye};
 
 use crate::services::{Listener, Service, api, files, links};
 
-/// Faults that are told of one by one.
+/// How many faults are shown one by one.
 const SHOWN: usize = 12;
 
 /// Holds a conversation with a listener.
@@ -19,12 +19,12 @@ pub fn converse(listener: &Listener, conversation: &Conversation) -> std::io::Re
     })
 }
 
-/// The listeners of HTTP/1.1 of all services.
+/// The HTTP/1.1 listeners of all services.
 pub fn everywhere(services: &[Service]) -> Vec<Listener> {
     services.iter().flat_map(|service| service.listeners.clone()).filter(|listener| !listener.http2).collect()
 }
 
-/// What is refused, or the last of its connection.
+/// Requests that are refused, or are the last of their connection.
 fn last_words(listener: &Listener) -> Vec<String> {
     let visit = listener.visit;
     let with = |fields: &str| format!("GET {visit} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
@@ -59,7 +59,7 @@ fn last_words(listener: &Listener) -> Vec<String> {
         format!("GET {visit} HTTP/1.1\nHost: localhost\n\n"),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
         "\u{16}\u{3}\u{1}\u{2}".to_owned(),
-        // What is not plain goes another way through links.
+        // links handles anything that isn't plain in another way.
         form("Connection: close\r\nContent-Length: 1\r\n") + "x",
         form("Content-Length: 1\r\nExpect: more\r\n") + "x",
         form("Transfer-Encoding: chunked\r\n") + "5\r\nabcdefg\r\n0\r\n\r\n",
@@ -67,7 +67,7 @@ fn last_words(listener: &Listener) -> Vec<String> {
         form("Transfer-Encoding: chunked\r\n") + "1\nx\n0\n\n",
         form("Transfer-Encoding: gzip\r\nConnection: close\r\n"),
     ];
-    // A request before, whatever way it goes, changes nothing of that.
+    // An earlier request, however it is handled, changes nothing about that.
     let before: Vec<String> = all
         .iter()
         .flat_map(|last| {
@@ -88,7 +88,7 @@ fn what_follows_a_last_request_is_not_served() {
         for last in last_words(&listener) {
             let visit = listener.visit;
             let more = format!("GET {visit} HTTP/1.1\r\nHost: localhost\r\n\r\n").repeat(2);
-            // Leniently read, it would be a request as well.
+            // A lenient parser would also read this as a request.
             let loose = format!("GET {visit} HTTP/1.1\nHost: localhost\n\n");
             for after in [&more, &loose] {
                 let conversation = Conversation::of(format!("{last}{after}"));
@@ -157,7 +157,7 @@ fn what_is_expected_is_100_continue_or_nothing() {
 fn a_head_that_never_ends_is_answered_408() {
     let services = [links(&[]), api(&[]), files(&[])];
     let halves = ["G", "GET / HTTP/1.1\r\nHost:", "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n"];
-    // All at once: each listener has a deadline of its own.
+    // All at once: each listener has its own deadline.
     let mut waiting = Vec::new();
     for listener in everywhere(&services) {
         for half in halves {
@@ -165,7 +165,7 @@ fn a_head_that_never_ends_is_answered_408() {
             client.send(half).expect("it reads");
             waiting.push((format!("{}: {half:?}", listener.name), client));
         }
-        // After a request that was whole, too.
+        // After a complete request, too.
         let mut guest = listener.guest().expect("a guest");
         guest.send(halves[1]).expect("it reads");
         waiting.push((format!("{}: half a head after a whole", listener.name), guest));

@@ -1,4 +1,4 @@
-//! Each service with something in it, and all the places where it listens.
+//! Each service with some content, and all its listeners.
 
 use std::net::SocketAddr;
 
@@ -9,10 +9,10 @@ use abuse::model::{Answer, Body, ParsedRequest, Rules};
 use abuse::program::{Place, Program, knows};
 use abuse::secure::{Either, Secure};
 
-/// The size of `/large` of files, in bytes.
+/// The size of `/large` in files, in bytes.
 pub const LARGE: u64 = 64 << 20;
 
-/// The most of a head that links and files take (their READMEs), and that the listener does by default.
+/// The longest head that links and files accept (their READMEs), and the listener by default.
 const SMALL_HEAD: usize = 8 * 1024;
 const HEAD: usize = 16 * 1024;
 
@@ -22,41 +22,41 @@ pub struct Service {
     pub name: &'static str,
     pub program: Program,
     pub place: Place,
-    /// Fields by which the operator is known.
+    /// Headers that identify the operator.
     pub token: String,
     pub listeners: Vec<Listener>,
-    /// Where it is asked by HTTP/3, for what its first listener is asked for.
+    /// Its HTTP/3 address, which serves the same as its first listener.
     pub http3: Option<http3::Door>,
 }
 
-/// A place where a service listens, by one protocol.
+/// A listener of a service, with one protocol.
 #[derive(Clone)]
 pub struct Listener {
     /// Such as `links, public`.
     pub name: String,
     pub door: Door,
-    /// Whether HTTP/2 is spoken.
+    /// Whether it speaks HTTP/2.
     pub http2: bool,
     /// Whether it is the operator's.
     pub admin: bool,
-    /// What a visitor asks for, and is answered with `visited`.
+    /// What a visitor requests, and which is answered with `visited`.
     pub visit: &'static str,
     pub visited: u16,
-    /// A request for the largest answer there is without a key, by HTTP/1.1.
+    /// A request for the largest answer available without a key, over HTTP/1.1.
     pub largest: &'static str,
-    /// A request with a body, but for the line that ends the head and tells the body's length.
+    /// A request with a body, except for the line with the body's length, which ends the head.
     pub form: String,
-    /// What it takes at most.
+    /// Its limits.
     pub rules: Rules,
-    /// Targets that are worth asking for.
+    /// Targets that are worth requesting.
     pub targets: &'static [&'static str],
 }
 
-/// Rules of a listener that is the crate's of this name.
+/// Limits of a listener from the crate of this name.
 const LISTENER: Rules = Rules { head_bytes: HEAD, fields: 100, body_bytes: u64::MAX, bodies_close: true };
 
 impl Listener {
-    /// Insists on an answer to a visit on a connection of its own.
+    /// Checks the answer to a visit on a new connection.
     pub fn visit(&self) -> Result<(), String> {
         let failed = |why: std::io::Error| format!("{}: a visitor is not answered: {why}", self.name);
         let status = if self.http2 {
@@ -75,7 +75,7 @@ impl Listener {
         Ok(client)
     }
 
-    /// Whether an answer is one to its request, as far as that shows.
+    /// Whether an answer suits its request, as far as that shows.
     pub fn fits(&self, asked: &ParsedRequest, answer: &Answer) -> Result<(), String> {
         let (target, text) = (asked.target.as_str(), String::from_utf8_lossy(&answer.body));
         let plain = asked.method == "GET" && asked.body == Body::None && !asked.doubtful;
@@ -112,7 +112,7 @@ impl Listener {
     }
 }
 
-/// Flags that a service knows, of these.
+/// Those of these flags that a service knows.
 fn known(name: &str, flags: &[&str]) -> Vec<String> {
     let pairs = flags.chunks(2).filter(|pair| knows(name, pair[0]));
     pairs.flatten().map(|&flag| flag.to_owned()).collect()
@@ -124,11 +124,11 @@ fn start(name: &str, place: &Place, own: &[String], flags: &[&str]) -> Program {
     Program::serve(name, place, &flags)
 }
 
-/// Deadlines of a few seconds, as far as a service has flags for them.
+/// Deadlines of a few seconds, if a service has flags for them.
 pub const IMPATIENT: [&str; 8] =
     ["--head-timeout", "4", "--idle-timeout", "5", "--write-timeout", "4", "--body-timeout", "4"];
 
-/// Links, with `/abc` and `/def`, and `/locked`, which has a password.
+/// links, with `/abc` and `/def`, and `/locked`, which has a password.
 pub fn links(flags: &[&str]) -> Service {
     let place = Place::new();
     let own =
@@ -159,7 +159,7 @@ pub fn links(flags: &[&str]) -> Service {
         form:
             "POST /locked HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
                 .into(),
-        // Longer bodies than any form are not listened to.
+        // Bodies longer than any form aren't read.
         rules: Rules { head_bytes: SMALL_HEAD, fields: 64, body_bytes: 16 * 1024, ..LISTENER },
         targets: &["/abc", "/def", "/locked", "/missing", "/%61bc", "/abc?x=1", "http://h/abc", "*"],
     };
@@ -185,7 +185,7 @@ pub fn links(flags: &[&str]) -> Service {
     Service { name: "links", program, place, token, listeners, http3 }
 }
 
-/// The API with a database of its own, and no keys.
+/// The API with its own database, and no keys.
 pub fn api(flags: &[&str]) -> Service {
     let place = Place::new();
     let own = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database-url", "sqlite:users.db"];
@@ -220,7 +220,7 @@ pub fn api(flags: &[&str]) -> Service {
     Service { name: "api", program, place, token: String::new(), listeners, http3 }
 }
 
-/// Files, with `/a`, `/b`, `/large` and a directory `/many/` of thousands.
+/// files, with `/a`, `/b`, `/large` and a directory `/many/` of thousands.
 pub fn files(flags: &[&str]) -> Service {
     let place = Place::new();
     for name in ["a", "b", "loot"] {

@@ -1,5 +1,5 @@
-//! Having one thread of a program stand still, as a lock that is never free or a disk that never answers would, while
-//! all its others go on; and having what it waits for fail. There is no way to do that but a debugger's, ptrace(2).
+//! Makes one thread of a program hang, as a lock that is never free or a disk that never answers would, while all its
+//! others continue; and makes what it waits for fail. Only a debugger's way does that, ptrace(2).
 
 use std::io;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use std::ptr;
 /// More registers than any machine has, each of 8 bytes.
 const REGISTERS: usize = 128;
 
-/// Which of them has what a system call came to.
+/// The register with the result of a system call.
 const RESULT: usize = if cfg!(target_arch = "x86_64") { 10 } else { 0 };
 
-/// A thread of a child that stands still until this is dropped. That has to be on the thread that made it: the kernel
-/// knows that one as the debugger.
+/// A thread of a child that is stopped until this is dropped. That has to happen on the thread that made it, which the
+/// kernel knows as the debugger.
 #[derive(Debug)]
 pub struct Standstill {
     thread: libc::pid_t,
@@ -20,13 +20,13 @@ pub struct Standstill {
 }
 
 impl Standstill {
-    /// Stops the thread of this number and waits until it stands still.
+    /// Stops the thread with this id and waits until it is stopped.
     ///
     /// # Errors
-    /// When there is no such thread, or it is not ours to stop.
+    /// When there is no such thread, or we may not stop it.
     pub fn of(thread: libc::pid_t) -> io::Result<Self> {
         ask(libc::PTRACE_SEIZE, thread, 0, ptr::null_mut())?;
-        // From here on dropping it lets it go.
+        // From here on, dropping this lets the thread continue.
         let this = Self { thread, here: PhantomData };
         ask(libc::PTRACE_INTERRUPT, thread, 0, ptr::null_mut())?;
         let mut status = 0;
@@ -39,11 +39,11 @@ impl Standstill {
         }
     }
 
-    /// Lets it go on, and has the system call fail in which it waited and was interrupted. False where it is in none that
-    /// says so, as epoll_wait(2) does.
+    /// Lets it continue, and makes the interrupted system call in which it waited fail. False if it is in none that
+    /// reports interruption, as epoll_wait(2) does.
     ///
     /// # Errors
-    /// When its registers cannot be had.
+    /// When its registers can't be read or written.
     pub fn fail_wait(self, errno: i32) -> io::Result<bool> {
         let mut registers = [0_u64; REGISTERS];
         let mut area =
@@ -67,7 +67,7 @@ impl Drop for Standstill {
     }
 }
 
-/// How the kernel has it that a call failed.
+/// The kernel's representation of a failed call.
 fn failure(errno: i32) -> u64 {
     i64::from(-errno).cast_unsigned()
 }

@@ -1,4 +1,4 @@
-//! systemd's watchdog, and each thread whose standstill is to stop the pings (sd_notify(3), `WatchdogSec=`).
+//! systemd's watchdog, and each thread whose hanging should stop the pings (sd_notify(3), `WatchdogSec=`).
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -9,16 +9,16 @@ use testkit::wait_for;
 
 use crate::standstill::Standstill;
 
-/// What systemd would be told to wait for a ping. Twice in that one is sent.
+/// How long systemd would wait for a ping. Two are sent in that time.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Nobody pings who is not heard for so long: systemd would have ended it several times.
+/// A service that is silent for this long doesn't ping: systemd would have ended it several times.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long the thread that writes to a database may be at one transaction.
+/// How long the thread that writes to a database may take for one transaction.
 const WRITE_STUCK: Duration = Duration::from_secs(120);
 
-/// systemd, as far as a service sees it.
+/// systemd, as a service sees it.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -45,7 +45,7 @@ impl Manager {
         panic!("{line} does not come");
     }
 
-    /// Waits until there are no pings any more.
+    /// Waits until there are no more pings.
     fn hear_nothing(&self, within: Duration, what: &str) {
         let deadline = Instant::now() + within;
         while let Some(said) = self.hear(SILENCE) {
@@ -54,17 +54,17 @@ impl Manager {
     }
 }
 
-/// A service, with flags under which it listens everywhere it can, and with two workers each.
+/// A service, with flags that make it listen everywhere it can, and with two of each worker.
 struct Watched {
     program: Program,
     manager: Manager,
     public: SocketAddr,
     admin: SocketAddr,
-    // Gone after the program.
+    // Removed after the program has ended.
     _place: Place,
 }
 
-/// What is asked of the public listeners, and answered by 200.
+/// What is requested from the public listeners, and answered with 200.
 fn target(name: &str) -> &'static str {
     match name {
         "links" => "/robots.txt",
@@ -98,21 +98,21 @@ impl Watched {
         Self { program, manager, public, admin, _place: place }
     }
 
-    /// Has a thread stand still.
+    /// Makes a thread hang.
     fn stop(&self, thread: &str) -> Standstill {
         let number = self.program.thread(thread);
         Standstill::of(number).unwrap_or_else(|why| panic!("{thread} does not stand still: {why}"))
     }
 }
 
-/// Insists that pings stop when this thread does, though others go on, and come again when it goes on. `stuck` is how
-/// long it may stand still.
+/// Checks that pings stop when this thread hangs, although others continue, and start again when it continues. `stuck`
+/// is how long it may hang.
 fn hold(name: &str, thread: &str, stuck: Duration) {
     let watched = Watched::start(name);
     let what = format!("{thread} of {name} stands still");
     let still = watched.stop(thread);
     watched.manager.hear_nothing(stuck + PATIENCE, &what);
-    // The others do not know of it.
+    // The others don't notice.
     let (address, target) = match thread.contains("admin") {
         true => (watched.public, target(name)),
         false => (watched.admin, "/healthz"),
@@ -124,7 +124,7 @@ fn hold(name: &str, thread: &str, stuck: Duration) {
     println!("{what}: no pings until it went on");
 }
 
-/// Does it with each of these threads, each of a process of its own.
+/// Does so with each of these threads, each in a new process.
 fn hold_all(name: &str, threads: &[&str], stuck: Duration) {
     std::thread::scope(|scope| {
         let holding: Vec<_> =
@@ -133,7 +133,8 @@ fn hold_all(name: &str, threads: &[&str], stuck: Duration) {
     });
 }
 
-// Always the last of the workers, so that all of them are watched. The kernel knows 15 letters of a thread's name.
+// Always the last of the workers, which shows that all of them are watched. The kernel stores 15 characters of a
+// thread's name.
 
 #[test]
 fn links_stops_its_pings_when_any_worker_stands_still() {
@@ -170,7 +171,7 @@ fn a_worker_that_ends_by_itself_takes_its_process_along() {
         ("files", "files-admin-0"),
     ] {
         let watched = Watched::start(name);
-        // What it waits for events by is not there any more, as far as it is told.
+        // As far as it can tell, what it waits on for events no longer exists.
         wait_for("a worker that waits for events", || {
             watched.stop(thread).fail_wait(libc::EBADF).expect("it is ours").then_some(())
         });
