@@ -1,11 +1,11 @@
-//! What a read by id and an echo of a document cost, beside pgbench, axum::serve with a pool of sqlx, and
+//! What it costs to read a user by id and to echo a document, compared with pgbench, axum::serve with an sqlx pool, and
 //! actix-web with the same store.
 //!
-//! `cargo bench -p linerate-api --bench users [-- [--quick] [--strict]]`. Needs wrk and PostgreSQL, and installs them from Debian
-//! packages where root runs it. Prints one table and the targets, and writes both to `target/bench/api.json`, the
-//! bars to `target/bench/api.svg`. An unexpected answer is a failure, and by
-//! `--strict` a missed target too.
-//! `LINERATE_BENCH_OTHER` names a directory with another build of linerate-api, which then takes part.
+//! `cargo bench -p linerate-api --bench users [-- [--quick] [--strict]]`. Needs wrk and PostgreSQL, and installs them
+//! from Debian packages when root runs it. Prints one table and the targets, and writes both to
+//! `target/bench/api.json`, and the bars to `target/bench/api.svg`. An unexpected answer is a failure, and with
+//! `--strict` so is a missed target. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-api, which
+//! is then measured too.
 #![forbid(unsafe_code)]
 
 mod peers;
@@ -29,15 +29,15 @@ use http::Method;
 
 use peers::{ACTIX, AXUM, OTHER, OURS, PGBENCH, POOLS};
 
-// For the peers too, which shall have what the service has.
+// For the peers too, which should have what the service has.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Two workers, which share all CPUs with PostgreSQL and the load.
 const SPREAD: Placement = Placement { workers: 2, cpu: None };
 
-/// One worker, which takes turns with the load on one CPU. Nothing is pushed aside by a neighbour there, so that rounds
-/// differ least. Not for PostgreSQL, which would be a third.
+/// One worker, which takes turns with the load on one CPU. No neighbour disturbs it there, so rounds differ least. Not
+/// for PostgreSQL, which would be a third process.
 const ONE_CORE: Placement = Placement { workers: 1, cpu: Some(0) };
 
 const UNCACHED: &str = "PostgreSQL";
@@ -49,13 +49,13 @@ const SQLITE_ALONE: &str = "SQLite, one core";
 const ECHO_ALONE: &str = "echo, one core";
 const HALF: &str = "half load";
 
-/// Users in each database: some 110 MB.
+/// Users in each database: about 110 MB.
 const USERS: u64 = 50_000;
 
-/// Users that are asked for where they shall be cached.
+/// Users that are requested if they should be cached.
 const FEW: u64 = 5_000;
 
-/// Waits until pgbench's processes of PostgreSQL are gone: who ends takes its time out of the sum.
+/// Waits until pgbench's PostgreSQL processes are gone: the time of an ended process is missing from the sum.
 const SETTLE: &str = "DO $$ BEGIN WHILE EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pgbench') LOOP \
                       PERFORM pg_stat_clear_snapshot(), pg_sleep(0.01); END LOOP; PERFORM pg_sleep(0.2); END $$";
 
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn run(quick: bool) -> Result<Report, Error> {
-    // Packages come over the network, which is gone once the bench has its own.
+    // Packages come from the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     drop(Postgres::start(Durability::None, &[])?);
     let network = setup::isolate();
@@ -148,9 +148,10 @@ fn run(quick: bool) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// The case with the number of connections by which the service answers closest to half of `most` requests a second.
+/// The case with the number of connections for which the service's rate is closest to half of `most` requests per
+/// second.
 ///
-/// wrk pauses in whole milliseconds: connections that do would ask in bursts, and the bursts would be measured.
+/// wrk pauses in whole milliseconds: connections that pause would send bursts, and the bursts would be measured.
 fn half_load<'a>(load: Load, most: f64, case: impl Fn(Load) -> Case<'a>) -> Result<Case<'a>, Error> {
     let mut best = (f64::INFINITY, load);
     for connections in [2, 3, 4, 6, 8, 12, 16] {
@@ -164,7 +165,7 @@ fn half_load<'a>(load: Load, most: f64, case: impl Fn(Load) -> Case<'a>) -> Resu
     Ok(case(best.1))
 }
 
-/// The size of the pool that sqlx answers most reads with.
+/// The pool size with which sqlx answers most reads.
 fn best_pool(database: &str, load: Load, all: &Requests) -> Result<u64, Error> {
     let mut best = (0.0, POOLS[0]);
     for pool in POOLS {
@@ -176,7 +177,7 @@ fn best_pool(database: &str, load: Load, all: &Requests) -> Result<u64, Error> {
             load: Load { seconds: 1, ..load },
             placement: SPREAD,
         };
-        // The first round fills what there is to fill.
+        // The first round fills the caches.
         let series = alternate(3, &[case])?;
         let qps = series[0].median(|sample| sample.qps);
         eprintln!("axum with a pool of {pool}: {qps:.0} requests/s");
@@ -187,7 +188,7 @@ fn best_pool(database: &str, load: Load, all: &Requests) -> Result<u64, Error> {
     Ok(best.1)
 }
 
-/// The same load by one thread.
+/// The same load from one thread.
 fn alone(load: Load) -> Load {
     Load { threads: 1, ..load }
 }
@@ -212,7 +213,7 @@ fn judge(report: &mut Report, series: &[Series], tps: f64) {
     report.figure("requests/s at half load", ours(HALF).median(|sample| sample.qps), "1/s");
 }
 
-/// The router's own share: the time of a match of the table that is served, by which everything of a request is decided.
+/// The router's share: the time of a match in the served table, which decides everything about a request.
 fn routes(report: &mut Report, series: &[Series]) {
     const MATCHES: u32 = 1_000_000;
     let router = api::http::routes::router();
@@ -251,7 +252,7 @@ fn fill(database: &str, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Requests for the first `count` users, one after another in an order that no cache foresees.
+/// Requests for the first `count` users, one after another in an order that no cache predicts.
 fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
     let mut lines = String::new();
     for number in 0..count {
@@ -259,7 +260,7 @@ fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
     }
     let file = scratch.join(name);
     fs::write(&file, lines).map_err(Error::file(&file))?;
-    // A stride that shares no divisor with the counts visits each once before any twice; threads begin apart.
+    // A stride without a common divisor with the counts visits each once before any twice; threads start apart.
     let script = format!(
         "local ready, at, threads = {{}}, 0, 0\n\
          function setup(thread) thread:set('start', threads * 24989); threads = threads + 1 end\n\
@@ -273,7 +274,7 @@ fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
     Ok(Requests::scripted(format!("/v1/users/{}", seed::id(0)), script, 200))
 }
 
-/// All that is measured, running.
+/// Everything that is measured, running.
 struct Servers {
     uncached: Server,
     cached: Server,

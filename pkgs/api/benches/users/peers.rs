@@ -1,5 +1,5 @@
-//! What is measured: `linerate-api serve` itself, and what it is measured against. All answer `GET /v1/users/ID` with a
-//! user as it is stored, and `POST /v1/users:validate` with the document that was sent, once it is found to be well.
+//! What is measured: `linerate-api serve` itself, and its peers. All answer `GET /v1/users/ID` with a user as it is
+//! stored, and `POST /v1/users:validate` with the document that was sent, once it is found valid.
 
 use std::env;
 use std::error::Error as Cause;
@@ -24,28 +24,28 @@ use bench::{Error, setup};
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
-/// The program, as it is installed.
+/// The program as installed.
 pub const OURS: &str = "linerate-api";
 /// Another build of it; see [`setup::other_build`].
 pub const OTHER: &str = "other build";
-/// axum::serve, a pool of sqlx that awaits a query on each connection, serde_json.
+/// axum::serve, an sqlx pool with a query on each connection, serde_json.
 pub const AXUM: &str = "axum + sqlx";
 /// actix-web with this service's store, cache and parser.
 pub const ACTIX: &str = "actix-web";
 
-/// The word that makes this executable serve: `serve NAME ADDRESS WORKERS DATABASE SIZE`, the last in bytes of cache, or
-/// for [`AXUM`] in connections of its pool.
+/// The word that makes this executable serve: `serve NAME ADDRESS WORKERS DATABASE SIZE`, the last in bytes of cache,
+/// or for [`AXUM`] in connections of its pool.
 const SERVE: &str = "serve";
 
 /// Connections of pgbench.
 pub const PGBENCH: u32 = 10;
 
-/// Sizes of the pool that this is measured against; the one that it is fastest with is taken.
+/// Pool sizes to try; the fastest is used.
 pub const POOLS: [u64; 6] = [2, 4, 10, 16, 32, 64];
 
 type Outcome = Result<(), Box<dyn Cause + Send + Sync>>;
 
-/// Serves where the command line says so. The bench calls this before anything else.
+/// Serves if the command line says so. The bench calls this before anything else.
 pub fn serve_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [word, name, address, workers, database, size] = arguments.as_slice() else { return None };
@@ -75,7 +75,7 @@ pub fn serve_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Starts one of them, with a `size` as [`SERVE`] has it.
+/// Starts one of them, with a `size` as in [`SERVE`].
 pub fn start(name: &'static str, placement: Placement, database: &str, size: u64) -> Result<Server, Error> {
     let address = free_address()?;
     let (address_text, workers, size) =
@@ -99,7 +99,7 @@ pub fn start(name: &'static str, placement: Placement, database: &str, size: u64
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The service tells no client to keep a user without asking.
+/// The service doesn't let clients keep a user without asking.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// A user as the service sends one.
@@ -122,7 +122,7 @@ fn baseline(address: SocketAddr, workers: NonZero<usize>, database: &str, pool: 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers.get()).enable_all().build()?;
     runtime.block_on(async {
-        // All of them from the beginning, and none pinged before each query, as it is by default.
+        // All of them from the start, and without the default ping before each query.
         let options =
             PgPoolOptions::new().min_connections(pool).max_connections(pool).test_before_acquire(false);
         let pool = options.connect(database).await?;
@@ -149,7 +149,7 @@ async fn read_by_pool(State(pool): State<PgPool>, Path(id): Path<String>) -> Res
 
 /// Parses, validates and serialises.
 async fn validate(body: Bytes) -> Response {
-    // What axum's own extractor does, which wants a type of its own memory.
+    // What axum's own extractor does, which needs an owned type.
     let Ok(document) = serde_json::from_slice::<Document<'_>>(&body) else {
         return StatusCode::UNPROCESSABLE_ENTITY.into_response();
     };
@@ -187,7 +187,7 @@ async fn read_in_actix(users: web::Data<Users>, id: web::Path<String>) -> HttpRe
     }
 }
 
-/// As the service does it.
+/// The way the service does it.
 async fn validate_in_actix(body: Bytes) -> HttpResponse {
     let document = api::user::parse::document(&body, &api::user::Limits::default());
     match document.map(|document| sonic_rs::to_vec(&document)) {
@@ -196,7 +196,7 @@ async fn validate_in_actix(body: Bytes) -> HttpResponse {
     }
 }
 
-/// Insists that each of these sends the same answer to a request: the status, the fields but for the date, in whatever
+/// Requires all of these to send the same answer to a request: the status, the headers except for the date, in any
 /// order, and the body.
 pub fn require_the_same(servers: &[&Server], request: &str) -> Result<(), Error> {
     let mut first: Option<Answer> = None;
@@ -217,7 +217,7 @@ pub fn require_the_same(servers: &[&Server], request: &str) -> Result<(), Error>
     Ok(())
 }
 
-/// Status line and fields, and the body.
+/// Status line and headers, and the body.
 type Answer = (Vec<String>, String);
 
 fn answer(address: SocketAddr, request: &str) -> Result<Answer, Error> {

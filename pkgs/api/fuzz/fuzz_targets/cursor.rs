@@ -1,4 +1,4 @@
-//! A cursor: whatever comes, what is taken is what is given out for the place that it leads to.
+//! A cursor: whatever arrives, an accepted cursor is the one that is given out for the place it leads to.
 #![no_main]
 
 use api::http::request::cursor::{decode, encode};

@@ -1,5 +1,5 @@
-//! The body of a request about one user: whatever comes, what reads it and what says why it is refused agree, other
-//! parsers read the same, and what was read is written as what is read again.
+//! The body of a request about one user: whatever arrives, the parser and the code that explains a refusal agree, other
+//! parsers get the same result, and what was read is written in a form that reads back the same.
 #![no_main]
 
 use api::json::object::Unknown;

@@ -1,5 +1,5 @@
-//! A merge patch, behind the document that it is applied to and a line end: applied once is applied for good, and what
-//! it takes away is gone.
+//! A merge patch, after the document it is applied to and a line end: applying it twice changes nothing more, and what
+//! it removes is gone.
 #![no_main]
 
 use api::json::merge::merge;
@@ -7,7 +7,7 @@ use api::user::parse::patch;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// Whether the value has nothing that the patch takes away, and all scalars that it sets.
+/// Whether the value has nothing that the patch removes, and all scalars that it sets.
 fn is_as(value: &Value, patch: &Value) -> bool {
     match (value, patch) {
         (Value::Object(members), Value::Object(changes)) => changes.iter().all(|(name, change)| match change {

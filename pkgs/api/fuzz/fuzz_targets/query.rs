@@ -1,4 +1,4 @@
-//! The query of a list: whatever comes, it is refused by 400, or asks for a page of a size there is.
+//! The query of a list: whatever arrives, it is refused with 400, or asks for a page of an allowed size.
 #![no_main]
 
 use api::http::operations::list::asked;
@@ -10,7 +10,7 @@ fuzz_target!(|text: &str| {
         match asked(text, unknown) {
             Ok((query, _)) => {
                 assert!((1..=200).contains(&query.limit) && query.filter.words.len() <= 8);
-                // Twice the same, however it is written.
+                // The same both times, however it is written.
                 assert_eq!(asked(text, unknown).expect("it was taken before").0, query);
             }
             Err(failure) => assert_eq!(failure.problem().status, 400),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::user::{Document, Preferences, Profile, Status};
 
-/// A database of a test's own, gone with it.
+/// A database for one test, removed with it.
 struct Place<S, K> {
     store: S,
     _kept: K,
@@ -41,7 +41,7 @@ async fn postgres() -> Place<Postgres, Arc<Server>> {
     Place { store, _kept: server }
 }
 
-/// One for all tests that run at the same time; gone with the last.
+/// A server for all tests that run at the same time; it ends with the last one.
 fn server() -> Arc<Server> {
     static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ fn server() -> Arc<Server> {
     })
 }
 
-/// Runs each check on each database, each time on one of its own.
+/// Runs each check on each database, each time on a new one.
 macro_rules! on_every_database {
     ($($check:ident)*) => {
         mod on_sqlite {

@@ -1,7 +1,7 @@
-//! Three PostgreSQL under Patroni with etcd, HAProxy before them and pgbouncer before that, each member in a network
-//! namespace of its own, all of it by TLS.
+//! Three PostgreSQL servers under Patroni with etcd, HAProxy in front of them and pgbouncer in front of that, each
+//! member in its own network namespace, everything with TLS.
 //!
-//! The test runs in a network and a process namespace of its own, so that all of it is gone with it, whatever happens.
+//! The test runs in its own network and process namespace, so that everything disappears with it, whatever happens.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,13 +15,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::wait_for;
 
-/// Where etcd, HAProxy, pgbouncer and the nodes are.
+/// The address of etcd, HAProxy, pgbouncer and the nodes.
 const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The programs of Debian's PostgreSQL.
+/// Debian's PostgreSQL programs.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Ports of HAProxy and pgbouncer.
+/// The ports of HAProxy and pgbouncer.
 const BALANCER: u16 = 5500;
 const POOLER: u16 = 6432;
 
@@ -42,7 +42,7 @@ struct Member {
     patroni: Child,
 }
 
-/// Who runs what refuses root.
+/// The user for what refuses to run as root.
 fn postgres() -> (u32, u32) {
     let accounts = fs::read_to_string("/etc/passwd").expect("accounts");
     let line = accounts.lines().find_map(|line| line.strip_prefix("postgres:")).expect("Debian's user");
@@ -74,7 +74,7 @@ fn ip(arguments: &str) {
 }
 
 impl Cluster {
-    /// Starts all of it; `programs` has Patroni's.
+    /// Starts everything; `programs` has Patroni's programs.
     pub fn start(programs: &Path) -> Self {
         let directory = tempfile::Builder::new().prefix("fleet").tempdir().expect("a directory");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
@@ -103,7 +103,7 @@ impl Cluster {
         ]);
         etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         etcd.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
-        // Debian's of before 3.5 does not know that flag.
+        // Debian's etcd before 3.5 doesn't know that flag.
         if !run(Command::new("etcd").arg("--help")).contains("unsafe-no-fsync") {
             let arguments: Vec<_> = etcd.get_args().map(ToOwned::to_owned).collect();
             etcd = Command::new("setpriv");
@@ -158,11 +158,11 @@ impl Cluster {
         let pgbouncer = logged(pgbouncer.arg(at("p/pgbouncer.ini")), &at("pgbouncer.log"));
         self._others.extend([haproxy, pgbouncer]);
         wait_for("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
-        // HAProxy takes each server for one that leads until it has asked it twice.
+        // HAProxy takes each server for the leader until it has checked it twice.
         std::thread::sleep(Duration::from_secs(2));
     }
 
-    /// A URL of a database of all members, of which one takes writes.
+    /// A database URL with all members, one of which accepts writes.
     pub fn hosts(&self, database: &str) -> String {
         let hosts: Vec<String> =
             self.members.iter().map(|member| format!("{}:5432", member.address)).collect();
@@ -174,7 +174,7 @@ impl Cluster {
         )
     }
 
-    /// A URL of a database through pgbouncer, which goes by HAProxy.
+    /// A database URL through pgbouncer, which uses HAProxy.
     pub fn pooler(&self, database: &str) -> String {
         let chain = self.directory.path().join("chain.pem");
         format!(
@@ -193,7 +193,7 @@ impl Cluster {
         run(&mut psql)
     }
 
-    /// The index of the member that leads.
+    /// The index of the leader.
     pub fn leader(&self) -> usize {
         wait_for("a leader", || self.leading())
     }
@@ -204,7 +204,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until a leader has a standby that has all it commits, and all three are well.
+    /// Waits until a leader has a standby with everything it commits, and all three are healthy.
     pub fn in_step(&self) {
         wait_for("all three are in step", || {
             let (_, text) = rest(self.members[self.leading()?].address, "/cluster")?;
@@ -218,7 +218,7 @@ impl Cluster {
         });
     }
 
-    /// Has another lead, in order.
+    /// Makes another member the leader, cleanly.
     pub fn switch_over(&self) {
         let leader = &self.members[self.leader()];
         let body = format!("{{\"leader\":\"{}\"}}", leader.name);
@@ -226,7 +226,7 @@ impl Cluster {
         assert_eq!(status, 200, "{text}");
     }
 
-    /// Ends the processes of the leader's PostgreSQL; Patroni is left.
+    /// Kills the processes of the leader's PostgreSQL, but not Patroni.
     pub fn kill_postmaster(&self) {
         let leader = self.leader() + 1;
         let file = self.directory.path().join(format!("m{leader}/data/postmaster.pid"));
@@ -234,35 +234,35 @@ impl Cluster {
         signal("-KILL", pid.lines().next().expect("a process"));
     }
 
-    /// Ends Patroni and PostgreSQL of the leader on the spot; answers which it was.
+    /// Kills the leader's Patroni and PostgreSQL at once; returns which member it was.
     pub fn kill_leader(&mut self) -> usize {
         let leader = self.leader();
         let mut all = Command::new("pkill");
         all.args(["-KILL", "--ns", &self.members[leader].holder.id().to_string(), "--nslist", "net"]);
-        // Whoever keeps the namespace goes as well, so it is made anew.
+        // The process that keeps the namespace ends too, so the namespace is made again.
         run(&mut all);
         let _ = self.members[leader].holder.wait();
         let _ = self.members[leader].patroni.wait();
         leader
     }
 
-    /// Starts a member again that was ended.
+    /// Starts a killed member again.
     pub fn revive(&mut self, index: usize) {
         let _ = Command::new("ip").args(["link", "del", &format!("to{}", index + 1)]).output();
         self.members[index] = Member::start(index + 1, self.directory.path(), &self.patroni);
     }
 
-    /// Stops etcd, or has it go on.
+    /// Stops etcd, or lets it continue.
     pub fn hold_etcd(&self, hold: bool) {
         signal(if hold { "-STOP" } else { "-CONT" }, &self.etcd.id().to_string());
     }
 
-    /// Cuts a member's network, or mends it.
+    /// Cuts a member's network, or restores it.
     pub fn cut(&self, index: usize, cut: bool) {
         ip(&format!("link set to{} {}", index + 1, if cut { "down" } else { "up" }));
     }
 
-    /// Has both standbys replay nothing, or go on: the synchronous one still takes what is committed.
+    /// Makes both standbys pause replay, or continue: the synchronous one still receives what is committed.
     pub fn lag(&self, lag: bool) {
         let leader = self.leader();
         for index in (0..self.members.len()).filter(|&index| index != leader) {
@@ -273,7 +273,7 @@ impl Cluster {
         }
     }
 
-    /// What everybody has said, for whoever looks for a reason.
+    /// All logs, for finding out what went wrong.
     pub fn said(&self) -> String {
         ["etcd", "p1", "p2", "p3", "haproxy", "pgbouncer"]
             .iter()
@@ -321,7 +321,7 @@ impl Member {
             "--reuid=postgres",
             "--regid=postgres",
             "--clear-groups",
-            // Python and Patroni may be below a home that others may not read.
+            // Python and Patroni may be below a home directory that others may not read.
             "--inh-caps=+dac_read_search",
             "--ambient-caps=+dac_read_search",
             "--",
@@ -342,7 +342,7 @@ fn settings(name: &str, index: usize, address: Ipv4Addr, directory: &Path) -> St
     versions.sort();
     let programs = versions.last().expect("Debian's PostgreSQL").join("bin");
     let (programs, at) = (programs.display(), directory.display());
-    // Patroni takes no ttl below 20 s.
+    // Patroni accepts no ttl below 20 s.
     format!(
         "scope: fleet
 name: {name}

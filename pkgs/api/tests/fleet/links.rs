@@ -1,4 +1,4 @@
-//! Two nodes of links, who follows links of theirs and writes some all the time, and what they have seen.
+//! Two nodes of links, visitors that constantly follow links and writers, and what they have seen.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::client::{Answer, Client};
 use crate::load::{Versions, Writes};
 use crate::place::ask;
 
-/// Codes that each answers once, so that no cache has any of them.
+/// Codes that are each requested once, so that no cache has any of them.
 pub const COLD: u64 = 40_000;
 
-/// How often the limited link may be followed: what is left in the end is used up then.
+/// How often the limited link may be followed: what is left at the end is used up then.
 const LIMIT: u64 = 6_000;
 
 /// A running server; killed when dropped.
@@ -27,7 +27,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// One on that database. The first one there is told the token.
+    /// A server on that database. The first one there gets the token.
     pub fn start(program: &Path, database: &str, token: Option<&str>) -> Self {
         let process = Server::program(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"])
@@ -43,33 +43,33 @@ impl Node {
         &self.token
     }
 
-    /// What it has logged.
+    /// Its log.
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// The answer of the API to a request for links, on a connection of its own: of one that is refused unread, no more
-    /// comes.
+    /// The API's answer to a request for links, on a new connection, since nothing more arrives on one that is refused
+    /// unread.
     pub fn send(&self, method: &str, path: &str, body: &str) -> Answer {
         let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };
         let fields = format!("Authorization: Bearer {}\r\nContent-Type: application/{kind}\r\n", self.token);
         ask(&mut Client::connect(self.admin), method, &format!("/api/v1/links{path}"), &fields, body)
     }
 
-    /// Creates a link that has to be made.
+    /// Creates a link, which has to succeed.
     pub fn create(&self, link: &Value) {
         let answer = self.send("POST", "", &link.to_string());
         assert_eq!(answer.status, 201, "{}", answer.text());
     }
 
-    /// The clicks of a link that are stored by now, where it answers.
+    /// The clicks of a link that are stored by now, if the node answers.
     pub fn clicks(&self, code: &str) -> Option<u64> {
         let answer = self.send("GET", &format!("/{code}"), "");
         serde_json::from_slice::<Value>(&answer.body).ok()?["clicks"].as_u64()
     }
 }
 
-/// Who follows links.
+/// A visitor that follows links.
 struct Visitor {
     address: SocketAddr,
     client: Client,
@@ -101,26 +101,26 @@ pub struct Seen {
     /// Links whose creation was acknowledged.
     pub created: Writes,
     pub refused: AtomicU64,
-    /// Targets of the one link that is changed all the time, as they were acknowledged.
+    /// The acknowledged targets of the one link that constantly changes.
     versions: Versions,
     /// How often each was followed.
     pub hot: AtomicU64,
     pub changed: AtomicU64,
     pub limited: AtomicU64,
-    /// Visits of the hot link that were not redirected.
+    /// Visits to the hot link that weren't redirected.
     pub failed: AtomicU64,
-    /// Redirects to what was older than the bound, and did not say so.
+    /// Redirects to targets older than the bound that didn't say so.
     pub stale: AtomicU64,
     /// Redirects that said that the database is away.
     pub lingering: AtomicU64,
-    /// Redirects of codes that no cache had: of a standby, and those that were refused.
+    /// Redirects of codes that no cache had: from a standby, and refused ones.
     pub standby: AtomicU64,
     pub cold: AtomicU64,
     pub cold_refused: AtomicU64,
 }
 
 impl Seen {
-    /// The links that there are from the beginning.
+    /// The links that exist from the start.
     pub fn prepare(node: &Node) {
         for code in ["hot", "changed"] {
             node.create(&json!({ "code": code, "target": "https://t.example/0" }));
@@ -128,7 +128,7 @@ impl Seen {
         node.create(&json!({ "code": "limited", "target": "https://t.example/0", "max_clicks": LIMIT }));
     }
 
-    /// What makes the codes that are asked for once.
+    /// SQL that makes the codes that are requested once.
     pub fn cold_links() -> String {
         format!(
             "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
@@ -172,7 +172,7 @@ impl Seen {
         }
     }
 
-    /// Follows the link that is changed, and looks whether it leads where it has to; and the one that is not.
+    /// Follows the link that changes, and checks that it leads where it should; and the one that doesn't change.
     pub fn follow(&self, node: &Node) {
         let mut visitor = Visitor::of(node);
         while self.on() {
@@ -210,10 +210,10 @@ impl Seen {
         }
     }
 
-    /// Follows a link that may be followed so often, until it is used up or all is over.
+    /// Follows a link with a limited number of visits, until it is used up or everything is over.
     pub fn use_up(&self, node: &Node, pause: Duration) {
         let (mut visitor, mut gone) = (Visitor::of(node), 0);
-        // The other node may give back what it was granted and did not need.
+        // The other node may give back what it was granted and didn't need.
         while gone < 20 && (self.on() || pause.is_zero()) {
             match visitor.visit("limited").status {
                 307 => drop(self.limited.fetch_add(1, Relaxed)),
@@ -225,7 +225,8 @@ impl Seen {
         }
     }
 
-    /// Follows links that nobody has followed before: they are read of the primary or, while there is none, of a standby.
+    /// Follows links that nobody has followed before: they are read from the primary or, if there is none, from a
+    /// standby.
     pub fn look_up(&self, node: &Node) {
         let mut visitor = Visitor::of(node);
         for number in 1..=COLD {
@@ -247,7 +248,7 @@ impl Seen {
         }
     }
 
-    /// What has to be so in the end: all that was acknowledged is there, and each click counts once.
+    /// Checks at the end: everything acknowledged is there, and each click counts once.
     pub fn settle(&self, nodes: &[Node]) {
         let number = |of: &AtomicU64| of.load(Relaxed);
         nodes.iter().for_each(|node| self.use_up(node, Duration::ZERO));

@@ -1,4 +1,4 @@
-//! Clients that write and read all the time, and what they have seen.
+//! Clients that constantly write and read, and what they have seen.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::client::Client;
 use crate::place::{ask, user, value};
 
-/// How far behind a cached read may be, as the nodes are told.
+/// How far behind a cached read may be, as the nodes are configured.
 pub const BOUND: Duration = Duration::from_secs(1);
 
-/// What was created: what it is called, when it was acknowledged, and by which node.
+/// What was created: its name, when it was acknowledged, and by which node.
 #[derive(Default)]
 pub struct Writes(Mutex<Vec<(String, Instant, usize)>>);
 
@@ -22,7 +22,7 @@ impl Writes {
         lock(&self.0).push((name, Instant::now(), node));
     }
 
-    /// The longest time without one of a node since an instant.
+    /// The longest time without an acknowledgement from a node since an instant.
     pub fn gap(&self, node: usize, since: Instant) -> Duration {
         let created = lock(&self.0);
         let times = created.iter().filter(|(_, at, by)| *by == node && *at >= since).map(|(_, at, _)| *at);
@@ -35,7 +35,7 @@ impl Writes {
         longest.max(last.elapsed())
     }
 
-    /// How many of a node there are.
+    /// How many there are from a node.
     pub fn count(&self, node: usize) -> usize {
         lock(&self.0).iter().filter(|(_, _, by)| *by == node).count()
     }
@@ -45,7 +45,7 @@ impl Writes {
     }
 }
 
-/// Versions of what is changed again and again, and when they were acknowledged.
+/// Versions of what changes again and again, and when they were acknowledged.
 #[derive(Default)]
 pub struct Versions(Mutex<Vec<(i64, Instant)>>);
 
@@ -54,7 +54,7 @@ impl Versions {
         lock(&self.0).push((version, Instant::now()));
     }
 
-    /// Which one a read that begins now has to have at least.
+    /// The lowest version that a read which starts now must have.
     pub fn least(&self, begin: Instant) -> i64 {
         let versions = lock(&self.0);
         versions.iter().rev().find(|(_, at)| *at + BOUND <= begin).map_or(0, |(version, _)| *version)
@@ -68,14 +68,14 @@ pub struct Seen {
     /// Users whose creation was acknowledged.
     pub created: Writes,
     pub refused: AtomicU64,
-    /// Versions of the one user that all read, as they were acknowledged.
+    /// The acknowledged versions of the one user that all read.
     versions: Versions,
     pub reads: AtomicU64,
-    /// Those that said that the database is away.
+    /// Reads that said that the database is away.
     pub lingering: AtomicU64,
-    /// Those that were refused.
+    /// Refused reads.
     pub failed: AtomicU64,
-    /// Those that were older than the bound and did not say so.
+    /// Reads older than the bound that didn't say so.
     pub stale: AtomicU64,
     pub slowest: AtomicU64,
 }
@@ -129,7 +129,7 @@ impl Seen {
         }
     }
 
-    /// Reads that user, and looks whether it is as new as it has to be.
+    /// Reads that user, and checks that it is new enough.
     pub fn read(&self, address: SocketAddr, path: &str) {
         let mut client = Client::connect(address);
         while self.on() {

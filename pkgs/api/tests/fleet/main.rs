@@ -1,10 +1,10 @@
 //! Two nodes each of api and links under load on a PostgreSQL that fails over: one with the URL of all three hosts, one
 //! through pgbouncer and HAProxy.
 //!
-//! Counted: what was acknowledged is stored; no read is older than the bound, unless it says that the database is away; a
-//! link that is followed all the time never fails; each click counts once, and no limit of clicks is exceeded. Printed: for
-//! how long nothing could be written. It needs root, for namespaces, and Debian's etcd, HAProxy, pgbouncer
-//! and PostgreSQL; Patroni comes of PyPI.
+//! It checks that what was acknowledged is stored; that no read is older than the bound, unless it says that the
+//! database is away; that a constantly followed link never fails; that each click counts once, and that no click limit
+//! is exceeded. It prints for how long nothing could be written. It needs root, for namespaces, and Debian's etcd,
+//! HAProxy, pgbouncer and PostgreSQL; Patroni comes from PyPI.
 #![forbid(unsafe_code)]
 
 mod cluster;
@@ -30,14 +30,14 @@ use cluster::Cluster;
 use load::{Seen, Writes};
 use place::{Place, Server, value};
 
-/// Says that this runs in namespaces of its own, and where Patroni is.
+/// Says that this runs in its own namespaces, and where Patroni is.
 const WITHIN: &str = "LINERATE_FLEET_PATRONI";
 
-/// Writes of each node that have to be acknowledged before something else happens.
+/// How many writes each node has to acknowledge before the next event.
 const WRITES: usize = 20;
 
 fn main() {
-    // As test programs are asked, which this is none of but by name.
+    // The arguments of a test program, which this only is by name.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     if arguments.iter().any(|argument| argument == "--list")
@@ -56,13 +56,13 @@ fn main() {
     let programs = tools::python("patroni", include_str!("patroni.txt"));
     let mut again = Command::new("unshare");
     again.args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c"]);
-    // The shell is there for whoever is left behind by its parent.
+    // The shell is there for processes that outlive their parent.
     again.arg("ip link set lo up && \"$0\"; exit $?").arg(std::env::current_exe().expect("a path"));
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     panic!("{}", again.env(WITHIN, programs).env("PATH", path).exec());
 }
 
-/// All of it.
+/// The whole test.
 fn fail_over(programs: &std::path::Path) {
     let begin = Instant::now();
     // Cargo puts programs two directories above a test's own.
@@ -153,7 +153,7 @@ fn fail_over(programs: &std::path::Path) {
     );
 }
 
-/// What happens to the servers, one after the other; after each the nodes write again.
+/// What happens to the servers, one after the other; after each event the nodes write again.
 fn phases(cluster: &mut Cluster, writes: [&Writes; 2]) {
     let after = |what: &str, begin: Instant| {
         let before = writes.map(|writes| [writes.count(0), writes.count(1)]);
@@ -179,14 +179,14 @@ fn phases(cluster: &mut Cluster, writes: [&Writes; 2]) {
 
     let begin = Instant::now();
     cluster.kill_postmaster();
-    // It is noticed, and mended, after the signal.
+    // It is noticed, and repaired, after the signal.
     stay(Duration::from_secs(2));
     after("postmaster killed", begin);
     cluster.in_step();
 
     let begin = Instant::now();
     cluster.hold_etcd(true);
-    // Longer than the leader's key lives: the members agree among themselves that it stays.
+    // Longer than the leader's key lives: the members agree among themselves that it stays the leader.
     stay(Duration::from_secs(8));
     cluster.hold_etcd(false);
     after("etcd gone for 8 s", begin);

@@ -1,4 +1,4 @@
-//! The real `linerate-api serve`, one process of which takes over from another on one database.
+//! The real `linerate-api serve`, where one process takes over from another on the same database.
 #![forbid(unsafe_code)]
 
 // Shared with the listener's tests, which need more of them.
@@ -34,16 +34,16 @@ fn program_on(postgres: &Postgres) -> Program {
     Program::new(BINARY, |_: &Path| ["--database-url", &database].map(str::to_owned).into())
 }
 
-/// What nobody has written.
+/// A user that nobody has written.
 fn load_request() -> LoadRequest {
     LoadRequest::of("/v1/users?tag=none", r#"{"users":[],"next":null}"#)
 }
 
-/// Three take over one after the other while clients read and write: no request fails, and what was acknowledged is there in
-/// the end, whichever process it was that did so. Returns how many writes that were, and the last process.
+/// Three take over one after the other while clients read and write: no request fails, and everything acknowledged is
+/// there in the end, whichever process acknowledged it. Returns how many writes there were, and the last process.
 async fn take_over_in_a_row(program: &Program) -> (usize, Server) {
     let clear = program.clear;
-    // Before anybody asks: somebody serves.
+    // Before any requests: somebody serves.
     let first = program.start();
     let writers = Writers::start(move |writer, number| {
         let user = format!(r#"{{"email":"w{writer}n{number}@a.example","name":"n"}}"#);

@@ -1,4 +1,4 @@
-//! Two nodes: what one writes, the other's cache does not hide.
+//! Two nodes: the other's cache never hides what one writes.
 
 use std::process::Command;
 
@@ -66,11 +66,12 @@ async fn a_node_that_no_longer_hears_does_not_answer_from_its_cache() {
     let id = create(&one, 1).await.id;
     warm(&other, id).await;
 
-    // A connection that hangs: its process is stopped, so that neither changes nor an end of it arrive.
+    // A connection that hangs: its process is stopped, so that neither changes nor its end arrive.
     let signal = |signal: &str, processes: &[String]| {
         Command::new("kill").arg(signal).args(processes).status().expect("kill runs").success()
     };
-    // One that is stopped in the middle of a sign of life holds the lock that every NOTIFY takes, the writer's too.
+    // If it is stopped in the middle of a sign of life, it holds the lock that every NOTIFY takes, including the
+    // writer's.
     let at_rest = "SELECT count(*) FROM pg_stat_activity \
                    WHERE application_name = 'linerate-api listen' AND wait_event = 'ClientRead'";
     let mut stopped = Vec::new();
@@ -93,7 +94,7 @@ async fn a_node_that_no_longer_hears_does_not_answer_from_its_cache() {
     assert!(signal("-CONT", &stopped));
     warm(&other, id).await;
 
-    // A connection that is cut, again and again, while writes go on.
+    // A connection that is cut, again and again, while writes continue.
     for _ in 0..5 {
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE application_name = 'linerate-api listen'";

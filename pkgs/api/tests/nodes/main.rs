@@ -1,5 +1,5 @@
-//! Services beside each other on one database, and what becomes of them and of what they have acknowledged when
-//! a connection, the database or the service itself fails.
+//! Several services on one database, and what happens to them and to what they have acknowledged when a connection, the
+//! database or the service itself fails.
 
 mod coherence;
 mod crash;
@@ -38,7 +38,7 @@ async fn open(server: &Postgres, options: Options) -> Users {
     Users::open(&options).await.unwrap_or_else(|error| panic!("{}: {error}", server.url("postgres")))
 }
 
-/// A user to be written.
+/// A user to write.
 fn user(number: u64) -> Draft {
     Draft::of(&seed::document(number)).expect("it serialises")
 }
@@ -49,7 +49,7 @@ async fn create(users: &Users, number: u64) -> Record {
     records.remove(0)
 }
 
-/// Writes the user once more and answers its version.
+/// Writes the user once more and returns its version.
 async fn rewrite(users: &Users, id: UserId, number: u64) -> i64 {
     let replaced = users.replace(id, None, user(number)).await.expect("the database answers");
     let Replaced::Done(record) = replaced else { panic!("{replaced:?}") };
@@ -60,7 +60,7 @@ async fn version(users: &Users, id: UserId) -> i64 {
     users.get(id).await.expect("the database answers").expect("there is such a user").version
 }
 
-/// Reads a user until it is answered from the cache.
+/// Reads a user until the answer comes from the cache.
 async fn warm(users: &Users, id: UserId) {
     eventually("a user is cached", async || {
         let _ = users.get(id).await;

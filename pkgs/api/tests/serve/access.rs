@@ -1,4 +1,4 @@
-//! Who may ask: keys, scopes, rates, origins.
+//! Access: keys, scopes, rates, origins.
 
 use std::thread;
 use std::time::Instant;
@@ -95,7 +95,7 @@ fn a_key_that_asks_too_often_is_told_when_to_come_again() {
     assert_eq!(created.field("ratelimit-policy").as_deref(), Some("\"key\";q=3;w=3"));
     let path = format!("/v1/users/{}", value(&created)["id"].as_str().expect("an id"));
     let mut answer = server.ask("GET", &path, &key, "");
-    // On a slow machine a token drops in between two requests, but not each time.
+    // On a slow machine a token is added between two requests, but not each time.
     until("the key is used too often", || {
         answer = server.ask("GET", &path, &key, "");
         answer.status == 429
@@ -147,14 +147,14 @@ fn pages_of_other_origins_may_ask_where_that_is_wanted() {
     assert!(answer.field("access-control-allow-methods").expect("methods").contains("PATCH"));
     assert!(answer.field("access-control-allow-headers").expect("fields").contains("if-match"));
     assert_eq!(preflight(theirs).field("access-control-allow-methods"), None);
-    // Where keys are asked for, a page may ask as anybody may; it is only not shown the answer.
+    // If keys are required, a page may send requests like anybody else; it just isn't shown the answer.
     let key = bearer(&place.key("read", &[]));
     let silent = place.serve(&["--auth", "keys"]);
     let answer = silent.ask("GET", "/v1/users", &format!("{key}{theirs}"), "");
     assert_eq!((answer.status, answer.field("access-control-allow-origin")), (200, None));
 }
 
-/// The answer to a request for a host, by its `Host` and perhaps an `Origin`.
+/// The answer to a request for a host, with its `Host` and perhaps an `Origin`.
 fn asked_for(server: &Server, method: &str, host: &str, fields: &str) -> Answer {
     let mut client = server.connect();
     let fields = format!("Host: {host}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n{fields}");
@@ -207,7 +207,7 @@ fn without_keys_only_local_names_are_taken() {
     );
     assert_eq!(asked_for(&behind, "GET", "localhost", "").status, 200);
     problem(&asked_for(&behind, "GET", "other.example.org", ""), 403);
-    // Whoever opens it to all has said so; with keys it is the key that counts.
+    // Whoever opens it to all has said so; with keys, the key counts.
     let open = place.serve(&["--listen", "0.0.0.0:0", "--auth", "none"]);
     assert_eq!(asked_for(&open, "GET", "anything.example", "").status, 200);
     let key = bearer(&place.key("read", &[]));
@@ -244,14 +244,14 @@ fn the_admin_listener_takes_only_local_names() {
             assert_eq!(status(path, "localhost", "Origin: null\r\n"), 403, "{path}");
         }
     }
-    // Whoever has it listen elsewhere has said so.
+    // Whoever makes it listen elsewhere has said so.
     let open = place.serve(&["--admin", "0.0.0.0:0"]);
     let mut client = Client::connect(([127, 0, 0, 1], open.admin.port()).into());
     client.send("GET /metrics HTTP/1.1\r\nHost: anything.example\r\n\r\n");
     assert_eq!(client.receive(true).expect("an answer").status, 200);
 }
 
-/// What a refused request is told.
+/// The detail in the answer to a refused request.
 fn detail(answer: &Answer) -> String {
     value(answer)["detail"].as_str().expect("a detail").to_owned()
 }
@@ -295,7 +295,7 @@ fn however_many_unknown_keys_are_tried_the_database_is_asked_little(place: &Plac
                 }
             });
         }
-        // Who has one waits for nobody.
+        // Whoever has one waits for nobody.
         for _ in 0..25 {
             assert_eq!(server.ask("GET", "/v1/users", &key, "").status, 200);
         }

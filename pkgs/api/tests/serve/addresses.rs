@@ -1,4 +1,4 @@
-//! Each kind of address and each version of HTTP that the service is asked by.
+//! Each kind of address and each version of HTTP that the service supports.
 
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::place::{BINARY, Place, user};
 use crate::tools;
 
-/// A client of HTTP/3, which the tests of files use too.
+/// An HTTP/3 client, which the tests of files use too.
 const H3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../files/tests/serve/h3.py");
 
-/// What curl makes of a request: the version of HTTP, the status and the body.
+/// curl's result for a request: the version of HTTP, the status and the body.
 fn curl(flags: &[&str], url: &str) -> (String, u16, Vec<u8>) {
     let output = Command::new("curl")
         .args(["--silent", "--insecure", "--max-time", "60"])
@@ -30,7 +30,7 @@ fn curl(flags: &[&str], url: &str) -> (String, u16, Vec<u8>) {
 fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
     let place = Place::new();
     let [cert, key] = testkit::certificate(&["localhost"]).write_in(place.path(""));
-    // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
+    // As in sd_listen_fds(3): descriptors from 3 on, and the id of the process.
     let passed = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let script = format!(
         "exec 3<&{}; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",

@@ -1,4 +1,4 @@
-//! The description against the service: what it says, and what schemathesis makes of it.
+//! The description compared with the service: what it says, and what schemathesis finds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,7 +58,7 @@ fn schemathesis_finds_nothing() {
     let server = place.serve(&["--auth", "keys"]);
     let config = place.path("schemathesis.toml");
     fs::write(&config, include_str!("schemathesis.toml")).expect("a file");
-    // One worker: where two threads parse Python, some Pythons (3.11.7 is one) say of one of them "AST constructor
+    // One worker: if two threads parse Python, some Pythons (such as 3.11.7) fail in one of them with "AST constructor
     // recursion depth mismatch" (CPython's issue 106905), and modules are parsed as late as at a first request.
     let output = Command::new(programs.join("st"))
         .arg("--config-file")

@@ -12,7 +12,7 @@ on_each_database! {
     a_query_that_makes_no_sense_is_refused,
 }
 
-/// A server with users a to h: the first half suspended, every other one with a tag of its own.
+/// A server with users a to h: the first half suspended, every other one with its own tag.
 fn start(place: &Place) -> Server {
     let server = place.serve(&[]);
     let users: Vec<Value> = "dbhfaceg"
@@ -30,7 +30,7 @@ fn start(place: &Place) -> Server {
     server
 }
 
-/// First letters of the emails on a page.
+/// The first letters of the emails on a page.
 fn letters(page: &Value) -> String {
     let users = page["users"].as_array().expect("users");
     users

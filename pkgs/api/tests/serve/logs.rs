@@ -31,7 +31,7 @@ fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")
 }
 
-/// The id that an error tells, in its field and in its body.
+/// The id of an error, in its header and in its body.
 fn told_id(answer: &Answer, status: u16) -> String {
     problem(answer, status);
     let id = answer.field("x-request-id").expect("a field");
@@ -55,7 +55,7 @@ fn requests_are_logged_with_their_ids_and_keys_and_nothing_secret() {
     );
     assert_eq!(server.ask("GET", &format!("{path}?fields=id"), &fields, "").status, 200);
     assert_eq!(server.ask("GET", &path, &bearer(&read), "").status, 200);
-    // In this order, for each is answered before the next is asked.
+    // In this order, since each is answered before the next is sent.
     let missing = told_id(&server.ask("GET", "/v1/users/none", &bearer(&read), ""), 404);
     let denied = told_id(&server.ask("DELETE", &path, &bearer(&read), ""), 403);
     let unknown = told_id(&server.ask("GET", &path, "Authorization: Bearer lrk_0\r\n", ""), 401);
@@ -109,7 +109,7 @@ fn one_in_so_many_is_logged_and_a_renamed_log_is_made_anew() {
     until("a new log", || log.exists());
     (0..10).for_each(|_| assert_eq!(ask(&mut client, "GET", "/v1/users", "", "").status, 200));
     drop(client);
-    // Those of the last moment are written all the same.
+    // Those of the last moment are written nevertheless.
     server.signal(Signal::TERM);
     assert!(server.wait(Duration::from_secs(120)).success());
     assert_eq!((logged(&moved).len(), logged(&log).len()), (4, 2));
@@ -172,7 +172,7 @@ fn each_write_has_a_line_with_who_wrote_and_digests_of_what_get_sends(place: &Pl
     states.push(digest(&server, &path, &key));
     assert_eq!(send("PATCH", &path, &json!({"name": "Another"})).status, 200);
     states.push(digest(&server, &path, &key));
-    // What is refused writes nothing, and reading does not either.
+    // A refused request writes nothing, and neither does reading.
     problem(&send("POST", "/v1/users", &user("b@example.org")), 409);
     problem(&send("PATCH", &path, &json!({"email": 1})), 422);
     problem(&server.ask("DELETE", "/v1/users/00000000-0000-7000-8000-000000000000", &bearer(&key), ""), 404);
@@ -221,7 +221,7 @@ fn each_write_has_a_line_with_who_wrote_and_digests_of_what_get_sends(place: &Pl
     }
 }
 
-/// By its own log, which has a statement before that is answered.
+/// From its own log, which has a statement before that is answered.
 #[test]
 fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
     let postgres = Postgres::start(Durability::None, &["log_statement=all"]).expect("PostgreSQL starts");
@@ -231,7 +231,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
         log.contains(&format!("/*traceparent='{trace}'*/"))
     };
     let fields = |trace: &str| format!("traceparent: {trace}\r\n");
-    // Each another, for the log keeps what was told before.
+    // A different one each time, since the log keeps earlier entries.
     let trace = |number: u32, flags: &str| format!("00-{:032x}-00f067aa0ba902b7-{flags}", number + 1);
     {
         let server = place.serve(&[]);
@@ -246,7 +246,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
         let answer = server.ask("GET", target, &fields(&trace(number, "01")), "");
         assert_eq!((answer.status, told(&trace(number, "01"))), (200, true), "{target}");
     }
-    // What is not recorded, and what is malformed, is told nobody.
+    // What isn't recorded, and what is malformed, isn't passed on.
     for value in [trace(5, "00"), trace(6, "01").replace("-00f067aa0ba902b7", "-0000000000000000")] {
         assert_eq!(server.ask("GET", &path, &fields(&value), "").status, 200);
         assert!(!told(&value), "{value}");

@@ -1,10 +1,10 @@
-//! Bodies, cursors and fields that are deep, wide or long: each is refused, and nobody else notices.
+//! Deep, wide or long bodies, cursors and headers: each is refused, and nobody else notices.
 
 use serde_json::{Value, json};
 
 use crate::place::{Place, Server, problem, user, value};
 
-/// How deep. A thread's stack holds less of a parser that recurses.
+/// The depth. A thread's stack holds less of a recursive parser.
 const LEVELS: usize = 20_000;
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -22,7 +22,7 @@ fn operations(id: &str) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Insists that a body is refused by every operation that takes one.
+/// Checks that every operation that takes a body refuses this one.
 fn refused(server: &Server, id: &str, body: &str) {
     for (method, path) in operations(id) {
         let answer = server.ask(method, &path, JSON, body);
@@ -33,7 +33,7 @@ fn refused(server: &Server, id: &str, body: &str) {
     }
 }
 
-/// Each place of a value in a document, with that value replaced.
+/// The document with each of its values replaced in turn.
 fn replacements(value: &Value, replacement: &str) -> Vec<String> {
     const MARK: &str = "here";
     fn places(value: &Value, at: String, found: &mut Vec<String>) {
@@ -77,7 +77,7 @@ fn what_is_deep_is_refused_wherever_it_is_and_the_service_stays() {
     for body in &deep {
         refused(&server, &id, body);
     }
-    // In the place of each member, where something else is expected.
+    // In place of each member, where something else is expected.
     let batches = [json!({"users": [user("b@example.org")]}), json!({"ids": [id]})];
     for document in batches.iter().chain([&user("b@example.org")]) {
         for body in deep.iter().flat_map(|deep| replacements(document, deep)) {
@@ -102,7 +102,7 @@ fn what_is_wide_or_long_is_refused_and_told_briefly() {
     for body in [
         format!("[{}1]", "1,".repeat(3 << 20)),
         format!("{{{}\"a\":1}}", (0..500_000).map(|index| format!("\"{index}\":1,")).collect::<String>()),
-        // A name that each of many faults would be told with.
+        // A name that would be repeated in each of many faults.
         format!(r#"{{"users":[{{"preferences":{{"{name}":{{{faults}"a":1}}}}}}]}}"#),
         format!(r#"{{"users":[{{"name":1,"email":"{name}","{name}":1}}]}}"#),
         format!(r#"{{"ids":["{name}"]}}"#),
@@ -124,7 +124,7 @@ fn cursors_queries_and_fields_of_any_shape_are_refused() {
         let mut changed = cursor.clone();
         changed.replace_range(at..=at, if &cursor[at..=at] == "A" { "B" } else { "A" });
         let answer = server.get(&format!("/v1/users?limit=1&cursor={changed}"));
-        // The last letter has bits that say nothing; they have to be 0.
+        // The last letter has bits without meaning; they have to be 0.
         assert_eq!(answer.status, 400, "{at}: {changed}");
     }
     let brackets = "%5B".repeat(2_000);

@@ -88,7 +88,7 @@ fn what_is_under_way_is_finished_and_what_was_written_is_there_afterwards() {
     let body = user("a@example.org").to_string();
     let (first, rest) = body.split_at(10);
     let length = body.len();
-    // Whoever is told to go on has been heard.
+    // A client that was told to continue has been heard.
     busy.send(format!(
         "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
          Expect: 100-continue\r\n\r\n"
@@ -116,7 +116,7 @@ fn what_is_under_way_is_cut_off_when_its_time_to_finish_is_over() {
     );
     assert_eq!(busy.receive(false).expect("an answer").status, 100);
     server.signal(Signal::TERM);
-    // A body that is waited for in vain would be told 408, and much later.
+    // A body that never arrives would get 408, and much later.
     assert!(busy.receive(true).is_err(), "it is cut off");
     assert!(server.wait(Duration::from_secs(60)).success());
 }
@@ -145,7 +145,7 @@ fn settings_are_read_again_when_it_is_told_to() {
     sent["extra"] = json!(1);
     let answer = server.send("POST", "/v1/users:validate", "", &sent);
     assert_eq!(problem(&answer, 422), ["/extra"]);
-    // What makes no sense changes nothing.
+    // Settings that make no sense change nothing.
     for (text, status) in [("unknown-fields = \"perhaps\"\n", 422), ("unknown-fields = \"keep\"\n", 200)] {
         fs::write(&config, text).expect("a file");
         server.signal(Signal::HUP);

@@ -12,8 +12,8 @@ use testkit::until;
 use crate::client::{Answer, Client};
 use crate::place::{Place, Server, ask, problem, user, value};
 
-/// What the service is told to wait at most, for a connection and for an answer, how old a cached read may be, and for
-/// how long it goes on.
+/// The service's limits: how long it waits for a connection and for an answer, how old a cached read may be, and for
+/// how long it continues without the database.
 const FLAGS: [&str; 8] = [
     "--acquire-timeout",
     "500",
@@ -28,24 +28,24 @@ const FLAGS: [&str; 8] = [
 /// How old a cached read may be.
 const STALENESS: Duration = Duration::from_secs(2);
 
-/// A server on a PostgreSQL of its own.
+/// A server with its own PostgreSQL.
 fn start(durability: Durability, flags: &[&str]) -> (Postgres, Place, Server) {
-    // None of its processes goes by itself.
+    // None of its processes ends by itself.
     let postgres = Postgres::start(durability, &["autovacuum=off"]).expect("PostgreSQL starts");
     let place = Place::on(postgres.url("postgres"));
     let server = place.serve(&[&FLAGS[..], flags].concat());
     (postgres, place, server)
 }
 
-/// Insists that a request is refused for now. While PostgreSQL does not answer, that it is refused at all says that it was
-/// not waited for longer than told.
+/// Checks that a request is refused for now. While PostgreSQL doesn't answer, being refused at all shows that it didn't
+/// wait longer than configured.
 fn unavailable(answer: &Answer) {
     problem(answer, 503);
     let seconds = answer.field("retry-after").expect("a time to come again");
     assert!(seconds.parse::<u32>().is_ok_and(|seconds| seconds > 0), "{seconds}");
 }
 
-/// For how long a client goes on: until it is told to stop, or the test has failed and nobody tells it.
+/// How long a client continues: until it is told to stop, or until the test has failed and nobody tells it.
 struct Going {
     on: AtomicBool,
     end: Instant,
@@ -65,7 +65,7 @@ impl Going {
     }
 }
 
-/// What one of the clients that write has seen.
+/// What one of the writing clients has seen.
 #[derive(Default)]
 struct Writer {
     accepted: AtomicUsize,
@@ -73,7 +73,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Creates users while it is told to, and answers the ids of those that were acknowledged.
+    /// Creates users until told to stop, and returns the ids of those that were acknowledged.
     fn write(&self, number: u32, server: &Server, writing: &Going) -> Vec<String> {
         let mut client = server.connect();
         let mut acknowledged = Vec::new();
@@ -127,14 +127,15 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
             let mut client = server.connect();
             while reading.on() {
                 let answer = ask(&mut client, "GET", &cached, "", "");
-                // A machine that leaves the service no time for so long loses what the cache is known by, until it has.
+                // If the machine leaves the service no time for this long, it no longer knows whether the cache is
+                // current, until it has time again.
                 if answer.status != 200 {
                     unavailable(&answer);
                 }
             }
         });
         let each = |count: fn(&Writer) -> &AtomicUsize, least: usize| {
-            // A thread that has panicked counts no more; the scope tells of it.
+            // A thread that has panicked no longer counts; the scope reports it.
             writing_threads.iter().any(|thread| thread.is_finished())
                 || writers.iter().all(|writer| count(writer).load(Ordering::Relaxed) >= least)
         };
@@ -169,7 +170,7 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
 fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
-    // All of it, or those who connect anew would be answered.
+    // All of it, or those that reconnect would be answered.
     let processes = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
                      UNION SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int";
     let stopped = postgres.execute("postgres", processes).expect("it answers");
@@ -199,7 +200,7 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
         });
     });
     signal("-CONT");
-    // Another each time: one that was given up may have been written.
+    // A different one each time: one that was abandoned may have been written.
     let mut tries = 0;
     until("users are written again", || {
         tries += 1;

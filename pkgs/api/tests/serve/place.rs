@@ -17,7 +17,7 @@ use crate::client::{Answer, Client};
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
 
-/// Makes of each function a test for each kind of database.
+/// Makes a test from each function for each kind of database.
 macro_rules! on_each_database {
     ($($test:ident),* $(,)?) => {
         mod sqlite {
@@ -33,14 +33,14 @@ macro_rules! on_each_database {
 pub struct Place {
     directory: TempDir,
     database: String,
-    /// What the database is in, where the tests share it.
+    /// The server of the database, if tests share it.
     postgres: Option<Arc<Postgres>>,
 }
 
 /// A server that all tests share may take its time.
 const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
 
-/// The PostgreSQL that all tests share which run at the same time; the last one stops it.
+/// The PostgreSQL that all concurrently running tests share; the last one stops it.
 fn shared() -> Arc<Postgres> {
     static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,14 +53,14 @@ fn shared() -> Arc<Postgres> {
 }
 
 impl Place {
-    /// An empty directory, with a database of SQLite in it.
+    /// An empty directory, with an SQLite database in it.
     pub fn new() -> Self {
         let directory = directory();
         let database = format!("sqlite:{}", directory.path().join("users.db").display());
         Self { directory, database, postgres: None }
     }
 
-    /// An empty directory, and an empty database of PostgreSQL.
+    /// An empty directory, and an empty PostgreSQL database.
     pub fn on_postgresql() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let server = shared();
@@ -84,7 +84,7 @@ impl Place {
         &self.database
     }
 
-    /// Changes the database behind the service's back.
+    /// Changes the database without the service.
     pub fn execute(&self, sql: &str) {
         if let Some(server) = &self.postgres {
             let (_, name) = self.database.rsplit_once('/').expect("a URL");
@@ -102,27 +102,27 @@ impl Place {
         command.output().expect("the binary runs")
     }
 
-    /// Makes an API key.
+    /// Creates an API key.
     pub fn key(&self, scope: &str, flags: &[&str]) -> String {
         let output = self.command(&[&["key", "add", "test", "--scope", scope], flags].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
-    /// What a server says that does not start.
+    /// The message of a server that doesn't start.
     pub fn refused(&self, flags: &[&str]) -> (Option<i32>, String) {
         let output = self.command(&[&["serve"], flags].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
-    /// Starts a server with these flags on top.
+    /// Starts a server with these additional flags.
     pub fn serve(&self, flags: &[&str]) -> Server {
         self.serve_by(Command::new(BINARY), flags)
     }
 
-    /// The same by a command that ends with the binary's name.
+    /// The same with a command that ends with the binary's name.
     pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
-        // There is one of those.
+        // There is only one of those.
         let admin = if flags.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] };
         let process = testkit::Server::by(command)
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
@@ -146,7 +146,7 @@ fn directory() -> TempDir {
 pub struct Server {
     process: testkit::Server,
     pub public: SocketAddr,
-    /// By TLS, where it was told to.
+    /// With TLS, if it was told to.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
 }
@@ -165,12 +165,12 @@ impl Server {
         Client::connect(self.public)
     }
 
-    /// The answer to a request on a connection of its own, with further field lines, each with its line end.
+    /// The answer to a request on a new connection, with further header lines, each with its line end.
     pub fn ask(&self, method: &str, target: &str, fields: &str, body: &str) -> Answer {
         ask(&mut self.connect(), method, target, fields, body)
     }
 
-    /// The same with a body of JSON.
+    /// The same with a JSON body.
     pub fn send(&self, method: &str, target: &str, fields: &str, body: &Value) -> Answer {
         let fields = format!("Content-Type: application/json\r\n{fields}");
         self.ask(method, target, &fields, &body.to_string())
@@ -181,19 +181,19 @@ impl Server {
         self.ask("GET", target, "", "")
     }
 
-    /// Creates a user of this email and answers it.
+    /// Creates a user with this email and returns it.
     pub fn create(&self, email: &str) -> Value {
         let answer = self.send("POST", "/v1/users", "", &user(email));
         assert_eq!(answer.status, 201, "{}", answer.text());
         value(&answer)
     }
 
-    /// What a metric says.
+    /// The value of a metric.
     pub fn metric(&self, name: &str) -> f64 {
         Metrics::new(self.metrics()).value(name)
     }
 
-    /// All it counts, as shown.
+    /// All metrics, as text.
     pub fn metrics(&self) -> String {
         ask(&mut Client::connect(self.admin), "GET", "/metrics", "", "").text().to_owned()
     }
@@ -209,7 +209,7 @@ pub fn ask(client: &mut Client, method: &str, target: &str, fields: &str, body: 
     client.receive(method != "HEAD").unwrap_or_else(|error| panic!("{method} {target} {fields:?}: {error}"))
 }
 
-/// A user of this email, with something of everything.
+/// A user with this email, with something of everything.
 pub fn user(email: &str) -> Value {
     json!({
         "email": email, "name": format!("Name of {email}"),
@@ -225,7 +225,7 @@ pub fn value(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
-/// Insists on a problem of this status, and answers the pointers to what is at fault.
+/// Checks for a problem with this status, and returns the pointers to the faults.
 pub fn problem(answer: &Answer, status: u16) -> Vec<String> {
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(answer.field("content-type").as_deref(), Some("application/problem+json"));

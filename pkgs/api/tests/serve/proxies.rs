@@ -1,4 +1,4 @@
-//! Behind nginx and HAProxy: limits of one address are those of each client, whoever it says it is.
+//! Behind nginx and HAProxy: limits per address apply to each client, whoever it claims to be.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,10 +10,10 @@ use testkit::until;
 use crate::client::{Answer, Client};
 use crate::place::Place;
 
-/// As little as there can be, so that two requests within a second are one too many.
+/// As low as possible, so that two requests within a second are one too many.
 const RATE: [&str; 4] = ["--address-rate", "1", "--address-burst", "2"];
 
-/// The name that clients ask for is one that proxies pass on.
+/// The host name in clients' requests, which proxies pass on.
 const TRUSTED: [&str; 4] = ["--allowed-host", "h", "--trusted-proxy", "127.0.0.1"];
 
 /// The answer to a client at 127.0.0.`host`.
@@ -22,7 +22,7 @@ fn get(to: SocketAddr, host: u8, fields: &str) -> Answer {
     Client::on(stream).get("/v1/users", fields)
 }
 
-/// Asks until it is too often, each time as somebody else, and then as a neighbour.
+/// Sends requests until it is limited, each time with another claimed address, and then as a neighbour.
 fn assert_limited(to: SocketAddr, host: u8) {
     let mut asked = 0;
     let mut refused = None;
@@ -46,7 +46,7 @@ fn each_client_behind_nginx_has_a_rate_of_its_own() {
     let upstream = format!("http://{}", server.public);
     let Some(proxy) = Proxy::nginx("rates behind nginx", &upstream, append) else { return };
     assert_limited(proxy.address(), 7);
-    // From who is no proxy, the field is not believed.
+    // The header isn't believed from a client that isn't a proxy.
     assert_limited(server.public, 11);
 }
 
@@ -72,12 +72,12 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
         assert_limited(proxy.address(), 7);
     }
     assert!(by_http2.metric("linerate_api_listener_accepted_total{protocol=\"http2\"}") >= 1.0);
-    // Past the proxy nobody is served, with a header or without.
+    // Nobody is served without the proxy, with a PROXY header or without.
     let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
     let old = b"PROXY TCP4 203.0.113.9 127.0.0.1 1000 80\r\n";
     for (host, sent) in [(9, &header[..]), (1, b""), (1, old)] {
         let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, host), by_header.public).expect("it listens");
-        // It may be closed before all is sent.
+        // It may be closed before everything is sent.
         let _ = stream.write_all(&[sent, b"GET /v1/users HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat());
         assert!(Client::on(stream).receive(true).is_err(), "from {host}");
     }

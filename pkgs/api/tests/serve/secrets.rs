@@ -1,4 +1,4 @@
-//! What a database's URL has of secrets is in no message, however malformed it is and wherever it is given.
+//! The secrets in a database's URL are in no message, however malformed it is and wherever it is given.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use testkit::until;
 
 use crate::place::{BINARY, Place};
 
-/// URLs that cannot be used, each with the same password, whole or with something in it that ends it for a parser.
+/// Unusable URLs, each with the same password, complete or with something in it that ends it for a parser.
 const MALFORMED: [&str; 22] = [
     "postgres://ada:hunter2@db:x/users",
     "postgres://ada:hunter2@db:99999/users",
@@ -34,7 +34,7 @@ const MALFORMED: [&str; 22] = [
     "host=db user=ada password='hunter2",
 ];
 
-/// Insists that a command fails with one line that has nothing of the password in it.
+/// Checks that a command fails with one line that contains no part of the password.
 fn silent(what: &str, output: &Output, code: Option<i32>) {
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -45,7 +45,7 @@ fn silent(what: &str, output: &Output, code: Option<i32>) {
     }
 }
 
-/// The binary in a place, with no settings but those that the test gives.
+/// The binary in a place, with no settings but the test's.
 fn command(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(arguments).env_remove("LINERATE_API_DATABASE_URL").env("HOME", place.path("home"));
@@ -100,7 +100,7 @@ fn a_malformed_url_is_not_repeated() {
     }
 }
 
-/// A text as TOML has it.
+/// A text as TOML.
 fn toml_text(text: &str) -> String {
     format!("\"{}\"", text.replace('\n', "\\n"))
 }

@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_body_is_pointed_at(place: &Place) {
     let packed = server.ask("POST", "/v1/users", &format!("{json}Content-Encoding: gzip\r\n"), "{}");
     problem(&packed, 415);
     assert_eq!(packed.field("accept-encoding").as_deref(), Some("identity"));
-    // A body whose length nobody announced is bounded too.
+    // A body without an announced length is limited too.
     let mut client = server.connect();
     client.send(format!(
         "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{json}\r\n"
@@ -166,7 +166,7 @@ fn methods_media_types_and_paths_that_are_not_there_are_told(place: &Place) {
     assert_eq!(server.get(&one).status, 200);
     problem(&server.ask("GET", &one, "Accept: image/png\r\n", ""), 406);
     assert_eq!(server.ask("GET", &one, "Accept: text/xml, application/*;q=0.5\r\n", "").status, 200);
-    // One connection takes them all.
+    // One connection handles them all.
     let mut client = server.connect();
     for _ in 0..3 {
         assert_eq!(ask(&mut client, "GET", &one, "", "").status, 200);

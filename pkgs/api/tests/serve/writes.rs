@@ -1,4 +1,4 @@
-//! Writes that are conditional, and writes that are made once.
+//! Conditional writes, and writes that are made only once.
 
 use std::thread;
 
@@ -17,7 +17,7 @@ on_each_database! {
     answers_are_forgotten_once_too_much_was_answered_since,
 }
 
-/// A server and the path of a user.
+/// A server and a user's path.
 fn start(place: &Place, flags: &[&str]) -> (Server, String) {
     let server = place.serve(flags);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
@@ -75,7 +75,7 @@ fn a_version_can_be_demanded_of_every_write(place: &Place) {
     problem(&server.send("PUT", &path, "", &user("a@example.org")), 428);
     problem(&server.send("PATCH", &path, "", &json!({})), 428);
     problem(&server.ask("DELETE", &path, "", ""), 428);
-    // Which version is not meant says nothing of the one that is.
+    // Naming a version that isn't meant says nothing about the one that is.
     for none in ["If-None-Match: \"9\"\r\n", "If-None-Match: \"abc\"\r\n"] {
         problem(&server.send("PUT", &path, none, &user("a@example.org")), 428);
         problem(&server.send("PATCH", &path, none, &json!({})), 428);
@@ -96,7 +96,7 @@ fn patches_of_many_clients_at_once_are_all_applied(place: &Place) {
             scope.spawn(move || {
                 for step in 0..5 {
                     let patch = json!({"preferences": {format!("c{client}.{step}"): step}});
-                    // Eight tries may not suffice against three others; a client then tries again.
+                    // Eight attempts may not suffice against three others; a client then tries again.
                     while server.send("PATCH", path, "", &patch).status == 409 {}
                 }
             });
@@ -125,7 +125,7 @@ fn a_request_with_a_key_is_made_once(place: &Place) {
     let key = "Idempotency-Key: \"8e03978e-40d5\"\r\n";
     let first = server.send("POST", "/v1/users", key, &sent);
     assert_eq!((first.status, first.field("idempotency-replayed")), (201, None));
-    // The same key with and without its quotes, even after the user has changed.
+    // The same key with and without quotes, even after the user has changed.
     let id = value(&first)["id"].as_str().expect("an id").to_owned();
     assert_eq!(server.send("PATCH", &format!("/v1/users/{id}"), "", &json!({"name": "B"})).status, 200);
     for key in [key, "Idempotency-Key: 8e03978e-40d5\r\n"] {
@@ -139,7 +139,7 @@ fn a_request_with_a_key_is_made_once(place: &Place) {
     for malformed in ["", "\"", "a b", &"k".repeat(256)] {
         problem(&server.send("POST", "/v1/users", &format!("Idempotency-Key: {malformed}\r\n"), &sent), 400);
     }
-    // Nobody comes back by a repetition, and nothing of who is gone.
+    // A repetition brings nobody back, and reveals nothing about someone who was deleted.
     let path = format!("/v1/users/{}", value(&first)["id"].as_str().expect("an id"));
     assert_eq!(server.ask("DELETE", &path, "", "").status, 204);
     let again = server.send("POST", "/v1/users", key, &sent);
