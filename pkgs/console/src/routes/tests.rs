@@ -1,4 +1,4 @@
-//! The routes and what stands before them, as a client sees them, with a service behind that knows one key.
+//! The routes and the checks before them, as a client sees them, with a service behind them that knows one key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,7 +31,7 @@ use crate::upstream::Upstream;
 
 const KEY: &str = "lr_known";
 
-/// A machine of which nothing is known but what its processes call themselves.
+/// A machine about which nothing is known but its processes' names.
 struct Nothing;
 
 impl Machine for Nothing {
@@ -62,7 +62,7 @@ impl Machine for Nothing {
     }
 }
 
-/// A service that has no links, and tells that to who has the key; how often it was asked who one is.
+/// A service that has no links, and says so to clients with the key; counts how often it was asked who a client is.
 fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
     let listener = UnixListener::bind(path).expect("a socket");
     let asked_who = Arc::new(AtomicUsize::new(0));
@@ -89,7 +89,7 @@ fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
     asked_who
 }
 
-/// A console, the directory of the socket behind it and of its audit log, and how often links was asked who one is.
+/// A console, the directory with the socket behind it and its audit log, and how often links was asked who a client is.
 fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("links");
@@ -126,7 +126,7 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     (directory, router(Arc::new(app)), asked_who)
 }
 
-/// A client of the console, with the cookie that it was given last.
+/// A client of the console, with the last cookie it was given.
 struct Client {
     router: axum::Router,
     cookie: Option<String>,
@@ -161,7 +161,7 @@ impl Client {
         self.send(Request::get(path).body(Body::empty()).expect("a request")).await
     }
 
-    /// Sends a form of ours, as a browser does.
+    /// Posts a form, as a browser does.
     async fn post(&mut self, path: &str, form: &str) -> (Response<()>, String) {
         let request = Request::post(path)
             .header(header::ORIGIN, "http://localhost:8110")
@@ -179,7 +179,7 @@ impl Client {
     }
 }
 
-/// The token of the forms of a page.
+/// The token in a page's forms.
 fn token(page: &str) -> String {
     let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap_or_else(|| panic!("no form: {page}"));
     rest[..rest.find('"').expect("an end")].to_owned()
@@ -357,7 +357,7 @@ async fn browsers_are_told_what_pages_may_do() {
             "{path}"
         );
         assert_eq!(field("cache-control"), "no-store", "{path}");
-        // What the policy would keep from working is not there: no style and no script stands in a page.
+        // What the policy would block isn't there: no page has inline styles or scripts.
         let inline = page.contains(" style=") || page.contains("<style") || page.contains(" onclick=");
         assert!(
             !inline && page.matches("<script").count() == page.matches("<script src=").count(),
@@ -376,7 +376,7 @@ async fn methods_that_a_page_does_not_have_are_refused() {
     assert_eq!(client.send(request.expect("a request")).await.0.status(), StatusCode::FORBIDDEN);
 }
 
-/// Has a profile taken, and the page of it once it is there.
+/// Has a profile taken, and returns its page once it is there.
 async fn profiled(client: &mut Client, fields: &str) -> (String, String) {
     let (_, page) = client.get("/profile").await;
     let form = format!("csrf={}&kind=cpu&seconds=1{fields}", token(&page));
