@@ -1,4 +1,4 @@
-//! Rounds of requests, whose bodies nobody keeps.
+//! Rounds of requests, whose bodies are discarded.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -19,39 +19,39 @@ const FILES: [(&str, usize, usize); 6] = [
     ("16k", 16 << 10, 16),
     ("2m", 2_400_000, 8),
     ("64m", 64 << 20, 2),
-    // Asked for by TLS alone, and forgotten before: what others ask for too is kept in copies.
+    // Only requested with TLS, and dropped from the cache before: what is also requested otherwise is kept in copies.
     (COLD_TLS, 2_400_000, 8),
     (COLD_HTTP3, 2_400_000, 8),
 ];
 
-/// Files of the rounds that are cold and encrypted.
+/// Files for rounds that are cold and encrypted.
 const COLD_TLS: &str = "cold-tls";
 const COLD_HTTP3: &str = "cold-http3";
 
-/// Connections of a round.
+/// Connections per round.
 const CONNECTIONS: usize = 16;
 
-/// From so many bytes on a round by TLS has the largest files too, and one by HTTP/3 takes a second.
+/// From this many bytes on, a TLS round includes the largest files, and an HTTP/3 round takes a second.
 const LARGE: u64 = 256 << 20;
 
 /// No request takes longer, unless something hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES SECONDS`.
+/// The word that turns the bench's executable into the HTTP/3 load: `h3 ADDRESS PATH BYTES SECONDS`.
 const H3: &str = "h3";
 
-/// What a round is of.
+/// The kind of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Files in memory.
     Hot,
     /// Files that are read from the disk.
     Cold,
-    /// HTTP/1.1 and HTTP/2 by TLS.
+    /// HTTP/1.1 and HTTP/2 with TLS.
     Tls,
     /// HTTP/3.
     Http3,
-    /// The same of files that are read from the disk.
+    /// The same for files that are read from the disk.
     ColdTls,
     ColdHttp3,
 }
@@ -61,11 +61,11 @@ pub struct Round<'r> {
     pub kind: Kind,
     pub address: SocketAddr,
     pub root: &'r Path,
-    /// How much is asked for, about.
+    /// About how much is requested.
     pub bytes: u64,
 }
 
-/// Clients that take nothing, gone when dropped.
+/// Clients that read nothing; they disconnect when this is dropped.
 pub struct Planted {
     _clients: Vec<TcpStream>,
 }
@@ -78,8 +78,8 @@ impl Kind {
         matches!(self, Self::Hot | Self::Cold)
     }
 
-    /// The part that is this one's of what all rounds have together, as many times `bytes` as there are rounds: most where it
-    /// is cheap, for all have to be read by somebody.
+    /// This round's share of what all rounds have together, which is `bytes` times the number of rounds: most where it
+    /// is cheap, since somebody has to read all of it.
     pub fn share(self, bytes: u64) -> u64 {
         match self {
             Self::Hot => bytes * 7 / 2,
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// Makes the files that are served.
+/// Creates the files that are served.
 pub fn make_files(root: &Path) -> io::Result<()> {
     for (name, size, count) in FILES {
         fs::create_dir_all(root.join(name))?;
@@ -101,7 +101,7 @@ pub fn make_files(root: &Path) -> io::Result<()> {
 }
 
 impl Round<'_> {
-    /// Runs it, and returns how many bytes of bodies came.
+    /// Runs it, and returns how many bytes of bodies arrived.
     pub fn run(&self) -> Result<u64, Error> {
         match self.kind {
             Kind::Hot => Ok(self.plain(&["1k", "16k", "2m"])?),
@@ -115,7 +115,7 @@ impl Round<'_> {
         }
     }
 
-    /// Some connections that ask for one file after the other.
+    /// Several connections that request one file after the other.
     fn plain(&self, sizes: &[&str]) -> io::Result<u64> {
         let mut clients: Vec<TcpStream> =
             (0..CONNECTIONS).map(|_| self.connect()).collect::<Result<_, _>>()?;
@@ -142,7 +142,7 @@ impl Round<'_> {
         Ok(got)
     }
 
-    /// Has the kernel forget a file, in a round of cold ones.
+    /// Makes the kernel forget a file, in a cold round.
     fn forget_if_cold(&self, name: &str, number: usize) -> io::Result<()> {
         if matches!(self.kind, Kind::Cold | Kind::ColdTls | Kind::ColdHttp3) {
             let file = File::open(self.root.join(name).join(number.to_string()))?;
@@ -159,7 +159,7 @@ impl Round<'_> {
         Ok(stream)
     }
 
-    /// curl, which throws away what it is sent, by HTTP/1.1 and HTTP/2 in turn.
+    /// curl, which discards what it receives, with HTTP/1.1 and HTTP/2 in turn.
     fn by_curl(&self, sizes: &[&str]) -> Result<u64, Error> {
         let curl = bench::setup::require("curl", "curl")?;
         let mut got = 0;
@@ -186,7 +186,7 @@ impl Round<'_> {
         Ok(got)
     }
 
-    /// Another process, whose memory ends with it.
+    /// A separate process, whose memory ends with it.
     fn by_http3(&self, asked: &str) -> Result<u64, Error> {
         let of = FILES.iter().find(|(name, ..)| *name == asked);
         let (name, size, count) = *of.expect("files that were made");
@@ -218,7 +218,7 @@ impl Round<'_> {
     }
 }
 
-/// Takes one answer off a connection, and throws its body away in the kernel. Returns how long that was.
+/// Reads one answer from a connection, and discards its body in the kernel. Returns the body's length.
 fn discard(client: &mut TcpStream) -> io::Result<u64> {
     let mut head = Vec::new();
     let mut buffer = [0; 2048];
@@ -254,8 +254,8 @@ fn discard(client: &mut TcpStream) -> io::Result<u64> {
     Ok(length)
 }
 
-/// Clients that ask for files and take none of them: in the clear they keep pipes, by TLS memory, and both descriptors and
-/// what their sockets hold.
+/// Clients that request files and don't read them: without TLS they use pipes, with TLS memory, and in both cases
+/// descriptors and what their sockets hold.
 pub fn plant(clear: SocketAddr, secure: SocketAddr) -> io::Result<Planted> {
     let slow = |address: &SocketAddr| -> io::Result<TcpStream> {
         let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
@@ -268,7 +268,7 @@ pub fn plant(clear: SocketAddr, secure: SocketAddr) -> io::Result<Planted> {
         let mut stream = slow(&clear)?;
         stream.write_all(b"GET /2m/0 HTTP/1.1\r\nHost: h\r\n\r\n")?;
         clients.push(stream);
-        // A handshake that has begun: a record that says there is more of it to come.
+        // A started handshake: a record that says that more of it will come.
         let mut stream = slow(&secure)?;
         stream.write_all(&[22, 3, 1, 64, 0, 1])?;
         clients.push(stream);
@@ -276,7 +276,7 @@ pub fn plant(clear: SocketAddr, secure: SocketAddr) -> io::Result<Planted> {
     Ok(Planted { _clients: clients })
 }
 
-/// Is the load of HTTP/3 where the arguments say so.
+/// Runs the HTTP/3 load if the arguments say so.
 pub fn run_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [word, address, path, size, seconds] = &arguments[..] else { return None };

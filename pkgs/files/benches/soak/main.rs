@@ -1,13 +1,13 @@
-//! Sends a given number of bytes, and fails where the server keeps something of it.
+//! Sends a given number of bytes, and fails if the server keeps anything.
 //!
-//! `make soak [ARGS="20GB"]`, or `ARGS="30min"`: 500 GB where nothing is said. Rounds of hot and cold files, plain, by TLS and by HTTP/3
-//! go on until that is sent; after each one, when all its connections are closed, the server's memory, descriptors
-//! and pipes and the kernel's memory are read. A minute that
-//! is not counted goes before, and the first tenth warms up too: the most that was kept in its second half is the
-//! measure. What is more than that all through the last tenth, beyond a tolerance for each, has grown, and fails.
+//! `make soak [ARGS="20GB"]`, or `ARGS="30min"`: 500 GB by default. Rounds of hot and cold files, plain, with TLS and
+//! with HTTP/3, go on until that is sent; after each one, when all its connections are closed, the server's memory,
+//! descriptors and pipes and the kernel's memory are read. One minute runs first and doesn't count, and the first tenth
+//! is for warming up too: the most that was kept in its second half is the reference. Whatever stays above that all
+//! through the last tenth, beyond a tolerance for each figure, has grown, and is a failure.
 //!
-//! `--plant` leaves clients behind each round that take nothing, which the server has to keep: that has to fail.
-//! The kernel's memory is the machine's: what else runs there counts too.
+//! `--plant` leaves clients behind after each round that read nothing, which the server has to keep: this has to fail.
+//! The kernel's memory is the whole machine's: whatever else runs there counts too.
 #![forbid(unsafe_code)]
 
 mod load;
@@ -24,22 +24,22 @@ use bench::{Error, setup};
 use load::{Kind, Round};
 use measure::{Kept, NAMES, grown};
 
-/// What is sent where nothing is said, in bytes.
+/// The default of what is sent, in bytes.
 const BYTES: u64 = 500_000_000_000;
 
-/// A line is printed so often.
+/// How often a line is printed.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// Rounds go on for so long before anything counts: caches, copies and threads are filled by then, however little is sent.
+/// How long rounds run before anything counts: by then caches, copies and threads are filled, however little is sent.
 const WARM_UP: Duration = Duration::from_secs(60);
 
-/// What a round of those asks for.
+/// What such a round requests.
 const WARM_UP_BYTES: u64 = 64 << 20;
 
-/// The least samples: of fewer no tenth says anything.
+/// The fewest samples: with fewer, a tenth says nothing.
 const LEAST_SAMPLES: usize = 40;
 
-/// How much is to be done.
+/// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     Bytes(u64),
@@ -104,7 +104,7 @@ fn run(until: Until, plants: bool) -> Result<bool, Error> {
         .args(["serve", "--listen", &clear.to_string(), "--tls-listen", &secure.to_string(), "--root"])
         .arg(&root);
     command.arg("--cert").arg(place.path().join(CHAIN)).arg("--key").arg(place.path().join(KEY));
-    // Clients that are left behind stay for as long as it takes.
+    // Clients that are left behind stay as long as it takes.
     command.args(["--write-timeout", "1000000", "--idle-timeout", "1000000"]);
     let server = Server::start("linerate-files", clear, &mut command)?;
     println!("{isolated}");
@@ -119,7 +119,7 @@ fn run(until: Until, plants: bool) -> Result<bool, Error> {
     let (mut sent, mut told) = (0, None::<Instant>);
     let mut samples: Vec<(f64, Kept)> = Vec::new();
     let mut planted = Vec::new();
-    // As much at once as gives enough samples; a round of each kind is one.
+    // As much at once as gives enough samples; one round of each kind makes a sample.
     let share = match until {
         Until::Bytes(bytes) => {
             (bytes / (Kind::ALL.len() as u64 * LEAST_SAMPLES as u64)).clamp(8 << 20, 2 << 30)
@@ -140,7 +140,7 @@ fn run(until: Until, plants: bool) -> Result<bool, Error> {
         if plants {
             planted.push(load::plant(clear, secure)?);
         }
-        // After one of each kind, so that all samples are of like rounds.
+        // After one of each kind, so that all samples follow the same rounds.
         if (number + 1) % Kind::ALL.len() == 0 {
             let kept = Kept::of(server.process_id(), planted.len())?;
             let done = progress(sent, samples.len() + 1);

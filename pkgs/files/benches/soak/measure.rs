@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use bench::usage::Usage;
 
-/// What is looked at.
+/// The figures.
 pub const NAMES: [&str; 4] = ["RSS KiB", "descriptors", "pipes", "kernel KiB"];
 
-/// What may be more than after the first tenth: hundredths of that, and so many beside.
+/// How much they may exceed those after the first tenth: a percentage of these, and an absolute amount.
 const TOLERANCES: [(u64, u64); 4] = [(5, 4096), (0, 16), (0, 16), (10, 16 * 1024)];
 
-/// Caches of the kernel for what a server can leave behind: sockets, what is on its way through them, open files.
+/// The kernel's caches for what a server can leave behind: sockets, what is in transit through them, open files.
 const SLABS: [&str; 13] = [
     "TCP",
     "TCPv6",
@@ -30,7 +30,7 @@ const SLABS: [&str; 13] = [
     "inotify_inode_mark",
 ];
 
-/// Connections that are closed are gone from the server after so long at the latest.
+/// How long it takes at most until closed connections are gone from the server.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A sample of each of [`NAMES`].
@@ -38,11 +38,11 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 pub struct Kept(pub [u64; 4]);
 
 impl Kept {
-    /// Of a server that nobody but `planted` clients is connected to, which is waited for.
+    /// For a server to which only `planted` clients are connected, which is waited for.
     pub fn of(server: u32, planted: usize) -> io::Result<Self> {
         let begun = Instant::now();
         let mut before = descriptors(server)?;
-        // Where clients are left behind, their number says nothing.
+        // If clients are left behind, their number says nothing.
         while planted == 0 && begun.elapsed() < SETTLED_WITHIN {
             std::thread::sleep(Duration::from_millis(50));
             let now = descriptors(server)?;
@@ -74,8 +74,8 @@ fn descriptors(process: u32) -> io::Result<(u64, u64)> {
     Ok((all, pipes))
 }
 
-/// The kernel's memory for sockets, what they hold, and open files, in bytes; what cannot be freed of all its objects where
-/// it does not tell them apart.
+/// The kernel's memory for sockets, what they hold, and open files, in bytes; if the kernel doesn't distinguish its
+/// objects, all that can't be freed.
 fn kernel_memory() -> io::Result<u64> {
     let mut held = 0;
     for line in fs::read_to_string("/proc/net/sockstat")?.lines() {
@@ -99,7 +99,7 @@ fn kernel_memory() -> io::Result<u64> {
     Ok(held)
 }
 
-/// What has grown, in words: samples with how much of all was done by then.
+/// What has grown, in words; each sample has the fraction of the work that was done by then.
 pub fn grown(samples: &[(f64, Kept)]) -> Vec<String> {
     let of = |from: f64, to: f64| samples.iter().filter(move |(at, _)| (from..to).contains(at));
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! Files that do not fit into memory, beside nginx and beside what fio reads of the same disk.
+//! Files that don't fit into memory, compared with nginx and with what fio reads from the same disk.
 //!
-//! Servers are in a control group with less memory than the files take, so that most of what is asked for has to be read
-//! from the disk. Page, dentry and inode caches are dropped before each round. While files are asked for, a client of its
-//! own asks for one hot file, at a rate that is no load.
+//! Servers are in a control group with less memory than the files take, so that most of what is requested has to be
+//! read from the disk. Page, dentry and inode caches are dropped before each round. Meanwhile, a separate client
+//! requests one hot file, at a rate that is no load.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::limited::Limited;
 use crate::network::Network;
 use crate::{NGINX, OURS, Scale, peers};
 
-/// A server's memory, page cache included.
+/// A server's memory, including its page cache.
 const MEMORY_BYTES: u64 = 200 << 20;
 
 /// Files: directory, bytes, number. Five and twenty-five times the memory.
@@ -31,20 +31,20 @@ const HOT: (&str, usize, usize) = ("hot", 1_024, 1);
 /// Ten times the memory, for Zipf's law.
 const MANY: (&str, usize, usize) = ("many", 65_536, 32_000);
 
-/// Requests a second for the hot file, of four connections.
+/// Requests per second for the hot file, from four connections.
 const HOT_RATE: f64 = 1000.0;
 
-/// Files that fio keeps open at most.
+/// The most files that fio keeps open.
 const FIO_OPEN: usize = 2_000;
 
-/// nginx with its files read by threads, around the page cache.
+/// nginx with its files read by threads, bypassing the page cache.
 const NGINX_DIRECT: &str = "nginx, directio";
 /// Another build of ours.
 const OTHER: &str = "other build";
 /// Ours without io_uring.
 const THREADS: &str = "ours, --disk threads";
 
-/// What is asked for.
+/// What is requested.
 struct Case {
     /// The part of the bench.
     row: &'static str,
@@ -80,7 +80,7 @@ struct Sample {
     page_cache: f64,
 }
 
-/// What is measured of one server.
+/// The measurements of one server.
 struct Series<'a> {
     name: &'static str,
     start: Box<Start<'a>>,
@@ -93,7 +93,7 @@ impl Series<'_> {
     }
 }
 
-/// Measures one row: all servers in turn, round after round, each started anew.
+/// Measures one row: all servers in turn, round after round, each started again.
 pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> Result<(), Error> {
     let case = CASES.iter().find(|case| case.row == row).expect("only rows are asked for");
     let limit = match Limited::new("probe", MEMORY_BYTES) {
@@ -130,7 +130,7 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
         let start: Box<Start<'_>> = Box::new(move || nginx(network, &root, name, how));
         Series { name, start, samples: Vec::new() }
     };
-    // Two buffers around the page cache for each of 128 connections would be more memory than it has.
+    // Two buffers that bypass the page cache, for each of 128 connections, would take more memory than it has.
     let mut servers = vec![
         with(OURS, &[]),
         peer(NGINX, "aio threads;"),
@@ -147,7 +147,7 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
             let confined = (server.start)()?;
             let sample = match round(scale, &network, &confined, case, number as u64) {
                 Ok(sample) => sample,
-                // With `directio` it cuts an answer now and then, under this load.
+                // With `directio` it sometimes cuts an answer off, under this load.
                 Err(error) if server.name == NGINX_DIRECT => {
                     report
                         .condition(format!("{row}: round {} of {NGINX_DIRECT} failed: {error}", number + 1));
@@ -187,7 +187,7 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
     Ok(())
 }
 
-/// What was asked for, by the better of the two ways nginx has.
+/// The targets, compared with the better of nginx's two ways.
 fn targets(case: &Case, servers: &[Series<'_>], disks: &[Disk], report: &mut Report) {
     let [ours, others @ ..] = servers else { return };
     let nginx: Vec<_> = others.iter().filter(|server| [NGINX, NGINX_DIRECT].contains(&server.name)).collect();
@@ -249,7 +249,7 @@ fn table(case: &Case, servers: &[Series<'_>]) -> String {
     format!("\n{}\n{table}", case.row)
 }
 
-/// One server under one load: caches as they are after half of the time count.
+/// One server with one load: the state of the caches halfway through is what counts.
 fn round(
     scale: Scale,
     network: &Network,
@@ -259,11 +259,11 @@ fn round(
 ) -> Result<Sample, Error> {
     let server = &confined.server;
     drop_caches();
-    // The hot file is one by then.
+    // By then, the hot file is hot.
     drain::run(network, server, &hot(0.3))?;
     let hot_alone = hot_alongside(network, server, scale.seconds.min(1.0))?.wait()?;
     let (directory, _, files) = case.files;
-    // All servers of a round are asked for the same, and what warms them up is something else.
+    // All servers in a round get the same requests, different from those that warm them up.
     let asked = |seed| Workload {
         directory,
         files,
@@ -299,7 +299,7 @@ fn hot(seconds: f64) -> Workload<'static> {
     Workload { directory, files, order: Order::Turn, connections: 4, seconds, rate: Some(HOT_RATE), seed: 0 }
 }
 
-/// A client for the hot file, beside another load.
+/// A client for the hot file, during another load.
 struct Probe(std::thread::JoinHandle<Result<Outcome, Error>>);
 
 impl Probe {
@@ -308,8 +308,8 @@ impl Probe {
     }
 }
 
-/// Starts asking for the hot file. Where that is allowed, ahead of the other load on its CPU, whose business is none of
-/// the server's.
+/// Starts requesting the hot file: if allowed, with priority over the other load on its CPU, whose delays aren't the
+/// server's fault.
 fn hot_alongside(network: &Network, server: &Server, seconds: f64) -> Result<Probe, Error> {
     let ahead = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
     let this = std::env::current_exe()?;
@@ -324,7 +324,7 @@ fn hot_alongside(network: &Network, server: &Server, seconds: f64) -> Result<Pro
     Ok(Probe(std::thread::spawn(load)))
 }
 
-/// Makes files, where they are not there from a run before: that takes longer than all measuring.
+/// Creates files, unless they exist from an earlier run: that takes longer than all measurements.
 fn make(root: &Path, (directory, bytes, files): (&str, usize, usize)) -> Result<(), Error> {
     let place = root.join(directory);
     let done = place.join("done");
@@ -343,7 +343,7 @@ fn make(root: &Path, (directory, bytes, files): (&str, usize, usize)) -> Result<
     fs::write(&done, "").map_err(Error::file(&done))
 }
 
-/// Has the kernel forget what it has of the disk.
+/// Makes the kernel forget what it has cached of the disk.
 fn drop_caches() {
     rustix::fs::sync();
     if fs::write("/proc/sys/vm/drop_caches", "3").is_err() {
@@ -352,16 +352,16 @@ fn drop_caches() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// What the disk gives for reads.
+/// The disk's read performance.
 struct Disk {
-    /// Of which files.
+    /// The files it was measured with.
     files: &'static str,
     megabytes: f64,
     reads: f64,
 }
 
-/// What it gives for the reads of a case: of the same files, and where these are small of as many reads of fewer, larger
-/// ones, which take no opening; nothing where they are not at random.
+/// The disk's performance for a case's reads: on the same files, and if these are small, the same number of reads from
+/// fewer, larger files, without the cost of opening; nothing if they aren't random.
 fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Vec<Disk>, Error> {
     if case.order != Order::Random {
         return Ok(Vec::new());
@@ -452,7 +452,7 @@ fn nginx(network: &Network, root: &Path, name: &'static str, how: &str) -> Resul
     let mut command = placed(&limited, &program);
     command.arg("-p").arg(root).arg("-c").arg(&file);
     let started = start(name, address, command, limited);
-    // It has read it by the time it answers.
+    // It has read the file by the time it answers.
     let _ = fs::remove_file(&file);
     started
 }

@@ -1,5 +1,5 @@
-//! A client that throws bodies away unread, so that what is measured is the server and not the copying of the
-//! load: `recv` with `MSG_TRUNC` (tcp(7)). It runs as a process of its own, on the CPU of the load.
+//! A client that discards bodies unread, so that the server is measured rather than the load's copying: `recv` with
+//! `MSG_TRUNC` (tcp(7)). It runs as a separate process, on the load's CPU.
 
 use std::env;
 use std::io::{self, Write};
@@ -18,56 +18,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::Network;
 
-/// The word that makes the bench's executable be the load.
+/// The word that turns the bench's executable into the load.
 const LOAD: &str = "drain";
 
-/// Longer than any head here: read, and not thrown away, at the beginning of an answer. A small file comes with it.
+/// Longer than any head here: it is read, and not discarded, at the start of an answer. A small file comes with it.
 const HEAD_BYTES: usize = 2048;
-/// As much as is thrown away at once.
+/// How much is discarded at once.
 const DISCARD_BYTES: usize = 1 << 20;
-/// Of so many answers one has its head read, and its length compared. The others are as long as that, head and all, and
-/// are thrown away at once: a load that takes each head for itself is the limit before a server is.
+/// For one of this many answers the head is read and its length compared. The others are assumed to be as long,
+/// including the head, and are discarded at once: a load that reads each head separately reaches its limit before a
+/// server does.
 const LOOKED_AT: usize = 64;
 
 /// What the client saw.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Requests answered whole.
+    /// Requests answered completely.
     pub requests: u64,
     /// Bytes received.
     pub bytes: u64,
     /// Seconds it took.
     pub seconds: f64,
-    /// 99 % of the answers were whole within so many microseconds.
+    /// 99 % of the answers were complete within this many microseconds.
     pub p99_us: f64,
 }
 
-/// What is asked for, and how.
+/// What is requested, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
-    /// Below the root, with files `f0.bin` and so on.
+    /// A directory below the root, with files `f0.bin` and so on.
     pub directory: &'a str,
-    /// How many of these there are.
+    /// How many files it has.
     pub files: usize,
-    /// In which order they are asked for.
+    /// The order in which they are requested.
     pub order: Order,
-    /// Connections, each with one request under way.
+    /// Connections, each with one request in flight.
     pub connections: usize,
-    /// For how long.
+    /// How long, in seconds.
     pub seconds: f64,
-    /// Bounds the requests a second.
+    /// Limits the requests per second.
     pub rate: Option<f64>,
-    /// What is random follows from it: servers that are given the same one are asked for the same files, one after the
-    /// other, as far as they come.
+    /// Determines all random choices: servers with the same seed get requests for the same files, one after the other,
+    /// as far as they get.
     pub seed: u64,
 }
 
-/// The order in which files are asked for.
+/// The order in which files are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// One after the other.
     Turn,
-    /// At random, all as often.
+    /// At random, all equally often.
     Random,
     /// At random, the n-th 1/n as often as the first (Zipf's law with the exponent 1).
     Zipf,
@@ -86,13 +87,13 @@ impl Order {
     }
 }
 
-/// Which file is next.
+/// Selects the next file.
 struct Picker {
     order: Order,
     files: usize,
     asked: usize,
     random: u64,
-    /// By file, how often it or one before it is asked for, of all times.
+    /// For each file, the fraction of requests that are for it or an earlier one.
     shares: Vec<f64>,
 }
 
@@ -107,7 +108,7 @@ impl Picker {
             }));
             shares.iter_mut().for_each(|share| *share /= sum);
         }
-        // Spread over all bits, and never 0, of which nothing random comes.
+        // Spread over all bits, and never 0, which would give no random numbers.
         let random = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         Self { order, files, asked: 0, random, shares }
     }
@@ -122,7 +123,7 @@ impl Picker {
         match self.order {
             Order::Turn => self.asked % self.files,
             Order::Random => (random * self.files as f64) as usize,
-            // Ranks are scattered, so that what is often asked for does not lie together on the disk.
+            // Ranks are scattered, so that popular files aren't next to each other on the disk.
             Order::Zipf => {
                 let rank = self.shares.partition_point(|share| *share < random).min(self.files - 1);
                 rank * 7919 % self.files
@@ -131,7 +132,7 @@ impl Picker {
     }
 }
 
-/// Is the load where the command line says so: `drain ADDRESS DIRECTORY FILES ORDER CONNECTIONS SECONDS RATE SEED`.
+/// Runs the load if the command line says so: `drain ADDRESS DIRECTORY FILES ORDER CONNECTIONS SECONDS RATE SEED`.
 pub fn load_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [word, address, directory, files, order, connections, seconds, rate, seed] = arguments.as_slice()
@@ -162,12 +163,12 @@ pub fn load_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Runs the load on CPU 1 against a server.
+/// Runs the load against a server, on CPU 1.
 pub fn run(network: &Network, server: &Server, asked: &Workload<'_>) -> Result<Outcome, Error> {
     prepared(network.client(env::current_exe()?), server, asked)()
 }
 
-/// What runs it by a command that ends with the bench's executable.
+/// Prepares the load for a command that ends with the bench's executable.
 pub fn prepared(
     mut command: Command,
     server: &Server,
@@ -195,9 +196,9 @@ pub fn prepared(
 
 struct Connection {
     stream: TcpStream,
-    /// The file asked for.
+    /// The requested file.
     file: usize,
-    /// Bytes of the answer that are yet to come, 0 before its head is read; none where no request is under way.
+    /// How many bytes of the answer are still to come, 0 before its head is read; none if no request is in flight.
     left: Option<usize>,
     /// When the request was due.
     since: Instant,
@@ -219,7 +220,7 @@ fn load(address: SocketAddr, asked: &Workload<'_>) -> io::Result<Outcome> {
         .collect();
     let start = Instant::now();
     let mut picker = Picker::new(order, files, seed);
-    // What an answer takes, head and body, for each file; 0 where that is not known.
+    // The length of an answer, head and body, for each file; 0 if it is unknown.
     let mut lengths = vec![0; files];
     let mut ask = |connection: &mut Connection, due: Instant, lengths: &[usize]| {
         let file = picker.next();
@@ -241,7 +242,7 @@ fn load(address: SocketAddr, asked: &Workload<'_>) -> io::Result<Outcome> {
     let mut buffer = vec![0; DISCARD_BYTES];
     let mut events = Vec::with_capacity(256);
     while start.elapsed().as_secs_f64() < seconds {
-        // At a bounded rate requests are due whether or not the server keeps up, and are timed from then.
+        // At a limited rate, requests are due whether or not the server keeps up, and are timed from then.
         if let Some(gap) = gap {
             while due <= Instant::now() {
                 let Some(number) = idle.pop() else { break };
@@ -304,7 +305,7 @@ fn load(address: SocketAddr, asked: &Workload<'_>) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// How many bytes an answer takes, head and body. Its head comes whole: servers send it in one piece.
+/// The length of an answer, head and body. Its head arrives complete: servers send it in one piece.
 fn answer_length(bytes: &[u8]) -> io::Result<usize> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, "no answer with a file");
     let mut fields = [httparse::EMPTY_HEADER; 32];

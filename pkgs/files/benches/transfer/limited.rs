@@ -1,5 +1,5 @@
-//! Servers with less memory than their files take: in a control group of their own, of version 2 where that has the memory
-//! of its processes, else of version 1.
+//! Servers with less memory than their files take: in a separate control group, of version 2 if that controls its
+//! processes' memory, else of version 1.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,17 +7,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A control group whose processes have so much memory, page cache included.
+/// A control group whose processes have this much memory, including the page cache.
 pub struct Limited {
     directory: PathBuf,
     version: u8,
 }
 
 impl Limited {
-    /// One of this name.
+    /// A control group with this name.
     ///
     /// # Errors
-    /// When this process may not make control groups, or none here has memory.
+    /// When this process may not create control groups, or none here controls memory.
     pub fn new(name: &str, bytes: u64) -> io::Result<Self> {
         let (parent, version) = hierarchy()?;
         let limit = if version == 2 { "memory.max" } else { "memory.limit_in_bytes" };
@@ -28,15 +28,15 @@ impl Limited {
         Ok(this)
     }
 
-    /// Which version of control groups it is of.
+    /// The version of its control groups.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// What of its memory is page cache, in bytes.
+    /// How much of its memory is page cache, in bytes.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel doesn't tell.
     pub fn page_cache(&self) -> io::Result<u64> {
         let name = if self.version == 2 { "file " } else { "total_cache " };
         let text = fs::read_to_string(self.directory.join("memory.stat"))?;
@@ -57,7 +57,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // Its processes have ended, but for the kernel's bookkeeping.
+        // Its processes have ended, but the kernel may not have finished with them.
         for _ in 0..100 {
             if fs::remove_dir(&self.directory).is_ok() {
                 return;
@@ -67,7 +67,7 @@ impl Drop for Limited {
     }
 }
 
-/// Where control groups with memory are made, and their version.
+/// Where control groups for memory are created, and their version.
 fn hierarchy() -> io::Result<(PathBuf, u8)> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let mut first = None;

@@ -1,12 +1,12 @@
-//! What a file costs to serve, beside nginx and static-web-server.
+//! What it costs to serve a file, compared with nginx and static-web-server.
 //!
-//! `cargo bench -p linerate-files --bench transfer [-- [--quick] [--strict] [PART...]]`, where `cold` is all parts that begin
-//! so, each of which takes less than two minutes once its files are made. Servers have CPU 0, the load
-//! CPU 1; cases alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages where root runs it, and
-//! static-web-server, installed by cargo into the target directory. Prints a table for each part and the targets, and
-//! writes them to `target/bench/files.json`, or `files-PART.json`. A wrong answer is a failure, and by `--strict` a
-//! missed target too. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-files, which then takes
-//! part.
+//! `cargo bench -p linerate-files --bench transfer [-- [--quick] [--strict] [PART...]]`, where `cold` means all parts
+//! that start with it, each of which takes less than two minutes once its files exist. Servers have CPU 0, the load CPU
+//! 1; cases alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages when root runs it, and
+//! static-web-server, which cargo installs into the target directory. Prints a table for each part and the targets, and
+//! writes them to `target/bench/files.json`, or `files-PART.json`. A wrong answer is a failure, and with `--strict` so
+//! is a missed target. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-files, which is then
+//! measured too.
 #![forbid(unsafe_code)]
 
 mod cold;
@@ -44,17 +44,17 @@ struct Scale {
 const FULL: Scale = Scale { seconds: 2.0, rounds: 3, starts: 9 };
 const QUICK: Scale = Scale { seconds: 0.5, rounds: 1, starts: 3 };
 
-/// Files asked for in turn: name, bytes, files of that size.
+/// Files requested in turn: name, bytes, files of that size.
 const SIZES: [(&str, usize); 3] = [("2.4 MB", 2_400_000), ("16 KB", 16_384), (SMALL, 1_024)];
-/// The size that goes into one packet with its head.
+/// The size that fits in one packet with its head.
 const SMALL: &str = "1 KB";
 const FILES: usize = 8;
 const CONNECTIONS: usize = 64;
-/// Connections that memory is measured under.
+/// The number of connections for measuring memory.
 const CROWD: usize = 512;
 
-/// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, data larger than memory, rules,
-/// files of an origin, and memory with the time from start to first answer.
+/// The parts that can be run alone: a file size on loopback, pairs of virtual Ethernet ports, TLS, data larger than
+/// memory, rules, files from an origin, and memory with the time from start to first answer.
 const PARTS: [&str; 12] = [
     "2.4MB",
     "16KB",
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
 }
 
 fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
-    // Packages come over the network, which is gone once the bench has its own.
+    // Packages come from the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     setup::require("h2load", "nghttp2-client")?;
     setup::require("nginx", "nginx-light")?;
@@ -143,17 +143,17 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// The directory of the files of a size.
+/// The directory with the files of a size.
 fn directory(size: &str) -> String {
     size.replace(' ', "")
 }
 
-/// All files of a directory, one after the other.
+/// All files in a directory, one after the other.
 fn in_turn(directory: &str, connections: usize, seconds: f64, rate: Option<f64>) -> Workload<'_> {
     Workload { directory, files: FILES, order: Order::Turn, connections, seconds, rate, seed: 0 }
 }
 
-/// All servers over a pair of virtual Ethernet ports.
+/// All servers on a pair of virtual Ethernet ports.
 fn pair(
     scale: Scale,
     (name, mtu): (&'static str, u16),
@@ -164,7 +164,7 @@ fn pair(
     transfers(scale, &network, servers, &SIZES, report)
 }
 
-/// All servers under all loads on one network.
+/// All servers with all loads on one network.
 fn transfers(
     scale: Scale,
     network: &Network,
@@ -199,7 +199,7 @@ fn transfers(
     Ok(())
 }
 
-/// Resident memory while a crowd is served.
+/// Resident memory while many connections are served.
 fn memory(root: &Path, report: &mut Report) -> Result<(), Error> {
     let network = Network::loopback();
     for server in [peers::ours(&network, root, OURS, "auto")?, peers::nginx(&network, root)?] {

@@ -1,20 +1,20 @@
-//! Where server and load meet: loopback, or a pair of virtual Ethernet ports between two network namespaces.
+//! The network between server and load: loopback, or a pair of virtual Ethernet ports between two network namespaces.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-/// The addresses of the two ends of a pair (RFC 2544's range for benchmarks).
+/// The addresses of a pair's two ends (RFC 2544's range for benchmarks).
 const SERVER: &str = "198.18.0.1";
 const CLIENT: &str = "198.18.0.2";
 
-/// The namespace of the load.
+/// The load's namespace.
 const CLIENTS: &str = "linerate-bench-clients";
 
 /// A network between a server and its load.
 pub struct Network {
     name: &'static str,
-    /// Whether the load is in a namespace of its own.
+    /// Whether the load has its own namespace.
     apart: bool,
 }
 
@@ -24,7 +24,7 @@ impl Network {
         Self { name: "loopback", apart: false }
     }
 
-    /// A pair of virtual Ethernet ports, there while this is; none where they are not allowed.
+    /// A pair of virtual Ethernet ports, which exists as long as this does; none if they aren't allowed.
     pub fn veth_pair(name: &'static str, mtu: u16) -> Option<Self> {
         let made = [
             format!("netns add {CLIENTS}"),
@@ -42,7 +42,7 @@ impl Network {
         made.then_some(Self { name, apart: true })
     }
 
-    /// What the table calls it.
+    /// Its name in the table.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -52,13 +52,13 @@ impl Network {
         !self.apart
     }
 
-    /// An address for a server nobody listens on at present.
+    /// An address for a server that nobody listens on at present.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         let host = if self.apart { SERVER } else { "127.0.0.1" };
         std::net::TcpListener::bind((host, 0))?.local_addr()
     }
 
-    /// Runs a program of the load, on CPU 1 where there is one.
+    /// A command for a program of the load, on CPU 1 if there is one.
     pub fn client(&self, program: impl AsRef<OsStr>) -> Command {
         let cpu =
             if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { "1" } else { "0" };

@@ -1,4 +1,5 @@
-//! Files that are whole in the cache of an origin, beside the same files in a directory: they are to cost the same.
+//! Files that are complete in the cache of an origin, compared with the same files in a directory: they should cost the
+//! same.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::{FILES, OURS, SIZES, Scale, directory, peers};
 /// Ours with an origin.
 const ORIGIN: &str = "ours, --origin";
 
-/// What may differ: a hundredth more is the noise of a round.
+/// The allowed difference: a hundredth more is a round's noise.
 const TARGET: f64 = 1.03;
 
 /// Measures both, in turn.
@@ -30,7 +31,7 @@ pub fn measure(scale: Scale, root: &Path, report: &mut Report) -> Result<(), Err
             let file = root.join(&path);
             let bytes = std::fs::read(&file).map_err(Error::file(&file))?;
             gateway.put(&path, &bytes, &[]);
-            // From here on it is whole.
+            // From here on the object is complete.
             servers[1].expect(&format!("/{path}"), 200)?;
         }
     }

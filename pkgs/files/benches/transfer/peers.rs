@@ -16,18 +16,18 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-files");
 /// One worker on CPU 0.
 pub const PLACEMENT: Placement = Placement { workers: 1, cpu: Some(0) };
 
-/// static-web-server, the version measured against.
+/// static-web-server, in the version that is measured.
 const WEB_SERVER: &str = "static-web-server@^2";
 
 /// Starts a server.
 pub type Start = fn(&Network, &Path) -> Result<Server, Error>;
 
-/// Ours, with an engine, under a name.
+/// Ours, with this engine and name.
 pub fn ours(network: &Network, root: &Path, name: &'static str, engine: &str) -> Result<Server, Error> {
     ours_by(Path::new(BINARY), network, root, name, engine)
 }
 
-/// Another build of ours, where one is to be measured beside; see [`setup::other_build`].
+/// Another build of ours, if one should be measured too; see [`setup::other_build`].
 pub fn other_build(network: &Network, root: &Path) -> Result<Option<Server>, Error> {
     let program = setup::other_build("linerate-files")?;
     program.map(|program| ours_by(&program, network, root, "other build", "auto")).transpose()
@@ -48,17 +48,18 @@ fn ours_by(
     Server::start(name, address, &mut command)
 }
 
-/// Ours as it starts by default.
+/// Ours with its defaults.
 pub fn ours_started(network: &Network, root: &Path) -> Result<Server, Error> {
     ours(network, root, OURS, "auto")
 }
 
-/// What keeps nginx's files open, as ours are: looked up anew after a minute, its default, where ours hears of changes.
+/// Makes nginx keep files open, as ours does: it looks them up again after a minute, its default, while ours is
+/// notified of changes.
 pub const OPEN_FILES: &str = "open_file_cache max=1024 inactive=1h; open_file_cache_valid 60s; \
                               open_file_cache_min_uses 1; open_file_cache_errors on;";
 
-/// nginx at its best for this purpose: files kept open, sendfile with full packets, no log, connections kept. A file
-/// that fits into one packet with its head costs it a tenth less by one read and one write.
+/// nginx at its best for this purpose: files kept open, sendfile with full packets, no log, kept-alive connections. For
+/// a file that fits into one packet with its head, one read and one write cost it a tenth less.
 pub fn nginx(network: &Network, root: &Path) -> Result<Server, Error> {
     let program = setup::require("nginx", "nginx-light")?;
     let address = network.address()?;
@@ -73,7 +74,7 @@ pub fn nginx(network: &Network, root: &Path) -> Result<Server, Error> {
         root.display(),
         directory(SMALL),
     );
-    // Beside the files, for it lives as long.
+    // Beside the files, since it lives as long.
     let file = root.join(format!("nginx-{}.conf", address.port()));
     fs::write(&file, configuration).map_err(Error::file(&file))?;
     let mut command = PLACEMENT.command(program);
@@ -81,7 +82,7 @@ pub fn nginx(network: &Network, root: &Path) -> Result<Server, Error> {
     Server::start(NGINX, address, &mut command)
 }
 
-/// static-web-server with one thread and nothing beyond sending files.
+/// static-web-server with one thread, and with everything off except sending files.
 pub fn web_server(network: &Network, root: &Path, program: &Path) -> Result<Server, Error> {
     let address = network.address()?;
     let mut command = PLACEMENT.command(program);
@@ -92,7 +93,7 @@ pub fn web_server(network: &Network, root: &Path, program: &Path) -> Result<Serv
     Server::start("static-web-server", address, &mut command)
 }
 
-/// Installs static-web-server into the target directory, once. None, with a word of why, where that fails.
+/// Installs static-web-server into the target directory, once. None, with a message, if that fails.
 pub fn install() -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static-web-server");
     let program = place.join("bin/static-web-server");

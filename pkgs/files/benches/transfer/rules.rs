@@ -1,4 +1,4 @@
-//! What rules cost where they are used: the same small file without any, and behind each.
+//! What rules cost when they apply: the same small file without any rule, and with each.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,7 @@ use crate::{CONNECTIONS, OURS, Scale};
 /// What the others are compared with.
 const NONE: &str = "no rule";
 
-/// One row: its name, what is asked for with which field, and the status.
+/// One row: its name, the path and header of its requests, and the status.
 struct Case {
     name: &'static str,
     target: String,
@@ -77,7 +77,7 @@ pub fn measure(scale: Scale, scratch: &Path, report: &mut Report) -> Result<(), 
     let network = Network::loopback();
     let bare = served(&network, &root, None)?;
     let ruled = served(&network, &root, Some(&rules))?;
-    // Once each: a password is tried, and a coding made. Many at once would be too many tries.
+    // Once each: a password is checked, and a coding made. Many at once would be too many attempts.
     cases.iter().try_for_each(|case| ask_once(&ruled, case))?;
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
     for round in 0..=scale.rounds {
@@ -86,7 +86,7 @@ pub fn measure(scale: Scale, scratch: &Path, report: &mut Report) -> Result<(), 
             let before = server.usage()?.cpu();
             let requests = asked(server, case, if round == 0 { 1.0 } else { scale.seconds })?;
             let cpu = (server.usage()?.cpu() - before).as_secs_f64();
-            // The first warms up.
+            // The first round warms up.
             if round > 0 {
                 samples.push(cpu * 1e6 / requests as f64);
             }
@@ -115,7 +115,7 @@ fn served(network: &Network, root: &Path, rules: Option<&Path>) -> Result<Server
     Server::start(OURS, address, &mut command)
 }
 
-/// wrk, which asks for the same again and again. Returns how often.
+/// wrk, which repeats the same request. Returns how often.
 fn asked(server: &Server, case: &Case, seconds: f64) -> Result<u64, Error> {
     let field = case.field.as_ref().map(|(name, value)| format!("wrk.headers['{name}'] = '{value}'\n"));
     let requests = Requests::scripted(&case.target, field.unwrap_or_default(), case.status);
@@ -124,7 +124,7 @@ fn asked(server: &Server, case: &Case, seconds: f64) -> Result<u64, Error> {
     Ok(load.run(server, Placement { workers: 1, cpu: Some(1) }, case.name, &requests)?.requests)
 }
 
-/// Asks for it once, and waits for the answer.
+/// Sends the request once, and waits for the answer.
 fn ask_once(server: &Server, case: &Case) -> Result<(), Error> {
     let mut stream = TcpStream::connect(server.address())?;
     let field = case.field.as_ref().map(|(name, value)| format!("{name}: {value}\r\n"));
@@ -134,7 +134,7 @@ fn ask_once(server: &Server, case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a command of ours prints.
+/// What one of our commands prints.
 fn own(arguments: &[&str], input: &str) -> Result<String, Error> {
     let mut command = Command::new(BINARY);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,6 +1,6 @@
-//! What files cost by HTTPS: HTTP/1.1, HTTP/2 and HTTP/3, beside nginx and Caddy.
+//! What files cost over HTTPS: HTTP/1.1, HTTP/2 and HTTP/3, compared with nginx and Caddy.
 //!
-//! A client has more to do than its server here, so that only the server's CPU time says something.
+//! A client has more work here than its server, so only the server's CPU time is meaningful.
 
 use std::env;
 use std::fs;
@@ -24,11 +24,11 @@ use crate::network::Network;
 use crate::peers::{BINARY, OPEN_FILES, PLACEMENT};
 use crate::{NGINX, OURS, SMALL, Scale, directory};
 
-/// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES STREAMS SECONDS`.
+/// The word that turns the bench's executable into the HTTP/3 load: `h3 ADDRESS PATH BYTES STREAMS SECONDS`.
 const LOAD: &str = "h3";
 
-/// What is asked for: a size, the requests under way on each connection, and by which protocols. Of small files many are,
-/// as a page asks for them; what HTTP/1.1 makes of these the listener without TLS says.
+/// What is requested: a size, the requests in flight on each connection, and the protocols. For small files there are
+/// many requests, as from a page; the listener without TLS shows what HTTP/1.1 makes of these.
 const CASES: [(&str, usize, usize, &[Protocol]); 3] = [
     ("2.4 MB", 2_400_000, 1, &Protocol::ALL),
     ("16 KB", 16_384, 8, &[Protocol::Http2, Protocol::Http3]),
@@ -64,7 +64,7 @@ struct Peer {
     http3: bool,
 }
 
-/// Measures all servers by all protocols in turn.
+/// Measures all servers with all protocols in turn.
 pub fn measure(scale: Scale, newest: &Newest, root: &Path, report: &mut Report) -> Result<(), Error> {
     let certified = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     certificate::make(certified.path())?;
@@ -104,7 +104,7 @@ pub fn measure(scale: Scale, newest: &Newest, root: &Path, report: &mut Report) 
     Ok(())
 }
 
-/// What a round asks for.
+/// What a round requests.
 struct Case {
     size: &'static str,
     bytes: usize,
@@ -126,7 +126,7 @@ impl Sample {
     }
 }
 
-/// All servers in turn, after a round that only warms up.
+/// All servers in turn, after a round for warming up.
 fn rounds(scale: Scale, case: &Case, peers: &[&Peer]) -> Result<Vec<Vec<Sample>>, Error> {
     let mut all: Vec<Vec<Sample>> = vec![Vec::new(); peers.len()];
     for round in 0..=scale.rounds {
@@ -143,7 +143,7 @@ fn rounds(scale: Scale, case: &Case, peers: &[&Peer]) -> Result<Vec<Vec<Sample>>
     Ok(all)
 }
 
-/// A line of the table, and what was asked for of it.
+/// A line of the table, and its targets.
 fn add(
     table: &mut Table,
     case: &Case,
@@ -182,7 +182,7 @@ fn add(
     }
 }
 
-/// Loads one server, and says how many requests were answered in how many seconds.
+/// Loads one server, and returns the answered requests and the seconds.
 fn load(case: &Case, peer: &Peer, seconds: u64) -> Result<(f64, f64), Error> {
     let path = format!("/{}/f0.bin", directory(case.size));
     if case.protocol == Protocol::Http3 {
@@ -215,7 +215,7 @@ fn by_http3(case: &Case, peer: &Peer, path: &str, seconds: u64) -> Result<(f64, 
     })
 }
 
-/// Is the load of HTTP/3 where the command line says so, and prints the requests and seconds.
+/// Runs the HTTP/3 load if the command line says so, and prints the requests and seconds.
 pub fn load_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [word, address, path, bytes, streams, seconds] = arguments.as_slice() else { return None };
@@ -245,10 +245,10 @@ fn ours(root: &Path, certified: &Path) -> Result<Peer, Error> {
     Ok(Peer { server: Server::start(OURS, clear, &mut command)?, secure, http3: true })
 }
 
-/// nginx, by HTTP/3 too where it is built with it.
+/// nginx, with HTTP/3 too if it is built in.
 fn nginx(newest: &Newest, root: &Path, certified: &Path) -> Result<Peer, Error> {
     let http3 = newest.http3();
-    // The kernel encrypts where it can, as for ours.
+    // The kernel encrypts if it can, as for ours.
     let ktls = if newest.ktls() { "ssl_conf_command Options KTLS;" } else { "" };
     let (clear, secure) = (free_address()?, free_address()?);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
@@ -294,7 +294,7 @@ fn caddy(root: &Path, certified: &Path) -> Result<Peer, Error> {
     Ok(Peer { server: Server::start(CADDY, clear, &mut command)?, secure, http3: true })
 }
 
-/// What a program says of its version, in a line.
+/// A program's version, in a line.
 fn version(mut command: Command) -> String {
     let Ok(output) = command.arg("version").output() else { return "unknown".into() };
     String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()

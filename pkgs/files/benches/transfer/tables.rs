@@ -1,4 +1,4 @@
-//! Servers loaded in turn, and what came of it.
+//! Servers loaded in turn, and the results.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{CONNECTIONS, FILES, NGINX, OURS, Scale, directory, drain, in_turn};
 /// What loads a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// The client that throws bodies away.
+    /// The client that discards bodies.
     Drain,
     /// wrk, which reads them.
     Wrk,
@@ -40,7 +40,7 @@ struct Sample {
     p99_us: f64,
 }
 
-/// A server's figures under one load.
+/// A server's figures with one load.
 pub struct Series {
     server: &'static str,
     size: &'static str,
@@ -53,13 +53,13 @@ impl Series {
         median(self.samples.iter().map(figure))
     }
 
-    /// The median of the rounds' ratios, for servers of a round meet the same machine.
+    /// The median of the rounds' ratios, since servers in the same round run under the same conditions.
     fn ratio(&self, other: &Self, figure: impl Fn(&Sample) -> f64) -> f64 {
         median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| figure(ours) / figure(theirs)))
     }
 }
 
-/// Loads each server in turn, round after round, after a short round that only warms up.
+/// Loads each server in turn, round after round, after a short round for warming up.
 pub fn alternate(
     scale: Scale,
     network: &Network,
@@ -152,14 +152,14 @@ fn find<'s>(all: &'s [Series], server: &str, size: &str, load: Load) -> Option<&
     all.iter().find(|series| series.server == server && series.size == size && series.load == load)
 }
 
-/// The CPU time of a request to one server over that to another, where both were loaded.
+/// The CPU time per request of one server divided by another's, where both were loaded.
 pub fn cpu_ratio(all: &[Series], (one, other): (&str, &str), size: &str) -> Option<f64> {
     let of = |server| find(all, server, size, Load::Drain);
     Some(of(one)?.ratio(of(other)?, |sample| sample.cpu_us))
 }
 
-/// What was asked for, beside nginx in the same rounds. A target that is a least is shown turned round, as
-/// nginx's figure over ours.
+/// The targets, compared with nginx in the same rounds. A target for a minimum is shown inverted, as nginx's figure
+/// divided by ours.
 pub fn targets(network: &str, all: &[Series], report: &mut Report) {
     for load in [Load::Drain, Load::Wrk] {
         let pair = |size: &str| Some((find(all, OURS, size, load)?, find(all, NGINX, size, load)?));
@@ -173,7 +173,7 @@ pub fn targets(network: &str, all: &[Series], report: &mut Report) {
         turned("2.4 MB", |sample| sample.gigabits, "Gbit/s", 1.25);
         turned("16 KB", |sample| sample.requests, "requests/s", 2.0);
         turned("1 KB", |sample| sample.requests, "requests/s", 1.5);
-        // nginx keeps its files open, as its experts have it.
+        // nginx keeps its files open, as experts configure it.
         for (size, most) in [("2.4 MB", 0.45), ("16 KB", 0.55), ("1 KB", 0.6)] {
             if let Some((ours, nginx)) = pair(size) {
                 let what = name(&format!("{size}, CPU over nginx's"));

@@ -1,4 +1,4 @@
-//! Queries of listings: one that is taken says nothing that another way of saying it would not.
+//! Queries of listings: an accepted query means the same as its other spellings.
 #![no_main]
 
 use files::http::listing_query::ListingQuery;

@@ -1,4 +1,4 @@
-//! Conditions and codings on several lines: what is chosen is there, and a tag that is held is found on any line.
+//! Conditions and codings on several lines: the chosen coding exists, and a matching tag is found on any line.
 #![no_main]
 
 use files::http::conditional::{Validators, Precondition, evaluate};

@@ -1,4 +1,4 @@
-//! Paths: one that is taken leads down, and what it is escaped to is taken as the same.
+//! Paths: an accepted path leads down, and its escaped form is accepted as the same.
 #![no_main]
 
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Patterns and templates of rules: what is put into a location leads to no other host and ends no line, and what is made of
-//! a path is a path.
+//! Patterns and templates of rules: what is inserted into a location never leads to another host or ends a line, and a
+//! path that is made is a valid path.
 #![no_main]
 
 use files::site::pattern::{Pattern, Template, glob};
@@ -11,7 +11,7 @@ fuzz_target!(|input: (&str, &str, &[u8])| {
     let globbing = Pattern::Glob(pattern.as_bytes().into());
     assert_eq!(globbing.matches(&path), globbing.captures(&path).is_some());
     assert_eq!(globbing.matches(&path), glob(pattern.as_bytes(), &path));
-    // What the stars stand for, put in their places, is the path.
+    // Replacing the stars with what they matched gives the path.
     if let Some(captures) = globbing.captures(&path) {
         let mut stars = captures.iter();
         let made: Vec<u8> = pattern

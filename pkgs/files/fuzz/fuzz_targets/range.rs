@@ -1,4 +1,4 @@
-//! Ranges, conditions and codings: whatever comes, the parts lie in the file, ascending and apart.
+//! Ranges, conditions and codings: whatever arrives, the parts are in the file, ascending, and don't overlap.
 #![no_main]
 
 use files::http::conditional::{Validators, evaluate, range_applies};

@@ -1,5 +1,5 @@
-//! The head of a request and its path: whatever comes, it is read the same in one piece and in many, and a path
-//! that is taken leads down.
+//! The head of a request and its path: whatever arrives, it is parsed the same in one piece and in many, and an
+//! accepted path leads down.
 #![no_main]
 
 use files::http::head::parse;

@@ -1,4 +1,4 @@
-//! Files of rules: whatever one says, what it adds to an answer is whole field lines.
+//! Rules files: whatever one says, what it adds to an answer is complete header lines.
 #![no_main]
 
 use files::site::rules::Rules;

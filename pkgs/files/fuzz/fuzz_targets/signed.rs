@@ -1,4 +1,4 @@
-//! Signed URLs: one that was signed is valid until it expires, whatever else is in its query; another is not.
+//! Signed URLs: a signed URL is valid until it expires, whatever else is in its query; any other isn't.
 #![no_main]
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,7 +19,7 @@ fuzz_target!(|input: (u32, &[u8], &str)| {
         assert!(!key.is_signed(&[path, b"x"].concat(), Some(&signed), at(expires - 1)));
     }
     assert!(!key.is_signed(path, Some(&signed), at(expires + 1)));
-    // Nobody makes one without the key; whatever was there besides the signature is still there without it.
+    // Nobody can make one without the key; whatever was there besides the signature is still there without it.
     assert!(!key.is_signed(path, Some(query), at(0)), "{query}");
     assert!(!unsigned(query).split('&').any(|one| one.starts_with("signature=") || one.starts_with("expires=")));
 });

@@ -1,4 +1,4 @@
-//! The real `linerate-files serve`, one process of which takes over from another.
+//! The real `linerate-files serve`, where one process takes over from another.
 #![forbid(unsafe_code)]
 
 // Shared with the listener's tests, which need more of them.

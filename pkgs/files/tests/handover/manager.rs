@@ -1,4 +1,4 @@
-//! A service manager as far as a service sees one: what it is told and by whom, and what it keeps.
+//! A service manager as a service sees one: what it is told and by whom, and what it keeps.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -13,16 +13,16 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use testkit::{until, wait_for};
 
-/// A word.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// By which process.
+    /// The process that sent it.
     pub by: u32,
-    /// One line of what it said.
+    /// One line of the message.
     pub line: String,
 }
 
-/// All that was told so far, in order, and the descriptors that came with it.
+/// Everything received so far, in order, and the descriptors that came with it.
 #[derive(Debug, Default)]
 struct Heard {
     told: Vec<Told>,
@@ -38,7 +38,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// One that is told at a socket in this directory.
+    /// A manager that is notified through a socket in this directory.
     pub fn new(directory: &Path) -> Self {
         let path = directory.join("notify");
         let socket = UnixDatagram::bind(&path).expect("a directory");
@@ -61,12 +61,12 @@ impl Manager {
         ]
     }
 
-    /// All that it was told.
+    /// Everything it was told.
     pub fn told(&self) -> Vec<Told> {
         self.heard.lock().expect("nothing panics").told.clone()
     }
 
-    /// How many descriptors came.
+    /// How many descriptors it received.
     pub fn kept(&self) -> usize {
         self.heard.lock().expect("nothing panics").kept.len()
     }
@@ -78,7 +78,7 @@ impl Manager {
         until(line, || self.told().contains(&wanted));
     }
 
-    /// Waits until this process says that another is the main one from here on; which that is.
+    /// Waits until this process says that another one is now the main process; returns which.
     #[track_caller]
     pub fn hears_of_the_next(&self, by: u32) -> u32 {
         wait_for("MAINPID=", || {
@@ -98,7 +98,7 @@ impl Drop for Manager {
     }
 }
 
-/// Waits for one message; whether it came.
+/// Waits for one message; returns whether it arrived.
 fn hear(socket: &UnixDatagram, heard: &Mutex<Heard>) -> bool {
     let mut text = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];

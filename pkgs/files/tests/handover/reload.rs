@@ -21,25 +21,25 @@ use crate::manager::{Manager, Told};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-files");
 
-/// Longer than anything here takes on a machine that does much else.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// More than fits between a server and a client who does not read.
+/// More than fits between a server and a client that doesn't read.
 const LARGE: usize = 64 << 20;
 
 /// Variables and their values.
 type Environment<'e> = &'e [(&'e str, &'e str)];
 
-/// Where a service is set up.
+/// The setup of a service.
 struct Place {
     directory: tempfile::TempDir,
     address: SocketAddr,
-    /// Where it listens besides.
+    /// Where it also listens.
     also: Option<SocketAddr>,
     manager: Manager,
-    /// Where processes ask each other.
+    /// Where processes contact each other.
     handover: &'static str,
-    /// Processes that were started by others than this test.
+    /// Processes that this test didn't start itself.
     orphans: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Place {
         fs::create_dir(&root).expect("a directory");
         fs::write(root.join("page.txt"), "It works").expect("a file");
         File::create(root.join("large")).and_then(|file| file.set_len(LARGE as u64)).expect("a file");
-        // Of the loopback, and nobody else's.
+        // A loopback address that nobody else uses.
         let [.., third, fourth] = std::process::id().to_be_bytes();
         let address = ([127, 79, third, fourth], PORT.fetch_add(2, Relaxed)).into();
         let manager = Manager::new(directory.path());
@@ -62,7 +62,7 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// What it is started with, behind its command.
+    /// Its flags, after its command.
     fn flags(&self) -> Vec<String> {
         let path = |name: &str| self.path(name).display().to_string();
         let mut flags = vec!["--root".to_owned(), path("root"), "--handover".to_owned(), path(self.handover)];
@@ -75,7 +75,7 @@ impl Place {
         flags
     }
 
-    /// The first process, started as a main process is.
+    /// The first process, started like a main process.
     fn serve(&self) -> Server {
         let mut launch = Server::program(BINARY).arg("serve").args(self.flags());
         for (name, value) in self.manager.environment() {
@@ -84,14 +84,14 @@ impl Place {
         launch.env("LINERATE_UNIT", "one").env("LINERATE_UNIT_CREDENTIALS", "one").start()
     }
 
-    /// `reload`, told of this main process, with these flags too and these changes of its environment.
+    /// `reload`, with this main process, these additional flags and these changes to its environment.
     fn reloads(&self, main: Option<u32>, flags: &[&str], environment: Environment<'_>) -> Child {
         let file = |name: &str| {
             let file = File::options().create(true).append(true).open(self.path(name));
             Stdio::from(file.expect("a directory"))
         };
         let mut command = Command::new(BINARY);
-        // To files, which the process that it leaves behind may have for as long as it likes.
+        // To files, which the process that it leaves behind may keep open as long as it likes.
         command.arg("reload").args(self.flags()).args(flags).stdout(file("said")).stderr(file("errors"));
         command.env("LINERATE_UNIT", "one").env("LINERATE_UNIT_CREDENTIALS", "one").stdin(Stdio::null());
         command.envs(environment.iter().copied());
@@ -106,14 +106,14 @@ impl Place {
         self.reloads(main, flags, environment).wait().expect("a child").code()
     }
 
-    /// The process that serves since another has let go of its place.
+    /// The process that serves after another has given up its place.
     fn next(&mut self, after: &Server) -> u32 {
         let next = self.manager.hears_of_the_next(after.id());
         self.orphans.push(next);
         next
     }
 
-    /// What was said on standard output, or as errors.
+    /// What was printed on standard output, or as errors.
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -130,7 +130,7 @@ impl Place {
         assert!(answer.ends_with("\r\n\r\nIt works"), "{answer}");
     }
 
-    /// Begins to read what takes long.
+    /// Starts to read a long response.
     fn begins(&self) -> TcpStream {
         let mut stream = self.ask("/large");
         let mut head = [0; 12];
@@ -142,7 +142,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Whoever has said anything: where a test fails, not all of them are known.
+        // Everyone that has said anything: if a test fails, not all of them are known.
         let told = self.manager.told();
         let next = told.iter().filter_map(|told| told.line.strip_prefix("MAINPID=")?.parse().ok());
         for id in told.iter().map(|told| told.by).chain(next).chain(self.orphans.iter().copied()) {
@@ -169,7 +169,7 @@ fn signal(id: u32, signal: Signal) {
     let _ = kill_process(process(id), signal);
 }
 
-/// Reads to the end what was begun.
+/// Reads a started response to its end.
 fn is_whole(mut stream: TcpStream) {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).expect("no connection is lost");
@@ -190,10 +190,10 @@ fn what_differs_is_taken_over_by_a_process_that_the_manager_hears_alone() {
         let kept = place.manager.kept();
         let download = place.begins();
         assert_eq!(place.reload(Some(old.id()), flags, environment), Some(0), "{}", place.read("errors"));
-        // Beside what the new one says, which may come first or last.
+        // Besides what the new one says, which may come first or last.
         assert!(place.read("said").contains(said), "{}", place.read("said"));
         let next = place.next(&old);
-        // By the new one: the old one, which is there, lets nobody in any more.
+        // From the new one: the old one is still there, but no longer accepts connections.
         place.answers();
         assert_eq!(old.has_ended(), None, "{}", old.log());
         place.manager.hears(next, "READY=1");
@@ -208,7 +208,7 @@ fn what_differs_is_taken_over_by_a_process_that_the_manager_hears_alone() {
         assert!(by(&told[..=at], old.id()) && by(&told[at + 1..], next), "{told:?}");
         assert!(!told.iter().any(|told| told.line.starts_with("STOPPING")), "{told:?}");
 
-        // What is kept is there when that one is not.
+        // What is kept stays when that one is gone.
         signal(next, Signal::KILL);
         until("its end", || test_kill_process(process(next)).is_err());
         TcpStream::connect(place.address).expect("nobody is refused");
@@ -234,7 +234,7 @@ fn of_three_in_a_row_each_is_told_of_by_the_one_before_and_all_of_the_end_of_the
         place.answers();
         main = next;
     }
-    // Each of those before has ended but the first, which is told of the end of the last.
+    // Each of the earlier ones has ended except the first, which learns of the last one's end.
     first.signal(Signal::TERM);
     until("it drains on", || first.log().contains("this one drains on"));
     assert_eq!(first.has_ended(), None, "{}", first.log());
@@ -300,7 +300,7 @@ fn one_that_fails_leaves_the_one_that_serves() {
 
 #[test]
 fn what_cannot_be_taken_over_is_stopped_where_somebody_starts_it_anew() {
-    // Of a process that was started with other credentials, and of one that nobody can ask, as of a version from before.
+    // A process that was started with other credentials, and one that can't be asked, such as an earlier version.
     let cases: [(&str, Environment<'_>, [&str; 2]); 2] = [
         (
             "handover",
@@ -313,7 +313,7 @@ fn what_cannot_be_taken_over_is_stopped_where_somebody_starts_it_anew() {
         let mut place = Place::new();
         let server = place.serve();
         place.handover = handover;
-        // By hand there is nobody to start it.
+        // When run by hand, nobody would start it.
         assert_eq!(place.reload(None, &[], environment), Some(1));
         assert!(place.read("errors").contains(error), "{}", place.read("errors"));
         place.answers();
@@ -331,7 +331,7 @@ fn one_that_was_followed_drains_on_when_both_are_stopped() {
     let download = place.begins();
     assert_eq!(place.reload(Some(old.id()), &["--open-files", "512"], &[]), Some(0));
     let next = place.next(&old);
-    // As it comes to both of a unit, and again to who is left once the main one has ended.
+    // Both processes of a unit get this signal, and the one that remains gets it again once the main one has ended.
     old.signal(Signal::TERM);
     until("it drains on", || old.log().contains("this one drains on"));
     signal(next, Signal::TERM);
@@ -365,7 +365,7 @@ fn one_that_was_followed_is_in_nobodys_way_when_the_next_has_died() {
     }
 }
 
-/// Listens as a process that serves does.
+/// Listens like a serving process.
 fn impostor(path: &Path) -> rustix::fd::OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
@@ -395,7 +395,7 @@ fn a_new_process_ends_with_who_asked_for_it() {
     assert_eq!(said(&next), "linerate-handover 1 files");
     reload.kill().expect("it waits");
     reload.wait().expect("a child");
-    // It is given all, and says nothing any more.
+    // It is given everything, and says nothing more.
     assert_eq!(said(&next), "");
     assert!(!place.read("errors").contains("hands over its sockets"), "{}", place.read("errors"));
 }

@@ -1,4 +1,4 @@
-//! What the cache may take: bytes, and no more where the disk has no room.
+//! How much the cache may take: bytes, and no more if the disk is full.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +10,13 @@ use crate::place::{BINARY, pattern, until};
 
 const MIB: usize = 1 << 20;
 
-/// Bytes of all files in a directory.
+/// The bytes of all files in a directory.
 fn taken(path: &Path) -> u64 {
     let entries = fs::read_dir(path).expect("the cache").flatten();
     entries.filter_map(|entry| Some(entry.metadata().ok()?.blocks() * 512)).sum()
 }
 
-/// Where the descriptors are shown of the server that has this cache.
+/// The directory in /proc with the descriptors of the server that has this cache.
 fn descriptors_of(cache: &Path) -> PathBuf {
     let cache = cache.as_os_str().as_encoded_bytes();
     let processes = fs::read_dir("/proc").expect("processes").flatten();
@@ -48,7 +48,7 @@ fn the_cache_stays_within_its_bytes_and_what_is_evicted_comes_again() {
     }
     assert!(server.metric("linerate_origin_evicted_objects_total") > 10.0);
     let descriptors = descriptors_of(&fixture.cache());
-    // What workers had open is closed, and its room is others'.
+    // What workers had open is closed, and its room is available to others.
     until("evicted files are closed", || {
         let open = fs::read_dir(&descriptors).expect("its descriptors").flatten();
         let gone = open.filter(|entry| {
@@ -84,7 +84,7 @@ fn a_full_disk_is_passed_by() {
     let Some(fixture) = Fixture::new(test) else { return };
     let cache = fixture.cache();
     fs::create_dir(&cache).expect("a directory");
-    // A file system of its own, that only this server sees.
+    // A separate file system, which only this server sees.
     let script =
         format!("mount -t tmpfs -o size=3m tmpfs {} && exec \"$@\"", cache.to_str().expect("a path of text"));
     let mut command = Command::new("unshare");

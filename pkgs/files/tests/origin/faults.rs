@@ -1,5 +1,5 @@
-//! What a client sees of an origin that is slow, gone, or wrong: what is stored, an error, or a broken transfer; never
-//! bytes that are not the object's.
+//! What a client sees when an origin is slow, gone, or wrong: stored content, an error, or a broken transfer; never
+//! bytes that aren't the object's.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn what_is_stale_for_too_long_is_not_served() {
     let server = fixture.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-stale", "0"]);
     assert_eq!(server.get("/f", "").status, 200);
     fixture.meddler.set(Fault::Gone);
-    // One worker may have the file for longer than another.
+    // One worker may keep the file longer than another.
     until("it is an error", || {
         let problem = server.get("/f", "");
         problem.status == 502 && problem.field("content-type").as_deref() == Some("application/problem+json")
@@ -71,7 +71,7 @@ fn a_slow_origin_keeps_only_those_waiting_who_ask_it() {
     for _ in 0..100 {
         assert_eq!(server.get("/warm", "").text(), "warm");
     }
-    // What takes too long is an error of its own.
+    // Taking too long is a separate error.
     let answer = waiting[0].receive(true).expect("an answer");
     assert_eq!(answer.status, 504);
     assert!(begun.elapsed() >= Duration::from_secs(2));
@@ -137,7 +137,7 @@ fn lies_about_lengths_break_transfers_and_leave_nothing_behind() {
                 assert!(all.starts_with(body), "{fault:?} {begins}: other bytes");
                 let head = String::from_utf8_lossy(&received[..end]).into_owned();
                 let whole = format!("content-length: {}\r\n", body.len());
-                // Object stores may be asked again where a connection ends early.
+                // Clients may repeat requests to object stores if a connection ends early.
                 assert!(
                     !head.contains(&whole) || body.len() == all.len(),
                     "{fault:?} {begins}: a part that passes for the whole: {head}"
@@ -200,7 +200,7 @@ fn a_cold_file_that_is_deleted_under_way_breaks_too() {
     assert_eq!(client.receive_head().expect("a head").status, 200);
     let (_, well) = client.rest();
     assert!(!well, "the connection ends in a reset");
-    // What workers have found counts for a second.
+    // What workers have found is valid for a second.
     until("it is gone", || {
         let mut client = server.connect();
         client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");

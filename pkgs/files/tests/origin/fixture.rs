@@ -1,4 +1,4 @@
-//! A gateway with a bucket, what meddles before it, and servers of it.
+//! A gateway with a bucket, a meddler in front of it, and servers that use it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,13 +8,13 @@ use bench::gateway::{ACCESS_KEY, BUCKET, Gateway, SECRET_KEY};
 use crate::meddler::Meddler;
 use crate::place::{BINARY, Place, Server};
 
-/// Whether a file is served, and is this text.
+/// Whether a file is served with this text.
 pub fn is(server: &Server, path: &str, text: &str) -> bool {
     let answer = server.get(path, "");
     answer.status == 200 && answer.body == text.as_bytes()
 }
 
-/// All of it.
+/// All of these.
 pub struct Fixture {
     pub gateway: Gateway,
     pub meddler: Meddler,
@@ -22,21 +22,21 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// None, and that is said, where there is no gateway.
+    /// None, with a message, if there is no gateway.
     pub fn new(test: &str) -> Option<Self> {
         let gateway = Gateway::start(test)?;
         let meddler = Meddler::before(gateway.address());
         Some(Self { gateway, meddler, place: Place::new() })
     }
 
-    /// The server's command, which knows what to sign with.
+    /// The server's command, with the key for signing.
     pub fn command() -> Command {
         let mut command = Command::new(BINARY);
         Self::signs(&mut command);
         command
     }
 
-    /// Has a command know what to sign with.
+    /// Gives a command the key for signing.
     pub fn signs(command: &mut Command) {
         command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
     }
@@ -46,12 +46,12 @@ impl Fixture {
         self.place.beside("cache")
     }
 
-    /// A server of the bucket, with these flags on top.
+    /// A server for the bucket, with these additional flags.
     pub fn serve(&self, flags: &[&str]) -> Server {
         self.serve_by(Self::command(), flags)
     }
 
-    /// The same by a command that ends with the binary's name.
+    /// The same with a command that ends with the binary's name.
     pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
         let (bucket, endpoint) = (format!("s3://{BUCKET}/"), self.meddler.endpoint());
         let cache = self.cache();
@@ -69,7 +69,7 @@ impl Fixture {
         self.place.serve_by(command, &[&origin[..], flags].concat())
     }
 
-    /// The lines of what was asked of the gateway, without what stands behind the path.
+    /// The request lines that reached the gateway, without what follows the path.
     pub fn asked(&self) -> Vec<String> {
         let lines = self.meddler.asked().into_iter().map(|asked| {
             let line = asked.line.trim_end_matches(" HTTP/1.1").to_owned();

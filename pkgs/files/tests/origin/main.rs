@@ -1,4 +1,4 @@
-//! The real `linerate-files serve --origin` before a real gateway of S3, with what goes wrong on the way between them.
+//! The real `linerate-files serve --origin` with a real S3 gateway, and faults on the way between them.
 #![forbid(unsafe_code)]
 
 mod bounds;

@@ -1,5 +1,5 @@
-//! What stands between the server and the gateway: it counts requests, and does to answers what networks and broken
-//! servers do.
+//! A proxy between the server and the gateway: it counts requests, and does to answers what networks and broken servers
+//! do.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,48 +7,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What becomes of answers.
+/// What happens to answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// They pass.
+    /// They are passed on.
     None,
-    /// Connections are closed as soon as they are made.
+    /// Connections are closed as soon as they are opened.
     Gone,
     /// They wait until there is another fault, or none.
     Held,
-    /// Bodies wait after so many bytes until there is another fault, or none.
+    /// Bodies wait after this many bytes until there is another fault, or none.
     HeldAfter(usize),
-    /// Bodies end after so many bytes, with their connection.
+    /// Bodies end after this many bytes, with their connection.
     CutAfter(usize),
-    /// Bodies have so many bytes fewer, and `Content-Length` says so, though `Content-Range` does not.
+    /// Bodies are this many bytes shorter, and `Content-Length` says so, but `Content-Range` doesn't.
     Shorter(usize),
     /// The same with more bytes.
     Longer(usize),
-    /// `Content-Range` tells of so many bytes more of the object.
+    /// `Content-Range` claims that the object has this many more bytes.
     Larger(u64),
-    /// The ETag is another.
+    /// The ETag is a different one.
     OtherTag,
     /// There is no ETag.
     NoTag,
-    /// 503, whatever was asked.
+    /// 503 for any request.
     Unavailable,
-    /// 403, whatever was asked.
+    /// 403 for any request.
     Forbidden,
-    /// 200 in place of 206, as of one who knows no ranges.
+    /// 200 instead of 206, like a server that doesn't know ranges.
     NoRanges,
 }
 
-/// One request that has come.
+/// A request that arrived.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
     /// The first line.
     pub line: String,
-    /// The fields, names in lower case.
+    /// The headers, with names in lower case.
     fields: Vec<(String, String)>,
 }
 
 impl RecordedRequest {
-    /// A field's value.
+    /// A header's value.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -75,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Meddler {
-    /// One before this gateway.
+    /// A proxy in front of this gateway.
     pub fn before(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -97,18 +97,18 @@ impl Meddler {
         Self { address, shared }
     }
 
-    /// As an endpoint.
+    /// Its URL as an endpoint.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From here on this becomes of answers, and of those that wait.
+    /// From here on, this happens to answers, including those that wait.
     pub fn set(&self, fault: Fault) {
         *lock(&self.shared.fault) = fault;
         self.shared.changed.notify_all();
     }
 
-    /// What was asked since it was last asked for.
+    /// The requests since this was last called.
     pub fn asked(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut *lock(&self.shared.asked))
     }
@@ -125,12 +125,12 @@ impl Shared {
             return;
         }
         let _ = client.set_nodelay(true);
-        // A failed connection is what the server under test has to bear.
+        // The server under test has to survive a failed connection.
         while let Ok(true) = self.exchange(&mut client) {}
         let _ = client.shutdown(Shutdown::Both);
     }
 
-    /// One request and its answer. Returns whether the connection goes on.
+    /// Handles one request and its answer. Returns whether the connection continues.
     fn exchange(&self, client: &mut TcpStream) -> io::Result<bool> {
         let (head, _) = read_head(client)?;
         let (line, fields) = parse(&head);
@@ -169,7 +169,7 @@ impl Shared {
             upstream.read_exact(&mut more)?;
             body.extend(more);
         }
-        // Errors are told as they are.
+        // Errors are passed on unchanged.
         let fault = if status.contains(" 200 ") || status.contains(" 206 ") { fault } else { Fault::None };
         match fault {
             Fault::Shorter(by) => body.truncate(body.len().saturating_sub(by)),
@@ -230,7 +230,7 @@ impl Shared {
     }
 }
 
-/// A head, with the empty line at its end, and what came behind it.
+/// A head, with the empty line at its end, and what came after it.
 fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 16 * 1024];

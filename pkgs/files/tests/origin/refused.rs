@@ -1,4 +1,4 @@
-//! What does not go with an origin is refused at start, in one line.
+//! What doesn't work with an origin is refused at the start, in one line.
 
 use std::fs;
 use std::process::{Command, Stdio};

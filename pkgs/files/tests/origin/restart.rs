@@ -36,7 +36,7 @@ fn a_server_killed_while_it_fills_goes_on_where_it_was() {
     let server = fixture.serve(&[]);
     assert!(server.get("/f", "").body == all);
     assert!(server.get("/whole", "").body == all[..5000]);
-    // What was stored is not fetched again: it is asked about, and the rest is fetched.
+    // What was stored isn't fetched again: it is asked about, and the rest is fetched.
     let again = server.metric("linerate_origin_fetched_blocks_total") as usize;
     assert!(again < 10 && again + fetched >= 10, "{again} after {fetched}");
     assert!(server.metric("linerate_origin_lookups_total{from=\"origin_unchanged\"}") >= 2.0);

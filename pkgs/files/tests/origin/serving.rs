@@ -1,4 +1,4 @@
-//! What a client sees of an origin that is well: the same as of local files.
+//! What a client sees with a healthy origin: the same as with local files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::tools;
 
 const MIB: usize = 1 << 20;
 
-/// Whether a file is whole in the cache by what the server fetches for it: nothing.
+/// Whether a file is complete in the cache, judged by what the server fetches for it: nothing.
 fn is_warm(fixture: &Fixture, server: &Server, path: &str) -> bool {
     fixture.meddler.asked();
     let status = server.get(path, "").status;
@@ -70,7 +70,7 @@ fn ranges_fetch_what_they_lie_in() {
     fixture.gateway.put("f", &all, &[]);
     let server = fixture.serve(&[]);
     let mut client = server.connect();
-    // The first look has the first block with it.
+    // The first look-up includes the first block.
     let asked_for = |fixture: &Fixture| -> Vec<String> {
         let mut ranges: Vec<String> = fixture
             .meddler
@@ -88,7 +88,7 @@ fn ranges_fetch_what_they_lie_in() {
     let answer = part(&mut client, "-5");
     assert_eq!((answer.status, &answer.body[..]), (206, &all[8 * MIB..]));
     assert_eq!(asked_for(&fixture), ["bytes=8388608-8388612"]);
-    // Across a border, of which one side is there.
+    // Across a boundary, with only one side there.
     let answer = part(&mut client, "6291400-6291500");
     assert_eq!((answer.status, &answer.body[..]), (206, &all[6_291_400..6_291_501]));
     assert_eq!(asked_for(&fixture), ["bytes=6291456-7340031"]);
@@ -110,7 +110,7 @@ fn conditions_and_heads_are_those_of_the_origin() {
     let all = pattern(2 * MIB);
     fixture.gateway.put("f", &all, &[]);
     let server = fixture.serve(&[]);
-    // Before it is whole, and after.
+    // Before it is complete, and after.
     for _ in 0..2 {
         let mut client = server.connect();
         let head = client.ask("HEAD", "/f", "");
@@ -185,7 +185,7 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
     assert_eq!(server.get("/old/app.js", "").field("location").as_deref(), Some("/app.js"));
     let text = server.get("/text.html", "");
     assert_eq!(text.field("cache-control").as_deref(), Some("max-age=9"));
-    // A coding is made of what is whole.
+    // A coding is only made from a complete file.
     until("a coding is made", || {
         let made = server.get("/text.html", "Accept-Encoding: gzip\r\n");
         assert_eq!(made.status, 200);
@@ -213,7 +213,7 @@ fn a_file_whose_first_byte_is_there_is_sent_before_its_last() {
         assert!(count > 0, "it ends early");
         begun.extend_from_slice(&space[..count]);
     }
-    // Whoever waits keeps nobody else waiting.
+    // Whoever waits doesn't make anybody else wait.
     assert_eq!(server.get("/f", "Range: bytes=0-9\r\n").body, &all[..10]);
     fixture.meddler.set(Fault::None);
     let (rest, well) = client.rest();
@@ -293,7 +293,7 @@ fn a_hundred_clients_of_a_cold_key_are_one_fetch() {
         client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     }
     until("the gateway is asked", || fixture.meddler.waiting() == 1);
-    // Another key is looked up meanwhile, by one who comes after all those.
+    // Another key is looked up meanwhile, by a client that comes after all those.
     let mut late = server.connect();
     late.send("GET /g HTTP/1.1\r\nHost: h\r\n\r\n");
     until("it is asked again", || fixture.meddler.waiting() >= 2);

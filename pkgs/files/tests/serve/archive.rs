@@ -18,7 +18,7 @@ use crate::versions::{self, ALL, knows_head};
 
 const RULES: &str = "[[rule]]\npath = '/d*'\narchive = ['zip', 'tar.zst']\nlisting = true\n";
 
-/// What an archive has: by name, the bytes of files, and of directories nothing.
+/// The content of an archive: by name, the bytes of files, and nothing for directories.
 pub fn unpack(format: &str, body: &[u8]) -> BTreeMap<String, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     if format == "zip" {
@@ -98,7 +98,7 @@ fn an_archive_has_all_that_is_below_a_directory_by_every_version() {
         }
     }
     let mut client = server.connect();
-    // HTTP/1.0 is told the end by the end of the connection.
+    // With HTTP/1.0, the connection's end is the end.
     client.send("GET /d/?archive=zip HTTP/1.0\r\nHost: h\r\n\r\n");
     let (all, well) = client.rest();
     let at = all.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
@@ -137,7 +137,7 @@ fn archives_are_had_where_rules_allow_them_and_of_no_more_than_they_allow() {
         ("/d/zip/?archive=tar.zst", 400),
         ("/d/few/?archive=rar", 400),
         ("/d/few/?archive=zip&sort=name", 400),
-        // A listing knows no such parameter, and a file none.
+        // A listing has no such parameter, and a file has none.
         ("/d/no/?archive=zip", 400),
         ("/other/?archive=zip", 404),
         ("/d/few/1?archive=zip", 200),
@@ -194,7 +194,7 @@ fn an_archive_has_nothing_that_could_not_be_had_alone() {
         assert_eq!(names(&found), ["d/", "d/inside", "d/open", "d/sub/"], "{format}");
         assert_eq!(found["d/inside"].as_deref(), Some(&b"d/open"[..]));
     }
-    // Who has the password of a directory has it for what is in there.
+    // Whoever has a directory's password may have what is in it.
     let refused = server.connect().get("/d/private/?archive=zip", "");
     assert_eq!(refused.status, 401);
     let password = format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode("a:one"));
@@ -227,7 +227,8 @@ fn names_lead_down_whoever_unpacks_them() {
     }
 }
 
-/// What comes of a request when the first part of its answer is there, and `change` is made before the rest is taken.
+/// The result of a request where `change` is made after the first part of the answer has arrived, before the rest is
+/// read.
 fn changed(server: &Server, change: impl FnOnce()) -> (Vec<u8>, bool) {
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("an option");
@@ -247,7 +248,7 @@ fn changed(server: &Server, change: impl FnOnce()) -> (Vec<u8>, bool) {
 #[test]
 fn a_file_that_changes_on_the_way_ends_the_archive_as_a_broken_one() {
     let place = Place::new();
-    // What does not become smaller, and more of it than buffers on the way take.
+    // Content that can't be compressed, and more of it than buffers on the way hold.
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -302,7 +303,7 @@ fn archives_nobody_takes_are_bounded_and_cut() {
     assert_eq!(server.connect().get("/d/a", "range: bytes=0-0\r\n").status, 206, "files go on");
     until("the end of all of them", || server.metric("linerate_files_listener_timed_out_total") >= 16.0);
     for mut stream in crowd {
-        // A reset: what came is not the whole.
+        // A reset: what arrived isn't complete.
         assert!(std::io::copy(&mut stream, &mut std::io::sink()).is_err());
     }
     until("room for another", || ask().status == 200);

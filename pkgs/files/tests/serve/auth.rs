@@ -1,4 +1,4 @@
-//! Who may have what: passwords and signed URLs.
+//! Access control: passwords and signed URLs.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::routes::rules;
 use crate::secure::secure;
 use crate::versions::{self, ALL, knows_head};
 
-/// A hash as the binary makes it.
+/// A hash made by the binary.
 pub fn hash(password: &str) -> String {
     let mut child = Command::new(BINARY)
         .arg("password")
@@ -116,7 +116,7 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
             ] {
                 let answer = versions::get(&server, version, target, &[("authorization", credentials)]);
                 assert_eq!(answer.status, status, "{version} {target}");
-                // No cache between may keep it for others.
+                // No cache on the way may keep it for others.
                 let is_private = answer.field("cache-control").as_deref() == Some("private");
                 assert_eq!(is_private, status == 200 && target != "/any/b", "{version} {target}");
             }
@@ -136,7 +136,7 @@ fn wrong_passwords_are_few_by_address_and_known_ones_go_on() {
     let place = Place::new();
     settle(&place.file("a", "text"));
     let text = realm(&place) + "[[rule]]\npath = '*'\nauth = 'staff'\n";
-    // Who is behind the proxy has tries of his own.
+    // A client behind the proxy has its own attempts.
     let server = serve(&place, &text, &["--trusted-proxy", "127.0.0.1/32"]);
     let right = basic("bob", "two");
     let ask = |version, credentials: &str, client: &str| {
@@ -148,17 +148,17 @@ fn wrong_passwords_are_few_by_address_and_known_ones_go_on() {
         assert_eq!(ask(version, &basic("bob", &n.to_string()), "192.0.2.1").status, 401, "{version}");
     }
     for version in ALL {
-        // Each try is back after a fifth of a minute, which a slow machine may take to come here.
+        // Each attempt is back after a fifth of a minute, which a slow machine may take to get here.
         let mut answers = (0..5).map(|_| ask(version, &basic("bob", "x"), "192.0.2.1"));
         let refused = answers.find(|answer| answer.status == 429).expect("no more tries");
         let seconds = refused.field("retry-after").and_then(|seconds| seconds.parse().ok());
         assert!(seconds.is_some_and(|seconds: u64| (1..=12).contains(&seconds)), "{version}: {seconds:?}");
-        // Known already, of this address or another: not tried again.
+        // Already known, from this address or another: not checked again.
         assert_eq!(ask(version, &right, "192.0.2.1").status, 200, "{version}");
         assert_eq!(ask(version, &right, "192.0.2.2").status, 200, "{version}");
     }
     assert_eq!(ask("plain", &basic("bob", "x"), "192.0.2.2").status, 401);
-    // A pipeline is answered in order, and a hot file stays with those who may have it.
+    // A pipeline is answered in order, and only those who may have a hot file get it.
     let mut client = server.connect();
     let with =
         format!("GET /a HTTP/1.1\r\nHost: h\r\nAuthorization: {right}\r\nX-Forwarded-For: 192.0.2.3\r\n\r\n");
@@ -174,7 +174,7 @@ fn wrong_passwords_are_few_by_address_and_known_ones_go_on() {
     for status in [401, 200, 401] {
         assert_eq!(client.receive(true).unwrap().status, status);
     }
-    // Credentials given twice are none.
+    // Duplicate credentials don't count.
     let twice = format!("Authorization: {right}\r\nAuthorization: {right}\r\n");
     assert_eq!(server.get("/a", &twice).status, 401);
 }
@@ -189,7 +189,7 @@ fn passwords_that_change_count_from_when_they_are_read() {
     assert_eq!(server.get("/a", &fields("two")).status, 200);
     fs::write(place.beside("users"), format!("bob:{}\n", hash("three"))).unwrap();
     server.signal(Signal::HUP);
-    // Tried at most once more each time: a right one gives its try back.
+    // At most one more attempt each time: a correct password gives its attempt back.
     until("the new password", || server.get("/a", &fields("three")).status == 200);
     assert_eq!(server.get("/a", &fields("two")).status, 401);
     for bad in ["bob\n", "bob:x\n", ":$argon2id$\n"] {

@@ -1,4 +1,4 @@
-//! What operators see of the root at the admin listener.
+//! What operators see of the root on the admin listener.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! Files that are not in memory, read by io_uring and by threads.
+//! Files that aren't in memory, read with io_uring and by threads.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::routes::rules;
 use crate::secure::secure;
 use crate::versions::{self, ALL};
 
-/// What reads.
+/// The ways of reading.
 const READERS: [&str; 2] = ["uring", "threads"];
 
 /// A block of the ring.
@@ -27,9 +27,9 @@ const BLOCK: usize = 128 * 1024;
 /// More than all buffers on the way hold.
 const LARGE: usize = 32 << 20;
 
-/// Whether this kernel has io_uring for us; said where it has not.
+/// Whether this kernel allows us to use io_uring; prints a message if not.
 fn has_ring(test: &'static str) -> bool {
-    // On a thread of its own: the end of a ring interrupts what its thread waits for.
+    // On a separate thread: the end of a ring interrupts whatever its thread waits for.
     let there = std::thread::spawn(|| files::disk::ring::Ring::new(0).is_ok()).join().expect("no panic");
     if !there {
         bench::skipped(test, "no io_uring here");
@@ -60,7 +60,7 @@ fn a_cold_file_is_sent_whole_and_in_parts_whatever_its_size() {
             let path = format!("f{length}");
             let file = cold(&place, &path, length);
             let all = pattern(length);
-            // Again and again: what is asked for twice is let into memory, and forgotten once more.
+            // Again and again: what is requested twice is let into memory, and then forgotten once more.
             for _ in 0..3 {
                 assert!(server.get(&format!("/{path}"), "").body == all, "{reader}: {length}");
                 forget(&file);
@@ -76,7 +76,7 @@ fn a_cold_file_is_sent_whole_and_in_parts_whatever_its_size() {
                 assert!(answer.body == all[first..=last], "{reader}: {first}-{last} of {length}");
             }
         }
-        // Workers tell now and then.
+        // Workers report now and then.
         if reader == "uring" {
             until("it has read by the ring", || by_ring(&server) > 50.0);
         } else {
@@ -132,7 +132,7 @@ fn a_file_with_holes_in_memory_is_sent_to_many_at_once() {
     let place = Place::new();
     let file = cold(&place, "f", LARGE);
     let server = place.serve(&["--workers", "1"]);
-    // What is looked at before a turn is there, and what is between is not.
+    // What is looked at before a turn is there, and what is in between isn't.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("advice is taken");
     for start in (0..LARGE).step_by(LOOKED_AT) {
         for at in [start, start + LOOKED_AT - 1] {
@@ -170,7 +170,7 @@ fn clients_that_take_nothing_keep_no_blocks_from_others() {
         assert!(server.get(&format!("/{other}"), "").body == pattern(500_001));
     }
     forget(&file);
-    // Those that go on have it whole all the same.
+    // Those that continue get all of it nevertheless.
     for client in &mut slow[..4] {
         assert!(client.receive(true).expect("an answer").body == pattern(LARGE));
     }
@@ -284,7 +284,7 @@ fn a_cold_file_is_encrypted_whole_and_in_parts_whatever_its_size() {
             let file = cold(&place, &path, length);
             let all = pattern(length);
             for version in &ALL[1..] {
-                // What is asked for twice is let into memory, and forgotten once more.
+                // What is requested twice is let into memory, and then forgotten once more.
                 for _ in 0..2 {
                     forget(&file);
                     let answer = versions::get(&server, version, &format!("/{path}"), &[]);
@@ -345,7 +345,7 @@ fn clients_of_tls_that_take_nothing_keep_no_blocks_from_others() {
             assert!(answer.body == pattern(500_001), "{version} {number}");
         }
     }
-    // A block or more of each would be 12 MiB, beside the buffers that each client has anyway.
+    // A block or more for each would be 12 MiB, in addition to the buffers that each client has anyway.
     let taken = server.resident().saturating_sub(before);
     assert!(taken < 24 << 20, "{taken} bytes");
     drop(crowd);
@@ -450,7 +450,7 @@ fn what_rules_say_holds_for_cold_files() {
             let archive = unpack(format, &get(&format!("/d/?archive={format}"), &[]).body);
             assert!(archive.values().any(|bytes| bytes.as_ref() == Some(&large)), "{version} {format}");
         }
-        // Behind the hints, where there are any: curl shows both as they come, and aioquic takes them for one answer.
+        // After the hints, if there are any: curl shows both as they arrive, and aioquic takes them for one answer.
         let navigates = [("sec-fetch-mode", "navigate")];
         let page = get("/page.html", if version == "h3" { &[] } else { &navigates });
         assert!(matches!(page.status, 103 | 200) && page.body.ends_with(&large), "{version}");
@@ -465,24 +465,24 @@ fn codings_that_come_to_a_directory_that_had_none_are_seen() {
     for number in 0..40 {
         place.file(&format!("d/f{number}.js"), "plain");
     }
-    // An hour: only the kernel can tell.
+    // An hour: only the kernel's notification can tell.
     let server = place.serve(&["--revalidate", "3600000", "--workers", "1"]);
     let mut client = server.connect();
     let mut get = |number: usize| {
         client.get(&format!("/d/f{number}.js"), "Accept-Encoding: gzip\r\n").text().to_owned()
     };
-    // Enough for its names to be read, and some of them thereafter.
+    // Enough for its names to be read, and some of them afterwards.
     for number in 0..20 {
         assert_eq!(get(number), "plain");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Of a file that was asked for, and of one that was not.
+    // For a file that was requested, and for one that wasn't.
     for number in [3, 30] {
         place.file(&format!("d/f{number}.js.gz"), "coded");
         until("the coding", || get(number) == "coded");
     }
     assert_eq!(get(31), "plain");
-    // By way of another directory, with that name from here on.
+    // Through another directory, which has that name from here on.
     fs::create_dir(place.root("e")).unwrap();
     for number in 0..40 {
         fs::write(place.root(&format!("e/f{number}.js")), "other").unwrap();
@@ -495,8 +495,8 @@ fn codings_that_come_to_a_directory_that_had_none_are_seen() {
     }
 }
 
-/// A command that begins with this runs the rest without io_uring: seccomp(2) answers EPERM, as the filters of containers do.
-/// It takes no privilege.
+/// A command that starts with this runs the rest without io_uring: seccomp(2) answers EPERM, as containers' filters do.
+/// It needs no privilege.
 const REFUSING: &str = r#"
 import ctypes, os, struct, sys
 SETUP, ALLOW, REFUSE = 425, 0x7fff0000, 0x00050000 | 1

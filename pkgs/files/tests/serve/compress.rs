@@ -1,4 +1,4 @@
-//! Codings that are made of files which have none beside them.
+//! Codings that are made from files without a ready-made one.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ fn serve(place: &Place, flags: &[&str]) -> Server {
     secure(place, &[&named.each_ref().map(String::as_str)[..], flags].concat())
 }
 
-/// What a program makes of bytes.
+/// What a program makes from bytes.
 pub fn through(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut child = Command::new(program)
         .arg("-dc")
@@ -81,7 +81,7 @@ fn a_text_has_codings_with_tags_ranges_and_conditions_of_their_own() {
                 assert!(through(program, &whole.body) == plain.body, "{version} {coding}");
             }
             let tag = whole.field("etag").expect("a tag");
-            // Conditions and ranges are about the coding.
+            // Conditions and ranges apply to the coding.
             let not_modified = get("/a.js", &[accept, ("if-none-match", &tag)]);
             assert_eq!((not_modified.status, not_modified.field("etag").as_ref()), (304, Some(&tag)));
             assert_eq!(not_modified.field("vary").as_deref(), Some("accept-encoding"));
@@ -122,14 +122,14 @@ fn a_text_has_codings_with_tags_ranges_and_conditions_of_their_own() {
             );
         }
         assert_eq!(get("/beside.js", &[gzip]).text(), "beside");
-        // Where what lies beside it is not what is taken, it is made.
+        // If the ready-made codings aren't accepted, another one is made.
         assert_eq!(
             get("/beside.js", &[("accept-encoding", "zstd")]).field("content-encoding").as_deref(),
             Some("zstd")
         );
         assert_eq!(get("/a.js", &[("accept-encoding", "gzip;q=0, deflate")]).field("content-encoding"), None);
     }
-    // The same by every version.
+    // The same with every version.
     assert!(tags.chunks(4).all(|of_version| of_version == &tags[..4]), "{tags:?}");
     tags.sort();
     tags.dedup();
@@ -145,7 +145,7 @@ fn a_hot_coding_is_that_of_the_file_as_it_is() {
     for number in 0..3 {
         fs::write(place.beside("next"), text(number)).unwrap();
         settle(&place.beside("next"));
-        // Another second, for the tags of all to differ.
+        // Another second, so that the tags of all differ.
         let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000 + number as u64);
         fs::File::options().write(true).open(place.beside("next")).unwrap().set_modified(time).unwrap();
         fs::rename(place.beside("next"), place.root("a.js")).unwrap();

@@ -1,4 +1,4 @@
-//! Clients of TLS that ask for a file and take none of it.
+//! TLS clients that request a file and read none of it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Little room for what is not taken.
+/// Little room for what isn't read.
 const RECEIVE_BYTES: usize = 4096;
 
-/// Up to `count` of them, fewer where one has waited this long for its handshake. Gone when dropped.
+/// Up to `count` of them, fewer if one has waited this long for its handshake. They disconnect when dropped.
 pub fn gather(
     address: SocketAddr,
     certificate: &Path,
@@ -38,7 +38,7 @@ pub fn gather(
         while session.is_handshaking() || session.wants_write() {
             session.complete_io(&mut stream)?;
         }
-        // Nothing is read any more, so that nothing else is needed of it.
+        // Nothing more is read, so nothing else is needed from it.
         Ok(stream)
     };
     (0..count).map_while(|_| one().ok()).collect()
@@ -50,7 +50,7 @@ pub fn session(certificate: &Path) -> ClientConnection {
     ClientConnection::new(Arc::new(config(certificate)), name).expect("a session")
 }
 
-/// With the server's certificate, and sessions that are taken up again: thousands of handshakes take a while.
+/// With the server's certificate, and sessions that are resumed, since thousands of handshakes take a while.
 pub fn config(certificate: &Path) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let certificate = fs::read(certificate).expect("a certificate");

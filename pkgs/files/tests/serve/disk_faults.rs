@@ -1,4 +1,4 @@
-//! Files that change while they are sent, and disks and limits that give out.
+//! Files that change while they are sent, and disks and limits that are exhausted.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,8 +13,8 @@ use crate::place::{BINARY, Place, forget, pattern, until};
 /// More than all buffers on the way hold.
 const LARGE: usize = 64 << 20;
 
-/// Asks for a large file and takes a part of it; then `change` happens, and the rest is taken. Returns all of
-/// the body that came.
+/// Requests a large file and reads a part of it; then `change` happens, and the rest is read. Returns the whole body
+/// that arrived.
 fn interrupted(engine: &str, change: impl FnOnce(&Place)) -> Vec<u8> {
     let place = Place::new();
     place.file("f", pattern(LARGE));
@@ -29,7 +29,7 @@ fn interrupted(engine: &str, change: impl FnOnce(&Place)) -> Vec<u8> {
     change(&place);
     let (before, well) = client.rest();
     assert!(!well, "{engine}: it ended as if it were whole");
-    // What was received with the head comes first in `before`, but was read before `part` by the client.
+    // What arrived with the head comes first in `before`, but the client read it before `part`.
     let mut all = part;
     all.extend(before);
     place.file("alive", "alive");
@@ -109,7 +109,7 @@ fn the_next_file_of_a_manifest_is_read_ahead() {
     forget(&next);
     let server = place.serve(&["--rules", rules.to_str().unwrap()]);
     until("the next shard in memory", || {
-        // The kernel may leave what it is advised to read; whoever asks later has it advised again.
+        // The kernel may ignore advice to read; a later request repeats the advice.
         server.get("/shard0", "Range: bytes=0-0\r\n");
         is_resident(&next, &(0..1 << 20))
     });

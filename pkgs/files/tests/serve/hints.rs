@@ -1,4 +1,4 @@
-//! What pages need besides themselves: interim responses by HTTP/2 and HTTP/3, and fields by all versions.
+//! What pages need besides themselves: interim responses over HTTP/2 and HTTP/3, and headers in all versions.
 
 use std::fs;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn served(place: &Place) -> Server {
     secure(place, &["--rules", path.to_str().expect("UTF-8")])
 }
 
-/// All heads that curl is told, each in one text.
+/// All heads that curl receives, each as one text.
 fn heads(server: &Server, version: &str, target: &str, fields: &[&str]) -> Vec<String> {
     let port = server.secure.expect("a TLS listener").port();
     let output = Command::new("curl")
@@ -57,7 +57,7 @@ fn heads(server: &Server, version: &str, target: &str, fields: &[&str]) -> Vec<S
     text.split_terminator("\r\n\r\n").map(str::to_owned).collect()
 }
 
-/// All responses to one request by HTTP/3, the interim ones first.
+/// All responses to one request over HTTP/3, the interim ones first.
 fn by_h3(place: &Place, server: &Server, target: &str, mode: Option<&str>) -> Vec<Response<()>> {
     let address = server.secure.expect("a TLS listener");
     let mut tls = config(&place.beside("cert.pem"));
@@ -106,7 +106,7 @@ fn browsers_that_go_to_a_page_are_told_what_it_needs_before_it() {
         ("/page.html", Some("no-cors"), false),
         ("/page.html", None, false),
         ("/other.html", Some("navigate"), false),
-        // Nobody is told of what is not for everybody.
+        // What isn't for everybody isn't announced to anybody.
         ("/private/page.html", Some("navigate"), false),
     ] {
         let fields: Vec<String> = mode.iter().map(|mode| format!("sec-fetch-mode: {mode}")).collect();

@@ -1,4 +1,4 @@
-//! Files that are asked for again and again, which are sent out of pipes.
+//! Files that are requested again and again, which are sent from pipes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,13 +7,13 @@ use std::time::SystemTime;
 use crate::client::Client;
 use crate::place::{Place, Server, pattern, settle, until};
 
-/// Larger than a pipe, and no multiple of anything.
+/// Larger than a pipe, and not a multiple of anything.
 const BYTES: usize = 1_300_001;
 
-/// Not kept in memory, and not more than a pipe takes beside a head.
+/// Not kept in memory, and no more than fits in a pipe together with a head.
 const SMALL: usize = 16_385;
 
-/// A server with a file, asked for as often as `holds` takes to hold.
+/// A server with a file, requested as often as `holds` takes to hold.
 fn hot(place: &Place, flags: &[&str], mut holds: impl FnMut(&Server) -> bool) -> Server {
     settle(&place.file("f", pattern(BYTES)));
     let server = place.serve(&[&["--admin", "127.0.0.1:0", "--workers", "1"], flags].concat());
@@ -25,7 +25,7 @@ fn hot(place: &Place, flags: &[&str], mut holds: impl FnMut(&Server) -> bool) ->
     server
 }
 
-/// Whether all of the file is kept in pipes.
+/// Whether the whole file is kept in pipes.
 fn is_kept(server: &Server) -> bool {
     server.metric("linerate_files_pipe_bytes") as usize == BYTES
 }
@@ -35,7 +35,7 @@ fn a_hot_file_is_sent_out_of_pipes_whole_and_in_ranges() {
     let place = Place::new();
     let server = hot(&place, &[], is_kept);
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
-    // All at once: each has a pipe of its own.
+    // All at once: each has its own pipe.
     clients.iter_mut().for_each(|client| client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"));
     for client in &mut clients {
         assert!(client.receive(true).expect("an answer").body == pattern(BYTES));
@@ -50,14 +50,14 @@ fn a_hot_file_that_changes_is_seen_by_the_next_request() {
     let server = hot(&place, &[], is_kept);
     let mut client = server.connect();
     client.get("/f", "");
-    // In place: the same file, and as many bytes.
+    // In place: the same file, with as many bytes.
     let written = fs::metadata(place.root("f")).and_then(|data| data.modified()).unwrap();
     let mut changed = pattern(BYTES);
     for byte in [7, 8] {
         changed[BYTES / 2..].fill(byte);
         let mut file = File::options().write(true).open(place.root("f")).unwrap();
         file.write_all(&changed).unwrap();
-        // The time of the change does not tell of it any more.
+        // The time of the change no longer reveals it.
         file.set_modified(written).unwrap();
         until("the change", || client.get("/f", "").body == changed);
         for _ in 0..40 {
@@ -107,7 +107,7 @@ fn a_hot_file_that_fits_in_one_pipe_has_the_head_of_the_second_it_is_asked_in() 
         }
         dates.len() > 3
     });
-    // Two answers at once are other bytes than one.
+    // Two answers at once have other bytes than one.
     client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n".repeat(50));
     for _ in 0..50 {
         assert!(client.receive(true).expect("an answer").body == pattern(SMALL));

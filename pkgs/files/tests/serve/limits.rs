@@ -1,4 +1,4 @@
-//! Clients that are slow, many or greedy.
+//! Slow, numerous or greedy clients.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
         };
         (0..count).map(stalled).collect()
     };
-    // What workers take once, whoever comes, is not counted.
+    // What workers allocate once, whatever clients come, isn't counted.
     let first = come(COUNT / 10);
     let before = server.resident();
     let crowd = come(COUNT);
@@ -48,7 +48,7 @@ fn slow_clients_are_let_go() {
     place.file("large", pattern(64 << 20));
     let timeouts = ["--head-timeout", "1", "--idle-timeout", "1", "--write-timeout", "1"];
     let server = place.serve(&[&timeouts[..], &["--admin", "127.0.0.1:0"]].concat());
-    // Half a head, dripping: the deadline does not move.
+    // Half a head, dripping: the deadline doesn't move.
     let mut dripping = server.connect();
     until("the end of a dripping head", || {
         std::thread::sleep(Duration::from_millis(100));
@@ -58,12 +58,12 @@ fn slow_clients_are_let_go() {
     half.send("GET / HTTP/1.1\r\nHost:");
     assert_eq!(half.receive(true).expect("told why").status, 408);
     assert!(half.is_closed());
-    // Nothing said at all, and nothing said any more.
+    // A client that says nothing at all, and one that says nothing more.
     assert!(server.connect().is_closed());
     let mut idle = server.connect();
     assert_eq!(idle.get("/none", "").status, 404);
     assert!(idle.is_closed());
-    // Nothing taken: what comes is not the whole.
+    // A client that reads nothing: what arrives isn't complete.
     let timed_out = "linerate_files_listener_timed_out_total";
     let before = server.metric(timed_out);
     assert_eq!(before, 4.0, "each of these once, and its lingering not again");
@@ -90,7 +90,7 @@ fn a_client_that_takes_a_little_at_a_time_is_served() {
         taken += count;
         std::thread::sleep(Duration::from_millis(100));
     }
-    // The head's client may have taken the first bytes along.
+    // Reading the head may have taken the first bytes along.
     assert!(taken > (16 << 20) - (128 << 10), "{taken}");
 }
 
@@ -103,13 +103,13 @@ fn readers_that_take_nothing_are_cut_where_draining_ends() {
     let mut stalled = server.connect();
     stalled.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
     stalled.receive_head().expect("a head");
-    // Half a request, which is none.
+    // Half a request, which doesn't count.
     let mut half = server.connect();
     half.send("GET /list/ HTTP/1.1\r\n");
     server.signal(Signal::TERM);
     assert!(server.wait(Duration::from_secs(60)).success());
     let (all, well) = stalled.rest();
-    // A reset, so that nobody takes it for the whole.
+    // A reset, so that nobody takes it for complete.
     assert!(!well && all.len() < 64 << 20, "{}", all.len());
     assert!(half.rest().0.is_empty());
 }
@@ -128,7 +128,7 @@ fn one_address_has_its_limits() {
     assert!((5..=most).contains(&served), "{served} of {most}: {statuses:?}");
     assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
     assert!(server.connect().is_closed(), "a fourth connection");
-    // Under the names that the listener has.
+    // Under the listener's names.
     for (name, count) in [
         ("shed_total{reason=\"address\"}", 1.0),
         ("shed_total{reason=\"overall\"}", 0.0),
@@ -139,7 +139,7 @@ fn one_address_has_its_limits() {
     clients.clear();
     until("a place again", || {
         let mut client = server.connect();
-        // Who is let in has an answer, be it that it asks too often.
+        // Whoever is let in gets an answer, even if it says that there were too many requests.
         client.stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok() && client.receive(true).is_ok()
     });
 }
@@ -173,7 +173,7 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
 
 #[test]
 fn a_client_that_never_pauses_does_not_hold_up_another() {
-    // Requests without end, whose answers are taken; and a body that nobody wants.
+    // Endless requests, whose answers are read; and a body that nobody wants.
     let endless = "GET /none HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
     let body =
         format!("POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999999\r\n\r\n{}", "x".repeat(60_000));

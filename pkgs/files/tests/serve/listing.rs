@@ -42,7 +42,7 @@ fn a_listing_is_a_page_or_json_in_the_order_asked_for() {
             assert!(refused.text().contains(known), "{query}: {}", refused.text());
         }
     }
-    // A file has no parameters, and takes any.
+    // A file has no parameters, and accepts any.
     assert_eq!(client.get("/d/b?page=2", "").text(), "12");
     assert_eq!(client.ask("HEAD", "/d/", "").status, 200);
     assert_eq!(client.get("/d", "").status, 301);
@@ -53,7 +53,8 @@ fn a_million_entries_are_listed_in_order_and_in_little_memory() {
     const ENTRIES: usize = 1_000_000;
     let place = Place::new();
     fs::create_dir(place.root("d")).unwrap();
-    // Links to one file, for a million of those take all the inodes of a small disk: an inode has room for 65,000.
+    // Links to one file, since a million files would use up all the inodes of a small disk: an inode has room for
+    // 65,000.
     let mut of = place.root("d/0000000");
     for number in 0..ENTRIES {
         let path = place.root(&format!("d/{number:07}"));
@@ -64,11 +65,12 @@ fn a_million_entries_are_listed_in_order_and_in_little_memory() {
             fs::hard_link(&of, &path).unwrap();
         }
     }
-    // What it holds, and not what its allocator keeps for a while in case it is wanted again.
+    // What it holds, and not what its allocator keeps for a while in case it is needed again.
     let mut command = Command::new(BINARY);
     command.env("MIMALLOC_PURGE_DELAY", "0");
     let server = place.serve_by(command, &["--listing"]);
-    // What lists is a part of the program's file, and counts as its memory once it runs: not for a million alone.
+    // The code for listings is part of the program's file, and counts as its memory once it has run: so it runs before
+    // the million.
     fs::create_dir(place.root("few")).unwrap();
     place.file("few/1", "text");
     assert_eq!(server.get("/few/?format=json&order=desc", "").status, 200);
@@ -105,7 +107,7 @@ fn a_listing_nobody_takes_ends_with_its_connection() {
         File::create(place.root(&format!("d/{number:0200}"))).unwrap();
     }
     let server = place.serve(&["--listing"]);
-    // More than may be written at once: each that leaves makes room.
+    // More than may be written at once: each one that leaves makes room.
     for _ in 0..12 {
         let mut client = server.connect();
         client.send("GET /d/ HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -120,7 +122,7 @@ fn a_listing_nobody_takes_ends_with_its_connection() {
     }
 }
 
-/// A directory of more names than are kept without asking for memory, and than buffers on the way take.
+/// A directory with more names than are kept without allocating, and than buffers on the way hold.
 fn large(place: &Place) {
     fs::create_dir(place.root("large")).unwrap();
     for number in 0..20_000 {
@@ -129,14 +131,14 @@ fn large(place: &Place) {
     place.file("small/a", "a");
 }
 
-/// A client that asks for a listing and takes next to nothing of it.
+/// A client that requests a listing and reads almost none of it.
 fn slow(server: &Server) -> TcpStream {
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
     connect(&stream, &server.address()).unwrap();
     let mut stream = TcpStream::from(stream);
     stream.write_all(b"GET /large/ HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-    // It is under way.
+    // It has started.
     let mut head = [0; 12];
     stream.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
@@ -152,18 +154,18 @@ fn listings_that_nobody_takes_keep_no_other_waiting_and_are_cut() {
     let before = server.peak();
     let crowd: Vec<TcpStream> = (0..64).map(|_| slow(&server)).collect();
     let mut client = server.connect();
-    // Beside so many others its turn comes, be it late.
+    // Among so many others it gets its turn, however late.
     client.stream.set_read_timeout(Some(std::time::Duration::from_secs(120))).expect("a timeout");
     assert!(client.get("/small/?format=json", "").text().contains("\"a\""));
     let all = client.get("/large/?format=json", "");
     let entries: Vec<serde_json::Value> = serde_json::from_str(all.text()).expect("JSON");
     assert_eq!(entries.len(), 20_000);
     let taken = server.peak() - before;
-    // The names of three such directories, kept as often as threads have had them. All at once would be 300 MiB.
+    // The names of three such directories, kept as often as there are threads. All at once would be 300 MiB.
     assert!(taken < 96 << 20, "{} KiB for {} listings", taken >> 10, crowd.len());
     until("the end of all of them", || server.metric(timed_out) >= 64.0);
     for mut stream in crowd {
-        // A reset: what came is not the whole.
+        // A reset: what arrived isn't complete.
         assert!(std::io::copy(&mut stream, &mut std::io::sink()).is_err());
     }
 }
@@ -199,7 +201,7 @@ fn names_of_any_bytes_are_listed_and_do_nothing() {
     let server = place.serve(&["--listing"]);
     let page = server.get("/", "");
     assert!(!page.text().contains("<script>") && !page.text().contains("\x1b"), "{}", page.text());
-    // Each link leads to its file, where a path may name it.
+    // Each link leads to its file, if a path can name it.
     let links: Vec<&str> =
         page.text().split("<a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     for link in links.iter().filter(|link| !link.starts_with('?')) {

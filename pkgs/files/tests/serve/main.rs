@@ -12,7 +12,7 @@ mod hints;
 mod hot;
 mod limits;
 mod listing;
-// The soak's, whose own binary has no tests.
+// The soak test's, whose own binary has no tests.
 #[allow(dead_code)]
 #[path = "../../benches/soak/measure.rs"]
 mod measure;

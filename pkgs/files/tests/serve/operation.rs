@@ -26,7 +26,7 @@ fn what_is_under_way_is_finished_and_nothing_new_begun() {
     server.signal(Signal::TERM);
     let answer = busy.receive_body(head).expect("the whole answer");
     assert!(answer.body == pattern(32 << 20));
-    // A request that was on its way is answered, as the last.
+    // A request that was already sent is answered, as the last one.
     idle.send("GET /none HTTP/1.1\r\nHost: h\r\n\r\n");
     if let Ok(answer) = idle.receive(true) {
         assert!(answer.closes());
@@ -54,7 +54,7 @@ fn health_and_metrics_are_answered_on_the_admin_listener() {
     assert_eq!(admin.get("/a", "").status, 404);
     assert_eq!(server.metric("linerate_files_requests_total{listener=\"plain\",status=\"200\"}"), 1.0);
     assert_eq!(server.metric("linerate_files_requests_total{listener=\"plain\",status=\"404\"}"), 1.0);
-    // Counted once it is sent, which the client may know before.
+    // Counted once it is sent, which the client may notice earlier.
     until("it is counted", || {
         server.metric("linerate_files_sent_bytes_total{listener=\"plain\"}") > 10_000.0
     });
@@ -102,7 +102,7 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     let mut client = server.connect();
     (0..100).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     until("one line in ten", || lines(&sampled).len() == 10);
-    // Those of the last moment are written all the same.
+    // Those of the last moment are written nevertheless.
     (0..50).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     drop(client);
     server.signal(Signal::TERM);
@@ -118,7 +118,7 @@ fn logged(log: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// A request, and what is to be logged of it: status, method and path.
+/// A request, and its expected log entry: status, method and path.
 type Case<'c> = (&'c [u8], u16, Option<&'c str>, Option<&'c str>);
 
 #[test]
@@ -160,7 +160,7 @@ fn every_request_is_logged_refused_ones_too_with_whatever_bytes_it_has() {
         assert_eq!((&line["method"], &line["path"]), (&Value::from(method), &Value::from(path)), "{shown}");
         assert_eq!((&line["status"], &line["client"]), (&status.into(), &"127.0.0.1".into()), "{shown}");
         let bytes = line["bytes"].as_u64().expect("a number") as usize;
-        // A listing is sent in chunks, which have sizes of their own.
+        // A listing is sent in chunks, which have their own size lines.
         let fits = if path == Some("/") { bytes > answer.body.len() } else { bytes == answer.body.len() };
         assert!(fits, "{shown}: {bytes} of {}", answer.body.len());
         if status >= 400 {
@@ -184,7 +184,7 @@ fn an_answer_is_logged_when_it_ends_with_what_was_sent_of_it() {
     until("its line", || logged(&log).len() == 1);
     let line = logged(&log).remove(0);
     assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &(32 << 20).into()));
-    // Who leaves in the middle has taken less.
+    // A client that leaves in the middle has read less.
     let mut client = server.connect();
     client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
     client.receive_head().expect("a head");
@@ -227,7 +227,7 @@ fn a_socket_that_systemd_passes_is_served() {
     place.file("a", "text");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
+    // As in sd_listen_fds(3): descriptors from 3 on, and the id of the process.
     let script = format!(
         "exec 3<&{}; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",
         listener.as_raw_fd()
@@ -265,7 +265,7 @@ fn an_address_that_is_taken_is_refused() {
             "{taken:?}: {said}"
         );
     }
-    // Of UDP alone: HTTP/3 is a part of what is asked for.
+    // Only for UDP: HTTP/3 is part of what was asked for.
     let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap().to_string();
     let output = Command::new(BINARY)

@@ -23,13 +23,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// One with an empty root.
+    /// A place with an empty root.
     pub fn new() -> Self {
         // Not in /tmp, which may be in memory: some tests need a disk.
         Self::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// One whose files are in memory, on a file system that takes any time of change.
+    /// A place whose files are in memory, on a file system that accepts any modification time.
     pub fn in_memory() -> Self {
         Self::below(Path::new("/dev/shm"))
     }
@@ -50,7 +50,7 @@ impl Place {
         self.directory.path().join(path)
     }
 
-    /// Writes a file below the root, and the directories above it.
+    /// Writes a file below the root, and creates the directories above it.
     pub fn file(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
@@ -58,12 +58,12 @@ impl Place {
         path
     }
 
-    /// Starts a server with two workers and these flags on top.
+    /// Starts a server with two workers and these additional flags.
     pub fn serve(&self, flags: &[&str]) -> Server {
         self.serve_by(Command::new(BINARY), flags)
     }
 
-    /// The same by a command that ends with the binary's name.
+    /// The same with a command that ends with the binary's name.
     pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
         let process = testkit::Server::by(command)
             .args(["serve", "--listen", "127.0.0.1:0", "--root"])
@@ -94,7 +94,7 @@ impl Deref for Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.public
     }
@@ -104,28 +104,28 @@ impl Server {
         Client::connect(self.public)
     }
 
-    /// The answer to a GET on a connection of its own.
+    /// The answer to a GET on a new connection.
     pub fn get(&self, target: &str, fields: &str) -> Answer {
         self.connect().get(target, fields)
     }
 
-    /// What a metric says.
+    /// The value of a metric.
     pub fn metric(&self, name: &str) -> f64 {
         Metrics::new(self.metrics()).value(name)
     }
 
-    /// All it counts, as shown.
+    /// All metrics, as text.
     pub fn metrics(&self) -> String {
         Client::connect(self.admin.expect("an admin listener")).get("/metrics", "").text().to_owned()
     }
 
-    /// Whether it still answers.
+    /// Checks that it still answers.
     pub fn assert_alive(&self, path: &str) {
         assert_eq!(self.get(path, "").status, 200, "{}", self.log());
     }
 }
 
-/// Bytes that tell where in a file they are.
+/// Bytes that show their position in a file.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length.div_ceil(8) as u64)
         .flat_map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
@@ -133,13 +133,13 @@ pub fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// The right to be the only crowd of `wanted` clients of this process, which may have as many file descriptors from here
-/// on, as the servers it starts. None, and that is said, where the system does not allow it.
+/// Makes this the only crowd of `wanted` clients in this process, which may then have as many file descriptors, and so
+/// may the servers it starts. None, with a message, if the system doesn't allow it.
 pub fn crowd_of(test: &'static str, wanted: usize) -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);
-    // Beside those that files keeps free.
+    // In addition to those that files keeps free.
     let needed = wanted as u64 + 5000;
     let raised = limit.maximum.map(|maximum| maximum.max(needed));
     if setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }).is_ok() {
@@ -149,14 +149,14 @@ pub fn crowd_of(test: &'static str, wanted: usize) -> Option<MutexGuard<'static,
     None
 }
 
-/// How many bytes a server sends of a path, head and all, by a connection of its own; none of them is kept.
+/// How many bytes a server sends for a path, including the head, on a new connection; none of them is kept.
 pub fn taken(address: SocketAddr, path: &str) -> u64 {
     let mut client = Client::connect(address);
     client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
     std::io::copy(&mut client.stream, &mut std::io::sink()).expect("all of it")
 }
 
-/// Has the kernel forget some of a file. It takes a while where pages are still on their way, to the disk or to the
+/// Makes the kernel forget part of a file. It takes a while if pages are still on their way, to the disk or to the
 /// lists from which they can be dropped.
 pub fn forget(file: &File) {
     let all = 0..file.metadata().expect("a file").len();

@@ -1,4 +1,4 @@
-//! Behind nginx and HAProxy: whose a request is, and that nobody else can say so.
+//! Behind nginx and HAProxy: which client a request comes from, and that nobody else can claim it.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::client::{Answer, Client};
 use crate::place::{Place, Server, until};
 use crate::secure::secure;
 
-/// How a proxy tells of its clients.
+/// How a proxy passes on its clients' addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     NginxXForwardedFor,
@@ -30,11 +30,11 @@ const ALL: [By; 5] = [
     By::HaproxyExtended,
 ];
 
-/// What a client would have others take it for.
+/// What a client wants others to take it for.
 const SPOOFED: &str = "X-Forwarded-For: 203.0.113.9\r\nX-Real-IP: 203.0.113.9\r\n";
 
 impl By {
-    /// The proxy before a server.
+    /// The proxy in front of a server.
     fn start(self, test: &str, server: SocketAddr) -> Option<Proxy> {
         let upstream = format!("http://{server}");
         match self {
@@ -60,12 +60,12 @@ impl By {
         }
     }
 
-    /// Whether it tells before any request.
+    /// Whether it passes them on before any request.
     fn by_header(self) -> bool {
         matches!(self, Self::HaproxyProxyProtocol | Self::HaproxyExtended)
     }
 
-    /// What the server is told: that the proxy is at 127.0.0.1, and how it speaks.
+    /// The server's flags: that the proxy is at 127.0.0.1, and how it passes on addresses.
     fn flags(self) -> Vec<&'static str> {
         let mut flags = vec!["--trusted-proxy", "127.0.0.1", "--admin", "127.0.0.1:0"];
         flags.extend(self.by_header().then_some("--proxy-protocol"));
@@ -78,7 +78,7 @@ fn get(to: SocketAddr, host: u8, target: &str, fields: &str) -> Answer {
     Client::on(connect_from(Ipv4Addr::new(127, 0, 0, host), to).expect("it listens")).get(target, fields)
 }
 
-/// Which address the access log has for a path; waits until it has one.
+/// The address that the access log has for a path; waits until it has one.
 fn logged(place: &Place, path: &str) -> String {
     let mut found = None;
     until("a line of the access log", || {
@@ -110,7 +110,7 @@ fn the_access_log_has_the_client_behind_a_proxy_and_not_who_it_says_it_is() {
         assert_eq!(logged(&place, "/a"), "127.0.0.7", "{by:?}");
         assert_eq!(get(proxy.address(), 8, "/spoofed", SPOOFED).status, 404, "{by:?}");
         assert_eq!(logged(&place, "/spoofed"), "127.0.0.8", "{by:?}");
-        // Past the proxy.
+        // Without the proxy.
         if by.by_header() {
             let from =
                 |host| connect_from(Ipv4Addr::new(127, 0, 0, host), server.address()).expect("it listens");
@@ -120,7 +120,7 @@ fn the_access_log_has_the_client_behind_a_proxy_and_not_who_it_says_it_is() {
                 [(9, &header[..]), (1, b""), (1, b"PROXY TCP4 203.0.113.9 127.0.0.1 1000 80\r\n")]
             {
                 let mut stream = from(host);
-                // It may be closed before all is sent.
+                // It may be closed before everything is sent.
                 let _ = stream.write_all(&[sent, b"GET /past HTTP/1.1\r\nHost: h\r\n\r\n"].concat());
                 assert!(Client::on(stream).receive(true).is_err(), "from {host}: {}", sent.escape_ascii());
             }
@@ -145,7 +145,7 @@ fn each_client_behind_a_proxy_has_limits_of_its_own() {
         let Some(proxy) = by.start("limits of clients behind a proxy", server.address()) else { continue };
         until("a client has asked too often", || get(proxy.address(), 7, "/a", "").status == 429);
         assert_eq!(get(proxy.address(), 8, "/a", "").status, 200, "{by:?}: another client");
-        // Whoever it says it is.
+        // Whoever it claims to be.
         let mut spoofed = 0;
         until("one who spoofs has asked too often", || {
             spoofed += 1;
@@ -164,7 +164,7 @@ fn a_proxys_connections_are_not_one_clients() {
     assert!(
         clients.iter_mut().all(|client| client.get("/a", "X-Forwarded-For: 192.0.2.1\r\n").status == 200)
     );
-    // By a PROXY header they are.
+    // With a PROXY header they are.
     let server = serve(&place, &[&trusted[..], &["--proxy-protocol"]].concat());
     let come = |last| {
         let mut client = server.connect();
@@ -221,7 +221,7 @@ fn clients_of_tls_are_known_behind_a_proxy_too() {
         let server = secure(&place, &flags.iter().map(String::as_str).collect::<Vec<_>>());
         let secure = server.secure.expect("a TLS listener");
         let line = format!("{secure} send-proxy-v2");
-        // Encrypted all the way through; what asks whether the proxy is ready does not understand the answer.
+        // Encrypted all the way through; what checks whether the proxy is ready doesn't understand the answer.
         let Some(proxy) = Proxy::haproxy("TLS behind a proxy", &line, "mode tcp") else { return };
         let mut curl = Command::new("curl");
         curl.args([
@@ -240,7 +240,7 @@ fn clients_of_tls_are_known_behind_a_proxy_too() {
             .expect("curl runs");
         let answer = String::from_utf8_lossy(&output.stdout).to_ascii_lowercase();
         assert!(answer.contains(" 404"), "{version}: {answer} {}", String::from_utf8_lossy(&output.stderr));
-        // By UDP clients would come past the proxy.
+        // With UDP, clients would bypass the proxy.
         assert!(!answer.contains("alt-svc"), "{version}: {answer}");
         assert_eq!(logged(&place, "/tls"), "127.0.0.7", "{version}");
     }

@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use crate::client::{Answer, Client};
 use crate::place::{Place, pattern, until};
 
-/// Requests compared.
+/// How many requests are compared.
 const REQUESTS: usize = 2_000;
 
 const SIZES: [usize; 6] = [0, 1, 10, 1_000, 5_000, 300_000];
 
-/// nginx on the same files.
+/// nginx with the same files.
 struct Nginx {
     process: Child,
     address: SocketAddr,
@@ -22,7 +22,7 @@ struct Nginx {
 impl Nginx {
     fn start(place: &Place) -> Self {
         let program = bench::setup::require("nginx", "nginx-light").expect("nginx");
-        // Of an address that no other test listens on, so that what is free there stays so.
+        // On an address that no other test listens on, so that what is free there stays so.
         let held = std::net::TcpListener::bind("127.0.0.2:0").expect("a free port");
         let address = held.local_addr().expect("an address");
         drop(held);
@@ -58,7 +58,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The bytes an answer has of its file, each checked against the file; none where it has none.
+/// The bytes of its file that an answer has, each checked against the file; none if it has none.
 fn covered(answer: &Answer, file: &[u8], of: &str) -> Option<Vec<bool>> {
     let mut covered = vec![false; file.len()];
     let mut part = |range: &str, body: &[u8]| {
@@ -128,7 +128,7 @@ impl Random {
         match self.below(12) {
             0 => format!("-{a}"),
             1 | 2 => format!("{a}-"),
-            // Numbers too large for any file are left out: nginx takes them for malformed.
+            // Numbers too large for any file are left out: nginx considers them malformed.
             3 => ["", "-", "x", "1-x", "--1", "1", "+1-2", "0x1-2"][self.below(8) as usize].to_owned(),
             4 => format!("{}-{}", a.max(b), a.min(b)),
             _ => format!("{}-{}", a.min(b), a.max(b)),
@@ -166,9 +166,9 @@ fn nginx_answers_the_same() {
         if mine_covers == other_covers {
             continue;
         }
-        // An empty element of a list is to be ignored (RFC 9110, section 5.6.1.2); nginx refuses it.
+        // An empty list element has to be ignored (RFC 9110, section 5.6.1.2); nginx refuses it.
         let has_empty = specs.len() > 1 && specs.iter().any(String::is_empty);
-        // What overlaps is merged here; nginx sends the whole file where the ranges add up to more.
+        // Overlapping ranges are merged here; nginx sends the whole file if the ranges add up to more.
         let sum_exceeds = other.status == 200 && mine.status == 206 && specs.len() > 1;
         assert!(has_empty || sum_exceeds, "{of}: {} against nginx's {}", mine.status, other.status);
         merged += 1;

@@ -1,4 +1,4 @@
-//! Where rules lead requests: redirects, rewrites, tries, fallbacks, and who may refer to what.
+//! Where rules lead requests: redirects, rewrites, tries, fallbacks, and restrictions by referrer.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::place::{BINARY, Place, forget, settle, until};
 use crate::secure::secure;
 use crate::versions::{self, ALL, knows_head};
 
-/// Writes rules beside the root, and says how they are named.
+/// Writes rules beside the root, and returns the flags that name them.
 pub fn rules(place: &Place, text: &str) -> [String; 2] {
     let path = place.beside("rules.toml");
     fs::write(&path, text).expect("rules");
@@ -67,7 +67,7 @@ fn requests_are_led_by_every_version_of_http() {
                 "{version} {target}"
             );
         }
-        // As often as it takes for the workers to have all that is found, and what is not.
+        // Often enough for all workers to know what is found, and what isn't.
         for _ in 0..3 {
             for (target, status, body) in [
                 ("/u/7", 200, "users/7.html"),
@@ -96,7 +96,7 @@ fn requests_are_led_by_every_version_of_http() {
                 assert_eq!(answer.field("set-cookie"), None);
             }
         }
-        // A page that stands in for another is the page: conditions, ranges and HEAD are about it.
+        // A page that stands in for another is treated as the page: conditions, ranges and HEAD apply to it.
         let page = versions::get(&server, version, "/app/index.html", &[]);
         let tag = page.field("etag").expect("a tag");
         let stood = versions::get(&server, version, "/app/any", &[("if-none-match", &tag)]);
@@ -119,7 +119,7 @@ fn what_is_led_to_is_found_cold_and_changes() {
     let page = place.file("app/index.html", "one");
     let flags = rules(&place, RULES);
     let server = place.serve(&flags.each_ref().map(String::as_str));
-    // Out of memory, as far as one can have it: the names are looked up by a thread that may wait.
+    // Not in memory, as far as that can be achieved: a thread that may wait looks up the names.
     forget(&fs::File::open(&page).unwrap());
     let mut client = server.connect();
     // A pipeline of them is answered in order.
@@ -137,7 +137,7 @@ fn what_is_led_to_is_found_cold_and_changes() {
             until("the new page", || server.get("/app/x", "").text() == text);
         }
     }
-    // What comes to be there is the answer from then on, and what goes is no longer.
+    // A file that appears is the answer from then on, and one that disappears no longer is.
     let real = place.file("app/x", "real");
     until("the file", || server.get("/app/x", "").text() == "real");
     fs::remove_file(real).unwrap();
@@ -166,12 +166,12 @@ fn pages_of_other_origins_may_not_refer_to_what_is_not_for_them() {
             ("/img/a.png", "https://example.org/x", 200),
             ("/img/a.png", "https://evil.example/", 403),
             ("/img//./a%2Epng", "https://evil.example/", 403),
-            // By whatever name it goes.
+            // Under any name.
             ("/img/a.png.gz", "https://evil.example/", 403),
             ("/to/a.png", "https://evil.example/", 403),
             ("/img/dir/", "", 403),
             ("/img/dir/", "https://example.org/", 200),
-            // Whoever may not have it is not told whether it is there.
+            // A client that may not have it isn't told whether it exists.
             ("/img/gone", "", 403),
             ("/img/gone", "https://example.org/", 404),
             ("/a", "https://evil.example/", 200),

@@ -1,4 +1,4 @@
-//! The same files by HTTP/1.1, HTTP/2 and HTTP/3 over TLS.
+//! The same files with HTTP/1.1, HTTP/2 and HTTP/3 over TLS.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,12 +16,12 @@ use crate::tools;
 
 const SIZES: [usize; 5] = [0, 1, 65_536, 65_537, 3_000_001];
 
-/// A server with a TLS listener and these flags on top.
+/// A server with a TLS listener and these additional flags.
 pub fn secure(place: &Place, flags: &[&str]) -> Server {
     secure_by(Command::new(BINARY), place, flags)
 }
 
-/// The same by a command that ends with the binary's name.
+/// The same with a command that ends with the binary's name.
 fn secure_by(command: Command, place: &Place, flags: &[&str]) -> Server {
     let [cert, key] = testkit::certificate(&["localhost"]).write_in(place.beside(""));
     let tls = ["--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key, "--admin", "127.0.0.1:0"];
@@ -37,7 +37,7 @@ fn serve(place: &Place) -> Server {
     secure(place, &["--listing"])
 }
 
-/// A connection after its handshake, with HTTP/1.1 to be spoken.
+/// A connection after its handshake, for HTTP/1.1.
 fn handshake(server: &Server, certificate: &Path) -> StreamOwned<ClientConnection, TcpStream> {
     let stream = TcpStream::connect(server.secure.expect("a TLS listener")).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
@@ -62,7 +62,7 @@ fn answers_are_those_of_the_plain_listener() {
     check(&serve(&place));
 }
 
-/// Compares answers by HTTP/1.1 and HTTP/2 with the files.
+/// Compares answers over HTTP/1.1 and HTTP/2 with the files.
 fn check(server: &Server) {
     for version in ["--http1.1", "--http2"] {
         for size in SIZES {
@@ -111,14 +111,14 @@ fn a_hot_file_is_sent_from_memory_until_it_changes() {
     let place = Place::new();
     let server = serve(&place);
     settle(&place.root("f3000001"));
-    // Other files are asked for too, and have no copy.
+    // Other files are requested too, and have no copy.
     until("it is kept", || {
         assert_eq!(statuses(&server, "--http1.1", HOT, 20), [200; 20]);
         server.metric("linerate_files_tls_copy_bytes") == 3_000_001.0
     });
     check(&server);
     h3(&server, &["check", place.root("").to_str().unwrap()]);
-    // In place: the same file, and as many bytes.
+    // In place: the same file, with as many bytes.
     let changed = vec![7; 3_000_001];
     File::options().write(true).open(place.root("f3000001")).unwrap().write_all(&changed).unwrap();
     for version in ["--http1.1", "--http2"] {
@@ -137,7 +137,7 @@ fn without_memory_for_it_nothing_is_kept_for_tls() {
     assert_eq!(server.metric("linerate_files_tls_copy_bytes"), 0.0);
 }
 
-/// What aioquic prints of a run of `h3.py`, whose arguments these are.
+/// What aioquic prints in a run of `h3.py` with these arguments.
 fn h3(server: &Server, arguments: &[&str]) -> String {
     let output = Command::new(tools::aioquic())
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/h3.py"))
@@ -173,12 +173,12 @@ const VERSIONS: [&str; 3] = ["--http1.1", "--http2", "h3"];
 fn a_file_that_is_replaced_is_seen_at_once() {
     let place = Place::new();
     let path = place.file("a", "old");
-    // An hour: only the kernel can tell.
+    // An hour: only the kernel's notification can tell.
     let server = secure(&place, &["--revalidate", "3600000"]);
     for text in ["old", "new", "newer"] {
         fs::write(place.beside("next"), text).unwrap();
         fs::rename(place.beside("next"), &path).unwrap();
-        // A few times, for there are two workers.
+        // A few times, since there are two workers.
         for _ in 0..8 {
             until("the new text", || curl(&server, "/a", &["--http2"]).1 == text.as_bytes());
         }
@@ -262,7 +262,7 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
         let names = ["linerate_files_", "linerate_build_info{", "process_"];
         assert!(names.iter().any(|name| line.starts_with(name)), "{line}");
     }
-    // What was not yet handed on is when the server ends.
+    // What wasn't handed over yet is handed over when the server ends.
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait(Duration::from_secs(60)).success());
     let text = fs::read_to_string(&log).expect("a log");
@@ -325,9 +325,9 @@ fn what_the_listener_refuses_is_logged_and_counted_too() {
                 == 1.0
         });
     }
-    // In HTTP/2 it is a field as any other.
+    // In HTTP/2 it is an ordinary header.
     assert_eq!(curl(&server, "/a", &["--http2", "-H", "expect: more"]).0, 417);
-    // Who does not speak TLS.
+    // A client that doesn't speak TLS.
     let mut clear = TcpStream::connect(server.secure.expect("it listens")).expect("it listens");
     clear.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").expect("the server reads");
     let _ = clear.read_to_end(&mut Vec::new());
@@ -351,9 +351,9 @@ fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
     let (status, body) = curl(&server, "/cold", &["--http2"]);
     assert!(status == 200 && body == pattern(SIZE));
     assert!(server.metric("linerate_files_cold_reads_total") > 0.0, "the disk was waited for elsewhere");
-    // Not all of it: what is read ahead is the kernel's to drop again.
+    // Not all of it, since the kernel may drop what was read ahead.
     until("the next file of the manifest in memory", || {
-        // It may also leave what it is advised to read; whoever asks later has it advised again.
+        // It may also ignore advice to read; a later request repeats the advice.
         curl(&server, "/cold", &["--http2", "--range", "0-0"]);
         is_resident(&next, &(0..1 << 20))
     });
@@ -390,7 +390,7 @@ fn a_file_that_changes_while_it_is_sent_is_never_passed_off_as_whole() {
     }
 }
 
-/// Up to `count` clients that take nothing of a file.
+/// Up to `count` clients that read nothing of a file.
 fn crowd(place: &Place, server: &Server, count: usize, patience: u64) -> Vec<TcpStream> {
     let address = server.secure.expect("a TLS listener");
     gather(address, &place.beside("cert.pem"), "/large", count, Duration::from_secs(patience))
@@ -412,7 +412,7 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
     }
     let taken = server.resident().saturating_sub(before) / count as u64;
     eprintln!("{count} slow clients: {} KiB of memory each", taken >> 10);
-    // README.md promises some 60 KiB.
+    // README.md promises about 60 KiB.
     assert!(taken < 72 << 10, "{taken} bytes for each");
     drop(crowd);
     assert_eq!(curl(&server, "/small", &[]).0, 200);
@@ -474,7 +474,7 @@ fn each_host_has_its_certificate_and_operators_have_one_too() {
         );
         assert!(metrics.lines().any(|line| line.starts_with(&series)), "{series} is not in\n{metrics}");
     }
-    // A new one is shown without a restart.
+    // A new one is presented without a restart.
     let [again, _] = certify("b.example");
     server.signal(rustix::process::Signal::HUP);
     until("the new certificate", || ask("b.example", public, again.as_ref(), "/a") == "of both");

@@ -215,7 +215,7 @@ fn rules_say_what_holds_where_and_are_read_again() {
     fs::write(&rules, "[[rule]]\npath = '*'\ncache-control = 'no-store'\n").unwrap();
     server.signal(rustix::process::Signal::HUP);
     until("the new rules", || client.get("/a.txt", "").field("cache-control").as_deref() == Some("no-store"));
-    // What makes no sense changes nothing.
+    // Rules that make no sense change nothing.
     fs::write(&rules, "[[rule]]\npath = 1\n").unwrap();
     server.signal(rustix::process::Signal::HUP);
     until("an error", || server.log().contains("stay as they were"));
@@ -269,7 +269,7 @@ fn rules_are_about_the_file_that_is_sent() {
         ("/list/", "", "listed"),
         ("/list/a", "", "all"),
         ("/a.js", "", "script"),
-        // What lies beside a file is sent as that file; by its own name it is one of its own.
+        // A file's ready-made coding is sent as that file; under its own name, it is a separate file.
         ("/a.js", gzip, "script"),
         ("/a.js.gz", "", "coded"),
     ] {
@@ -280,13 +280,13 @@ fn rules_are_about_the_file_that_is_sent() {
             "{target} {fields}"
         );
     }
-    // And a preflight says what the request behind it will be answered.
+    // A preflight says how the following request will be answered.
     let preflight = "Origin: https://x.example\r\nAccess-Control-Request-Method: GET\r\n";
     for (target, origin) in [("/d/", Some("https://x.example")), ("/list/", Some("*")), ("/list/a", None)] {
         let answer = client.ask("OPTIONS", target, preflight);
         assert_eq!(answer.field("access-control-allow-origin").as_deref(), origin, "{target}");
     }
-    // A listing that becomes a page has its rules.
+    // A listing that is replaced by a page follows the page's rules.
     place.file("list/index.html", "page");
     until("the page", || client.get("/list/", "").field("x-rule").as_deref() == Some("page"));
 }

@@ -33,7 +33,7 @@ hosts = ["*.b.example", "[::1]"]
 root = "site-b"
 "#;
 
-/// A place with three roots, each with a file of one name.
+/// A place with three roots, each with a file of the same name.
 fn place() -> Place {
     let place = Place::new();
     for (root, text) in [("root", "first"), ("site-a", "of a"), ("site-b", "of b")] {
@@ -94,7 +94,7 @@ fn a_request_is_about_the_site_of_its_host() {
             }
         }
     }
-    // The target's own host goes before the field, and a pipeline may be about several.
+    // The target's own host takes precedence over the header, and a pipeline may use several hosts.
     let mut client = server.connect();
     let ask = |target: &str, host: &str| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     for _ in 0..40 {
@@ -111,7 +111,7 @@ fn a_request_is_about_the_site_of_its_host() {
             assert_eq!(client.receive(true).unwrap().text(), text);
         }
     }
-    // Each is looked at anew when it changes.
+    // Each is looked up again when it changes.
     fs::write(place.beside("next"), "new of b").unwrap();
     fs::rename(place.beside("next"), place.beside("site-b/same")).unwrap();
     let ask = |host| {
@@ -142,14 +142,14 @@ fn hosts_of_nobody_are_refused_where_rules_say_so() {
     assert_eq!(client.receive_head().unwrap().status, 421);
 }
 
-/// Makes a certificate for a name, and says where it and its key are.
+/// Makes a certificate for a name, and returns the flags with its path and its key's.
 fn certificate(place: &Place, name: &str) -> [String; 2] {
     let files = [format!("{name}.pem"), format!("{name}.key")];
     testkit::certificate(&[name]).write(place.beside(&files[0]), place.beside(&files[1]));
     files
 }
 
-/// The body that curl gets from a host whose certificate is this one; none where it is not.
+/// The body that curl gets from a host with this certificate; none if it has another one.
 fn trusted(server: &Server, place: &Place, name: &str) -> Option<String> {
     let port = server.secure.expect("a TLS listener").port();
     let output = Command::new("curl")

@@ -1,4 +1,4 @@
-//! Files whose times no date can name, or that lie in the future.
+//! Files whose times no date can express, or that are in the future.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use crate::place::Place;
 
 #[test]
 fn a_file_is_served_and_listed_whatever_its_time_of_change() {
-    // A memory file system: those of disks have no such times.
+    // A memory file system, since those on disks have no such times.
     let place = Place::in_memory();
     let times = [-1, i64::MIN, 1 << 33, 253_402_300_800, 1 << 62, i64::MAX];
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_secs();
@@ -32,7 +32,7 @@ fn a_file_is_served_and_listed_whatever_its_time_of_change() {
         assert!(modified <= date, "{seconds}: {answer:?}");
         assert_eq!(modified == 0, seconds < 0, "{seconds}: {answer:?}");
         assert!(seconds < 0 || modified + 60 >= now, "{seconds}: {answer:?}");
-        // What it is called by is good for conditions.
+        // Its date works in conditions.
         let since = format!("If-Modified-Since: {}\r\n", answer.field("last-modified").expect("a time"));
         assert_eq!(client.get(&target, &since).status, 304, "{seconds}");
         let tag = format!("If-Range: {}\r\nRange: bytes=0-1\r\n", answer.field("etag").expect("a tag"));

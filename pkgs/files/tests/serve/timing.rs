@@ -1,4 +1,4 @@
-//! How long answers took, as they say it themselves.
+//! How long answers took, according to themselves.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::place::{Place, forget};
 use crate::secure::secure;
 use crate::versions::{self, ALL};
 
-/// The metrics of a `Server-Timing`: names, and what is behind them.
+/// The metrics in a `Server-Timing`: names, and what follows them.
 fn metrics(field: &str) -> Vec<(String, String)> {
     let parts = field.split(", ").map(|metric| metric.split_once(';').expect("a parameter"));
     parts.map(|(name, rest)| (name.to_owned(), rest.to_owned())).collect()
@@ -24,7 +24,7 @@ fn answers_say_how_long_they_took_where_a_rule_has_them() {
     let server = secure(&place, &["--rules", rules.to_str().expect("UTF-8")]);
     for version in ALL {
         for (target, status) in [("/timed/a.txt", 200), ("/timed/", 200)] {
-            // From the second request on a thread has it open; which thread answers is not ours to say.
+            // From the second request on, a thread has it open; which thread answers is random.
             let mut answers = (0..20).map(|_| versions::get(&server, version, target, &[]));
             let has_hit = answers.any(|answer| {
                 assert_eq!(answer.status, status, "{version} {target}");

@@ -115,7 +115,7 @@ fn what_is_no_file_is_not_opened() {
     place.file("a", "inside");
     mknodat(CWD, place.root("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(place.root("socket")).unwrap();
-    // Root alone may make devices; /dev/zero would never end.
+    // Only root may create devices; /dev/zero would never end.
     let device =
         mknodat(CWD, place.root("zero"), FileType::CharacterDevice, Mode::RWXU, rustix::fs::makedev(1, 5));
     let server = place.serve(&[]);
@@ -147,7 +147,7 @@ fn a_file_that_is_replaced_is_seen_at_once() {
     let place = Place::new();
     let path = place.file("a", "old");
     crate::place::settle(&path);
-    // An hour: only the kernel can tell.
+    // An hour: only the kernel's notification can tell.
     let server = place.serve(&["--revalidate", "3600000"]);
     let mut client = server.connect();
     for text in ["old", "new", "newer", "x"] {

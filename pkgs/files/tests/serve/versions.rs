@@ -1,4 +1,4 @@
-//! One request by each version of HTTP, plain and over TLS.
+//! One request with each version of HTTP, plain and over TLS.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use crate::client::Answer;
 use crate::place::Server;
 use crate::tools;
 
-/// Whether a client of this version can be asked for a HEAD: aioquic takes the length it tells for that of a body.
+/// Whether a client for this version supports HEAD: aioquic expects a body of the announced length.
 pub fn knows_head(version: &str) -> bool {
     version != "h3"
 }
 
-/// What a request can come by.
+/// The versions of a request.
 pub const ALL: [&str; 4] = ["plain", "--http1.1", "--http2", "h3"];
 
-/// The answer to a GET by a version, with these fields.
+/// The answer to a GET with a version and these headers.
 pub fn get(server: &Server, version: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
     ask(server, version, "GET", target, fields)
 }
@@ -41,7 +41,7 @@ pub fn ask(server: &Server, version: &str, method: &str, target: &str, fields: &
 }
 
 thread_local! {
-    /// By port, a client that speaks HTTP/3 on one connection.
+    /// By port, a client with one HTTP/3 connection.
     static H3: RefCell<HashMap<u16, H3Client>> = RefCell::default();
 }
 
