@@ -1,4 +1,4 @@
-//! What is taken, what is refused, and why.
+//! What is accepted, what is refused, and why.
 
 use super::*;
 
