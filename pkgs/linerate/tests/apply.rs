@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const MACHINES: [&str; 6] =
     ["c6i.4xlarge-8", "c6i.4xlarge-16", "x550-hybrid", "virtio-4", "managed-nvme", "two-nodes"];
 
-/// A recorded machine with one interface, and a place for originals.
+/// A recorded machine with one interface, and a place for original values.
 struct Host {
     machine: Recorded,
     interface: String,
@@ -76,7 +76,7 @@ fn what_is_applied_is_verified_kept_and_undone_byte_for_byte() {
             let verified = machine.verify(policy);
             assert_eq!((verified.held, verified.drifted.len()), (settings, 0), "{name}, {policy}");
             assert_eq!(verified.pending, Vec::<String>::new());
-            // Once more: nothing is written, and what was there first stays known.
+            // Once more: nothing is written, and the first values stay recorded.
             let writes = machine.machine.writes().len();
             assert_eq!(machine.apply(policy).expect("applied again").held, settings);
             assert_eq!(machine.machine.writes().len(), writes);
@@ -140,7 +140,7 @@ fn a_failed_change_of_policy_leaves_the_old_one_applied_and_undoable() {
 
 #[test]
 fn managed_interrupts_are_left_alone_and_said_so() {
-    // What kernels from 6.12 on say, and those before.
+    // What kernels from 6.12 on say, and earlier ones.
     for errno in [Errno::PERM, Errno::IO] {
         let machine = Host::new("c6i.4xlarge-8");
         let before = machine.machine.files();
@@ -255,7 +255,7 @@ fn other_channels_come_first_and_go_back_last() {
         assert_eq!(host.machine.channels(&host.interface).expect("channels").combined, queues);
         let verified = host.verify("spread");
         assert_eq!((verified.wrong(), verified.held), (0, applied.changed.len() + applied.held), "{name}");
-        // Once more changes nothing.
+        // Doing it once more changes nothing.
         assert!(!host.apply_queues("spread", Some(queues)).expect("applied again").anything());
         undo(&host.machine, &host.store(), &host.interface).expect("undone");
         assert_eq!(host.machine.channels(&host.interface).expect("channels"), channels);
@@ -297,7 +297,7 @@ fn an_uneven_rss_table_is_dealt_out_anew_and_put_back() {
     assert!(!host.apply("spread").expect("applied").rss);
     host.undo();
     assert_eq!(host.machine.indirection("ens5").expect("a table"), uneven);
-    // With fewer channels than the table names, which a kernel refuses as long as it is set.
+    // With fewer channels than the table names, which a kernel refuses as long as the table is set.
     let uneven: Vec<u32> = (0..128).map(|entry| entry % 3 + 5).collect();
     host.machine.set_indirection("ens5", &uneven).expect("a table");
     host.machine.set_channels("ens5", 4).expect_err("the table names queue 7");
@@ -318,7 +318,7 @@ fn channels_go_back_where_what_follows_fails() {
     assert_eq!(host.machine.channels("ens5").expect("channels").combined, 8);
     assert_eq!(host.machine.files(), before);
     assert!(host.nothing_is_saved());
-    // A driver that refuses leaves everything as it is.
+    // If the driver refuses, everything stays as it is.
     host.machine.refuse("channels ens5", Errno::BUSY, 1);
     assert!(matches!(host.apply_queues("spread", Some(4)), Err(Error::Driver { .. })));
     assert_eq!(host.machine.files(), before);

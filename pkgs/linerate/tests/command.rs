@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// Runs the binary on a machine of `tests/machines`.
+/// Runs the binary on a machine from `tests/machines`.
 fn linerate(machine: &str, args: &[&str]) -> Output {
     let file = format!("{}/tests/machines/{machine}.txt", env!("CARGO_MANIFEST_DIR"));
     Command::new(env!("CARGO_BIN_EXE_linerate"))
@@ -13,7 +13,7 @@ fn linerate(machine: &str, args: &[&str]) -> Output {
         .expect("the binary")
 }
 
-/// The CPU of each queue, and how many settings there are and how many of them hold.
+/// The CPU of each queue, the number of settings, and how many of them hold.
 fn planned(machine: &str, policy: &str) -> (Vec<u64>, usize, usize) {
     let output = linerate(machine, &["--json", "nic", "plan", "--policy", policy]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -137,10 +137,10 @@ fn whoever_may_not_place_queues_is_told_who_may() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let mut command = if rustix::process::geteuid().is_root() {
-        // As nobody, who may not enter everybody's home: all of it goes where all may.
+        // As nobody, who may not enter everybody's home: everything is put where all may read it.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))
             .expect("a directory for all");
-        // By another process: what this one writes to, children of other tests have open too until they run.
+        // By another process: children of other tests inherit what this one has open for writing, until they run.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_linerate")).arg(path("linerate")).status();
         assert!(copied.expect("cp").success());
         let mut command = Command::new("setpriv");
@@ -151,7 +151,7 @@ fn whoever_may_not_place_queues_is_told_who_may() {
     };
     std::fs::copy(&machine, path("machine.txt")).expect("copied");
     command.arg("--machine").arg(path("machine.txt"));
-    // Where root alone may keep what was there before.
+    // Where only root may keep the original values.
     let output = command.args(["nic", "apply", "--state", "/linerate"]).output().expect("the binary");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.ends_with("; only root may place queues: sudo linerate nic\n"), "{message}");

@@ -1,4 +1,5 @@
-//! `linerate fleet` with three real nodes and a bare repository: what it promotes, and that it stops at an unhealthy node.
+//! `linerate fleet` with three real nodes and a bare repository: what it promotes, and that it stops at an unhealthy
+//! node.
 
 mod support;
 
@@ -34,7 +35,7 @@ impl Node {
     }
 }
 
-/// A bare repository with three commits in a line, nodes, and their file.
+/// A bare repository with three commits in a line, nodes, and the file that lists them.
 struct Fleet {
     directory: TempDir,
     commits: [String; 3],
@@ -42,7 +43,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Two nodes in `canary`, one in `wave1`, all of the first commit; `main` is at the second.
+    /// Two nodes in `canary`, one in `wave1`, all at the first commit; `main` is at the second.
     fn new(program: &Path) -> Self {
         let directory = TempDir::new().unwrap();
         let path = directory.path();
@@ -86,7 +87,7 @@ impl Fleet {
         git(self.path(), &["--git-dir=boxes.git", "update-ref", &branch, &self.commits[commit]]);
     }
 
-    /// Which commit a branch is at.
+    /// The commit that a branch is at.
     fn at(&self, branch: &str) -> Option<usize> {
         let branch = format!("refs/heads/{branch}");
         let asked = ["--git-dir=boxes.git", "for-each-ref", "--format=%(objectname)", &branch];
@@ -100,12 +101,12 @@ impl Fleet {
             .arg("fleet")
             .args(arguments)
             .env("LINERATE_FLEET_SETTINGS", self.path().join("fleet.toml"))
-            // Others' git settings are none of this.
+            // The user's git settings must not matter.
             .env("HOME", self.path());
         command
     }
 
-    /// Its exit code, and all that it says.
+    /// Its exit code, and everything it prints.
     fn run(&self, arguments: &[&str]) -> (i32, String) {
         said(self.command(arguments).output().unwrap())
     }
@@ -139,14 +140,14 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     assert_eq!(status["waves"][1]["commit"], fleet.commits[0].as_str());
     assert_eq!(status["halted"], Value::Null);
 
-    // Nothing runs what is new, so nothing is watched.
+    // Nothing runs the new commit, so nothing is watched.
     let (code, text) = fleet.run(&["promote", "canary"]);
     assert_eq!((code, fleet.at("canary")), (0, Some(1)), "{text}");
-    // Nodes that have not been updated show nothing about it.
+    // Nodes that haven't been updated show nothing about it.
     let (code, text) = fleet.run(&["promote", "wave1"]);
     assert_eq!((code, fleet.at("wave1")), (3, Some(0)), "{text}");
     assert!(text.contains("wave1 stays: a of canary: links is of another generation"), "{text}");
-    // One of two is not enough.
+    // One of two isn't enough.
     fs::write(&fleet.nodes[0].generation, &fleet.commits[1]).unwrap();
     let (code, text) = fleet.run(&["promote", "wave1"]);
     assert_eq!((code, fleet.at("wave1")), (3, Some(0)), "{text}");
@@ -154,7 +155,7 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     let (code, text) = fleet.run(&["status", "--interval", "0"]);
     assert!(code == 3 && text.contains("b: links is of another generation"), "{text}");
 
-    // Both are, and are well for long enough.
+    // Both are, and stay healthy long enough.
     fs::write(&fleet.nodes[1].generation, &fleet.commits[1]).unwrap();
     let (code, text) = fleet.run(&["--json", "promote", "wave1", "--every", "1"]);
     assert_eq!((code, fleet.at("wave1")), (0, Some(1)), "{text}");
@@ -201,7 +202,7 @@ fn halted_waves_stay_until_they_may_go_on() {
 fn what_cannot_be_is_said_in_one_line_and_moves_nothing() {
     let Some(binaries) = support::binaries() else { return };
     let fleet = Fleet::new(&binaries.join("linerate-links"));
-    // The last wave is at what nobody else has.
+    // The last wave is at a commit that nobody else has.
     fleet.point("wave2", 2);
     let nowhere = fleet.path().join("nowhere");
     let nowhere = nowhere.to_str().unwrap();

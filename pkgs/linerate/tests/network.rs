@@ -1,4 +1,4 @@
-//! What the kernel tells of a network of one's own.
+//! What the kernel reports about a separate network.
 
 mod support;
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use linerate::system::{Real, System};
 
-/// Set where the network is the test's own.
+/// Set if the network belongs to the test.
 const INSIDE: &str = "LINERATE_TEST_NETWORK";
 
-/// Long enough for a kernel that has much else to do; nothing takes as long.
+/// Long enough for a busy kernel; nothing takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -32,13 +32,13 @@ fn interfaces_are_asked_set_and_listened_to() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&told));
 }
 
-/// Asks about two interfaces that are each other's other end, `v0` with two queues, both down.
+/// Asks about a pair of connected interfaces, of which `v0` has two queues, both down.
 fn inside(machine: &Real) {
     let changes = machine.changes(Duration::ZERO).expect("changes");
     assert!(changes.is_empty(), "nothing has changed since it listens: {changes:?}");
     let up = Command::new("ip").args(["link", "set", "v0", "up"]).status().expect("ip");
     assert!(up.success());
-    // The kernel tells before the command is done.
+    // The kernel reports it before the command is done.
     let changes = machine.changes(PATIENCE).expect("changes");
     assert!(changes.contains("v0") && !changes.contains("v1"), "{changes:?}");
 

@@ -1,4 +1,4 @@
-//! `profile` of a process whose functions are known.
+//! `profile` for a process with known functions.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use support::skipped;
 
-/// Computes, and with an argument waits in between.
+/// Computes, and with an argument also waits in between.
 const BUSY: &str = r#"
 #include <time.h>
 static volatile unsigned long sink;
@@ -19,7 +19,7 @@ __attribute__((noinline)) void linerate_waits(void) { struct timespec t = {0, 50
 int main(int count, char **words) { for (;;) { linerate_calls(20000); if (count > 1) linerate_waits(); } }
 "#;
 
-/// A process, ended with the test.
+/// A process that ends with the test.
 struct Busy(Child);
 
 impl Drop for Busy {
@@ -29,7 +29,7 @@ impl Drop for Busy {
     }
 }
 
-/// Builds it, called so that nothing else is; none where there is no compiler.
+/// Builds it, with a unique name; none if there is no compiler.
 fn build(directory: &Path) -> Option<PathBuf> {
     let (source, program) =
         (directory.join("busy.c"), directory.join(format!("busy-{}", std::process::id())));
@@ -51,7 +51,7 @@ fn profile(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_linerate")).arg("profile").args(words).output().expect("the binary")
 }
 
-/// The output of a command that did it; none where this machine has no perf events for us.
+/// The output of a successful command; none if this machine doesn't let us use perf events.
 fn seen(words: &[&str]) -> Option<Output> {
     let output = profile(words);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -95,7 +95,7 @@ fn what_runs_is_named_with_its_callers_in_the_picture_and_folded() {
     let output = seen(&["--all", "--seconds", "1", "--folded"]).expect("as before");
     let folded = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(folded.contains("main;linerate_calls;linerate_spins"), "{folded}");
-    // Compared with itself nothing has changed, and with another what it does is new.
+    // Compared with itself, nothing has changed; compared with another, what it does is new.
     let (one, other) = (directory.path().join("one"), directory.path().join("other"));
     std::fs::write(&one, &folded).expect("written");
     std::fs::write(&other, "sleeper;main;sleeps 5\n").expect("written");
@@ -137,7 +137,7 @@ fn who_may_not_is_told_so_in_one_line() {
             "it takes root to be somebody else, and a kernel that cares",
         );
     }
-    // Where nobody else can come by, neither can the program.
+    // If nobody else can enter the directory, the program can't either.
     let directory = tempfile::tempdir_in("/tmp").expect("a directory");
     let program = directory.path().join("linerate");
     std::fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).expect("copied");

@@ -1,4 +1,4 @@
-//! Completions and manual pages of all four programs, by a real bash and a real man.
+//! Completions and manual pages of all four programs, with a real bash and a real man.
 
 mod support;
 
@@ -17,12 +17,12 @@ fn run(program: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The commands that `--help` names, those below others too: `key add`.
+/// The commands that `--help` lists, including nested ones: `key add`.
 fn commands(program: &Path, above: &[&str]) -> Vec<Vec<String>> {
     let help = run(program, &[above, &["--help"]].concat());
     let listed =
         help.split("\nCommands:\n").nth(1).unwrap_or_default().split("\n\n").next().unwrap_or_default();
-    // The name of a command is two columns in; text that was wrapped is further.
+    // A command's name is indented by two columns, and wrapped text by more.
     let names =
         listed.lines().filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
@@ -35,19 +35,20 @@ fn commands(program: &Path, above: &[&str]) -> Vec<Vec<String>> {
     found
 }
 
-/// The options that `--help` of a command names.
+/// The options that a command's `--help` lists.
 fn options(program: &Path, command: &[&str]) -> BTreeSet<String> {
     let help = run(program, &[command, &["--help"]].concat());
-    // What explains an option is further in, and may begin with the name of another.
+    // An option's explanation is indented further, and may start with another option's name.
     let lines = help.lines().filter(|line| !line.starts_with("        "));
     let lines = lines.map(str::trim_start).filter(|line| line.starts_with('-'));
     let words = lines.flat_map(|line| line.split([' ', ',', '=', '[']));
     words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
 }
 
-/// What bash offers for the last word, for several lines at once: each `line` is words with a space between.
+/// What bash offers for the last word, for several lines at once: each `line` is words separated by spaces.
 fn offered(script: &str, program: &str, lines: &[String]) -> Vec<BTreeSet<String>> {
-    // As readline calls it: the function registered for the program gets program, word and the word before.
+    // The way readline calls it: the function registered for the program gets the program, the word and the word
+    // before.
     let complete = r#"
         eval "$1"
         function=$(complete -p "$2" | sed -E 's/.* -F ([^ ]+) .*/\1/') || exit 1
@@ -131,7 +132,7 @@ fn every_command_has_a_manual_page_without_a_flaw() {
                 let output = shown.output().expect("man");
                 assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
                 let text = String::from_utf8_lossy(&output.stdout);
-                // The description of NAME is not said again.
+                // The description in NAME isn't repeated.
                 let about = text.lines().skip_while(|line| *line != "NAME").nth(1).expect("NAME");
                 let about = about.split(" - ").nth(1).unwrap_or_default().trim();
                 let described = text.split("\nDESCRIPTION\n").nth(1).unwrap_or_default().trim_start();
