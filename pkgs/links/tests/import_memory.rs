@@ -1,4 +1,4 @@
-//! The memory of an import and an export, in a process of its own: the peak would not tell one test from another.
+//! The memory of an import and an export, in a separate process: the peak wouldn't distinguish one test from another.
 
 #[allow(dead_code)]
 #[path = "admin/server.rs"]
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use ureq::SendBody;
 
-/// The process's anonymous memory, in KiB (proc_pid_status(5)): the database's mapped pages are not counted,
-/// they are the page cache's.
+/// The process's anonymous memory, in KiB (proc_pid_status(5)): the database's mapped pages aren't counted, since they
+/// belong to the page cache.
 fn memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// The highest of many looks while `work` runs.
+/// The highest of many measurements while `work` runs.
 fn peak_kib(work: impl FnOnce()) -> u64 {
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn export(address: std::net::SocketAddr, bearer: &str) -> u64 {
 
 const ROWS: u32 = 100_000;
 
-/// A CSV file that is never in memory as a whole.
+/// A CSV file that is never completely in memory.
 struct Rows {
     next: u32,
     until: u32,
@@ -80,14 +80,13 @@ fn a_hundred_thousand_rows_stream_through_and_out_again() {
     };
     let before = memory_kib();
     let grown = peak_kib(import) - before;
-    // 190 MB of rows. The writer's page cache takes up to 64 MB of it, and two batches of 4 MB are on their
-    // way.
+    // 190 MB of rows. The writer's page cache takes up to 64 MB, and two batches of 4 MB are in flight.
     assert!(grown < 96 * 1024, "{grown} KiB more at the peak");
 
     let before = memory_kib();
     let mut bytes = 0;
     let grown = peak_kib(|| bytes = export(server.address, &bearer)) - before.min(memory_kib());
     assert!(bytes > u64::from(ROWS) * 1900, "only {bytes} bytes");
-    // A few chunks of 64 KiB are on their way.
+    // A few chunks of 64 KiB are in flight.
     assert!(grown < 24 * 1024, "{grown} KiB more at the peak");
 }

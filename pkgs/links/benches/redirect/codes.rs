@@ -1,5 +1,5 @@
-//! The codes the bench knows: seven random-looking characters, made from a number alike here and in wrk's Lua,
-//! so that neither side has to carry a list of a million.
+//! The bench's codes: seven random-looking characters, made from a number in the same way here and in wrk's Lua, so
+//! that neither side has to carry a list of a million.
 
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
@@ -8,13 +8,13 @@ use bench::wrk::Requests;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Characters of a code.
+/// Length of a code.
 const LENGTH: usize = 7;
 
 /// 62 to the power of [`LENGTH`]: how many codes there are.
 const SPACE: u64 = 3_521_614_606_208;
 
-/// Scatters neighbouring numbers (Knuth's multiplicative hash). Prime to [`SPACE`], so no two numbers have one
+/// Scatters neighbouring numbers (Knuth's multiplicative hash). Coprime to [`SPACE`], so no two numbers have the same
 /// code; small enough that a double, Lua's only number, holds the product for up to 3,000,000 exactly.
 const SCATTER: u64 = 2_654_435_761;
 
@@ -29,12 +29,12 @@ pub fn code(number: u64) -> String {
     code.iter().copied().map(char::from).collect()
 }
 
-/// The path of a number's code.
+/// The path for a number's code.
 pub fn path(number: u64) -> String {
     format!("/{}", code(number))
 }
 
-/// Writes `count` links as CSV, targets of the length people's links have.
+/// Writes `count` links as CSV, with targets as long as those of real links.
 pub fn write_csv(to: impl Write, count: u64) -> io::Result<()> {
     let mut to = BufWriter::new(to);
     writeln!(to, "code,target")?;
@@ -50,7 +50,7 @@ pub fn write_csv(to: impl Write, count: u64) -> io::Result<()> {
 
 /// Requests for the codes of `count` numbers from `first` on, in an order unlike that of their import.
 pub fn requests(first: u64, count: u64, status: u16) -> Requests {
-    // Golden-ratio steps visit all numbers before one comes again, if the step is prime to their count.
+    // Golden-ratio steps visit all numbers before any comes again, if the step is coprime to their count.
     let mut step = (count as f64 * 0.618) as u64 | 1;
     while common_divisor(step, count) > 1 {
         step += 2;

@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry that takes every span and keeps none.
+//! An OpenTelemetry collector that accepts every span and keeps none.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,20 +6,20 @@ use std::thread;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
 
-/// Listens until the bench ends, and returns where.
+/// Listens until the bench ends, and returns its address.
 pub fn listen() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            // Whoever breaks off sends its spans again, or counts them as lost.
+            // A client that is interrupted sends its spans again, or counts them as lost.
             thread::spawn(move || take(connection));
         }
     });
     Ok(address)
 }
 
-/// Takes the requests of one connection.
+/// Accepts the requests on one connection.
 fn take(connection: TcpStream) -> io::Result<()> {
     let mut answers = connection.try_clone()?;
     let mut requests = BufReader::new(connection);

@@ -13,7 +13,7 @@ use crate::codes;
 /// The release binary, built by cargo with this bench.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate-links");
 
-/// Imports `count` links into a new database and says how long the import took.
+/// Imports `count` links into a new database and returns how long the import took.
 pub fn import(directory: &Path, count: u64) -> Result<(PathBuf, Duration), Error> {
     let list = directory.join(format!("{count}.csv"));
     let database = directory.join(format!("{count}.db"));
@@ -43,8 +43,8 @@ fn run(command: &mut Command, name: &str) -> Result<(), Error> {
     }
 }
 
-/// The same links in a file of this name beside a database that was [imported](import), by the other build: an older one does
-/// not read what this one writes. A copy where there is no other build.
+/// The same links in a file with this name beside a database that was [imported](import), made by the other build,
+/// since an older one can't read what this one writes. A copy if there is no other build.
 pub fn copy_for_other(database: &Path, name: &str) -> Result<PathBuf, Error> {
     let Some(program) = setup::other_build("linerate-links")? else { return copy(database, name) };
     let own = database.with_file_name(name).with_extension("db");
@@ -52,14 +52,14 @@ pub fn copy_for_other(database: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(own)
 }
 
-/// Copies a database nobody has open to a file of this name beside it.
+/// Copies a database that nobody has open to a file with this name beside it.
 pub fn copy(database: &Path, name: &str) -> Result<PathBuf, Error> {
     let copy = database.with_file_name(name).with_extension("db");
     fs::copy(database, &copy).map_err(Error::file(&copy))?;
     Ok(copy)
 }
 
-/// Adds so many domains to a database that nobody has open.
+/// Adds this many domains to a database that nobody has open.
 pub fn add_domains(database: &Path, count: usize) -> Result<(), Error> {
     for number in 0..count {
         let mut command = Command::new(PROGRAM);
@@ -69,10 +69,10 @@ pub fn add_domains(database: &Path, count: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the table calls it.
+/// Its name in the table.
 pub const NAME: &str = "linerate-links";
 
-/// What the table calls another build of it.
+/// The name of another build in the table.
 pub const OTHER: &str = "other build";
 
 /// Starts the server on a database, with further arguments.
@@ -80,8 +80,8 @@ pub fn serve(database: &Path, placement: Placement, more: &[&str]) -> Result<Ser
     serve_by(NAME, Path::new(PROGRAM), database, placement, more)
 }
 
-/// The same by another build of it, where one is to be measured beside; see [`setup::other_build`]. None of one that does
-/// not know the first of the arguments.
+/// The same with another build, if one should be measured too; see [`setup::other_build`]. None if that doesn't know
+/// the first of the arguments.
 pub fn serve_other(database: &Path, placement: Placement, more: &[&str]) -> Result<Option<Server>, Error> {
     let Some(program) = setup::other_build("linerate-links")? else { return Ok(None) };
     if let Some(argument) = more.first() {

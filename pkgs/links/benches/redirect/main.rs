@@ -1,11 +1,11 @@
-//! What a redirect costs: in the clear, beside nginx, a constant actix-web handler and the floor the kernel sets; by
-//! TLS, beside nginx.
+//! What a redirect costs: without TLS, compared with nginx, a constant actix-web handler and the floor that the kernel
+//! sets; with TLS, compared with nginx.
 //!
-//! `cargo bench -p linerate-links --bench redirect [-- [--quick] [--strict] [PART...]]`. Needs wrk, h2load and nginx, and
-//! installs them from Debian packages where root runs it. Prints one table and the targets, and writes both to
-//! `target/bench/links.json`, or `links-PART.json`, the bars of redirects in the clear to `target/bench/links.svg`. An
-//! unexpected answer is a failure, and by `--strict` a missed target too. `LINERATE_BENCH_OTHER` names a directory with
-//! another build of linerate-links, such as the commit before, which then takes part.
+//! `cargo bench -p linerate-links --bench redirect [-- [--quick] [--strict] [PART...]]`. Needs wrk, h2load and nginx,
+//! and installs them from Debian packages when root runs it. Prints one table and the targets, and writes both to
+//! `target/bench/links.json`, or `links-PART.json`, and the bars of redirects without TLS to `target/bench/links.svg`.
+//! An unexpected answer is a failure, and with `--strict` so is a missed target. `LINERATE_BENCH_OTHER` names a
+//! directory with another build of linerate-links, such as the previous commit's, which is then measured too.
 #![forbid(unsafe_code)]
 
 mod codes;
@@ -25,14 +25,14 @@ use bench::server::{Placement, Server};
 use bench::wrk::{Load, Requests};
 use bench::{Error, chart, entry, setup};
 
-// For the actix-web peer, which lives in this executable and shall have what the shortener has.
+// For the actix-web peer, which is in this executable and should have what the shortener has.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NGINX: &str = "nginx";
 const FLOOR: &str = "floor";
 
-/// What can be run alone: redirects in the clear, with memory and starts, and what is by TLS.
+/// The parts that can be run alone: redirects without TLS, with memory and starts, and everything with TLS.
 const PARTS: [&str; 2] = [CLEAR, TLS];
 const CLEAR: &str = "clear";
 const TLS: &str = "tls";
@@ -40,10 +40,10 @@ const TLS: &str = "tls";
 /// Links that fit in any cache.
 const FEW: u64 = 10_000;
 
-/// How servers and load share the machine, and what the cases are called there.
+/// How servers and load share the machine, and the names of the cases.
 struct Setting {
     placement: Placement,
-    /// wrk's.
+    /// wrk's threads.
     threads: usize,
     hot: &'static str,
     warm: &'static str,
@@ -52,7 +52,7 @@ struct Setting {
     pipelined: &'static str,
 }
 
-/// All CPUs, shared by two workers and two threads of load, as on the machine the targets come from.
+/// All CPUs, shared by two workers and two threads of load, as on the machine that the targets come from.
 const SPREAD: Setting = Setting {
     placement: Placement { workers: 2, cpu: None },
     threads: 2,
@@ -63,8 +63,8 @@ const SPREAD: Setting = Setting {
     pipelined: "pipelined x16",
 };
 
-/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so the rounds differ least
-/// and what one server or case costs more than another shows best, even on a busy machine.
+/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so rounds differ least, and the
+/// differences between servers or cases show best, even on a busy machine.
 const ONE_CORE: Setting = Setting {
     placement: Placement { workers: 1, cpu: Some(0) },
     threads: 1,
@@ -82,19 +82,19 @@ struct Scale {
     rounds: usize,
     /// Links in the large database.
     many: u64,
-    /// Links cached beyond [`FEW`] to see what one takes.
+    /// Links cached beyond [`FEW`] to find out what one takes.
     more: u64,
-    /// Starts of which the median counts.
+    /// How many starts there are, of which the median counts.
     starts: usize,
-    /// Of the cases by TLS, which are many and differ less the shorter they are apart.
+    /// For the cases with TLS, which are many, and which differ less the shorter the time between them.
     secure: (usize, Duration),
-    /// Connections by TLS that are idle.
+    /// Idle TLS connections.
     idle: usize,
 }
 
-// 64 connections keep all workers of every server busy; more only lengthen the queue, fewer let workers sleep,
-// and then waking them is measured. Below 3 s a round, the 10 ms in which CPU time is counted and the load's own
-// start would show.
+// 64 connections keep all workers of every server busy; more only lengthen the queue, and with fewer, workers sleep,
+// and then waking them is measured. With less than 3 s per round, the 10 ms in which CPU time is counted and the load's
+// own start would show.
 const FULL: Scale = Scale {
     connections: 64,
     seconds: 3,
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 }
 
 fn run(scale: &Scale, parts: &[&str]) -> Result<Report, Error> {
-    // Packages come over the network, which is gone once the bench has its own.
+    // Packages come from the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     setup::require("nginx", "nginx-light")?;
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -162,7 +162,7 @@ fn run(scale: &Scale, parts: &[&str]) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Redirects in the clear.
+/// Redirects without TLS.
 fn clear(scale: &Scale, scratch: &Path, report: &mut Report) -> Result<(), Error> {
     report.condition(format!("{} rounds of all cases in turn; medians", scale.rounds));
     for setting in [&SPREAD, &ONE_CORE] {
@@ -204,8 +204,8 @@ struct Servers {
 }
 
 impl Servers {
-    /// Starts them, and fills the cache with what shall be found there. Each of ours has a database of its own:
-    /// the clicks of one would make the others forget what they have cached.
+    /// Starts them, and fills the cache with what should be found there. Each of ours has its own database: the clicks
+    /// of one would make the others forget what they have cached.
     fn start(scale: &Scale, database: &Path, placement: Placement) -> Result<Self, Error> {
         let copy = |name: &str| links::copy(database, &format!("{name}-{}", placement.workers));
         let ours = links::serve(&copy("cached")?, placement, &[])?;
@@ -244,7 +244,7 @@ impl Servers {
             None => (None, None),
         };
         all.extend(cached);
-        // nginx answers by another status, so that it sends no page.
+        // nginx answers with another status, so that it sends no page.
         let status = |server| if std::ptr::eq(server, self.nginx.server()) { Nginx::STATUS } else { 307 };
         let hot = |server| case(server, setting.hot, &codes::requests(0, 1, status(server)));
         let batch = |server| {
@@ -273,7 +273,8 @@ struct Extra {
     traces: bool,
 }
 
-/// Lines and spans are written where nobody keeps them: what they cost the server is what counts, all its threads together.
+/// Lines and spans are written where nobody keeps them, since what counts is their cost to the server, all its threads
+/// together.
 const EXTRAS: [Extra; 5] = [
     Extra {
         name: "hot, one request in 100 logged, one core",
@@ -326,7 +327,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     }
     let series = alternate(scale.rounds, &cases)?;
     report.add(&series, &[NGINX, FLOOR, links::OTHER]);
-    // On one core rounds differ least.
+    // On one core, rounds differ least.
     report.no_worse(&series, (links::NAME, links::OTHER), |case| case.ends_with(", one core"));
     let plain = find(&series, links::NAME, ONE_CORE.hot).expect("it was measured");
     for Extra { name, .. } in EXTRAS {
@@ -345,7 +346,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
         target(setting.warm, " / hot", ours(setting.warm).cpu_ratio(hot), "x", 1.15);
         target(setting.unknown, " / hot", ours(setting.unknown).cpu_ratio(hot), "x", 1.2);
         target(setting.cold, "", ours(setting.cold).cpu_us(), "µs", 12.0);
-        // What no server can be below: where this exceeds a target, the machine's kernel rules that out.
+        // No server can be below this: if it exceeds a target, the machine's kernel rules that out.
         report.figure(format!("floor, {}", setting.hot), floor.cpu_us(), "µs");
         report.figure(format!("floor / nginx, {}", setting.hot), floor.cpu_ratio(nginx), "x");
         report.figure(format!("linerate-links / floor, {}", setting.hot), hot.cpu_ratio(floor), "x");
@@ -353,7 +354,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// Resident memory with few links cached, and what each link more takes.
+/// Resident memory with few links cached, and what each further link takes.
 fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result<(), Error> {
     let first = paths(0..FEW);
     let server = links::serve(few, SPREAD.placement, &[])?;
@@ -375,8 +376,8 @@ fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result
         report.figure(format!("RSS / {}", links::OTHER), ratio(usage.resident, before.resident), "x");
     }
 
-    // Room for all of them. What is read of the database is mapped, and counts as resident only where a file
-    // backs it; a cached link is the memory no file backs.
+    // Room for all of them. The parts of the database that are read are mapped, and only count as resident memory with
+    // a file behind it; a cached link is memory without a file behind it.
     let server = links::serve(many, SPREAD.placement, &["--cache-bytes", "268435456"])?;
     server.visit(&first, 307)?;
     let before = server.usage()?;

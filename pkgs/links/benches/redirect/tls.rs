@@ -1,7 +1,8 @@
-//! What HTTPS costs: a redirect by HTTP/1.1, HTTP/2 and HTTP/3, handshakes, and idle connections, beside nginx.
+//! What HTTPS costs: a redirect with HTTP/1.1, HTTP/2 and HTTP/3, handshakes, and idle connections, compared with
+//! nginx.
 //!
-//! The server has CPU 0 and the load CPU 1, since a client has more to do than its server: it verifies what the other has
-//! signed, and encrypts as much. Only the server's CPU time says something.
+//! The server has CPU 0 and the load CPU 1, since a client has more work than its server: it verifies what the server
+//! has signed, and encrypts as much. Only the server's CPU time is meaningful.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -31,16 +32,16 @@ const LOAD_CPU: usize = 1;
 const HTTP1: &str = "HTTP/1.1";
 const HTTP2: &str = "HTTP/2";
 const HTTP3: &str = "HTTP/3";
-/// A connection a request.
+/// A new connection for each request.
 const CLEAR: &str = "in the clear";
 
-/// Of HTTP/2 and HTTP/3: connections, and requests under way at once on each.
+/// For HTTP/2 and HTTP/3: connections, and requests in flight at once on each.
 const CONNECTIONS: usize = 16;
 const STREAMS: usize = 10;
-/// Handshakes under way at once.
+/// Handshakes in flight at once.
 const CLIENTS: usize = 16;
 
-/// Cases of handshakes: what they are called, how keys are agreed on, whether they are resumed.
+/// Cases of handshakes: their name, the key exchange, and whether they are resumed.
 const HANDSHAKES: [(&str, Group, bool); 6] = [
     ("P-256, full", Group::P256, false),
     ("P-256, resumed", Group::P256, true),
@@ -50,14 +51,14 @@ const HANDSHAKES: [(&str, Group, bool); 6] = [
     ("X25519MLKEM768, resumed", Group::X25519MlKem768, true),
 ];
 
-/// Open files of a process beside its connections.
+/// A process's open files besides its connections.
 const OTHER_FILES: u64 = 200;
 
 /// A server that speaks TLS.
 struct Peer {
     server: Server,
     secure: SocketAddr,
-    /// Of its redirects.
+    /// The status of its redirects.
     status: u16,
     http3: bool,
     post_quantum: bool,
@@ -101,7 +102,7 @@ pub fn measure(scale: &Scale, nginx: &Newest, scratch: &Path, report: &mut Repor
     idle(scale, nginx, scratch, &database, report)
 }
 
-/// Ours first, and then whom it is compared with. Ours have copies of `database` of their own, named after `purpose`.
+/// Ours first, and then its peers. Each of ours has its own copy of `database`, named after `purpose`.
 fn start(nginx: &Newest, scratch: &Path, database: &Path, purpose: &str) -> Result<Vec<Peer>, Error> {
     let mut peers = Vec::new();
     for (build, other) in [("ours", false), ("other", true)] {
@@ -123,7 +124,7 @@ fn start(nginx: &Newest, scratch: &Path, database: &Path, purpose: &str) -> Resu
     Ok(peers)
 }
 
-/// nginx at its best for this purpose: small records, sessions of TLS 1.2 kept for all workers, those of TLS 1.3 in
+/// nginx at its best for this purpose: small records, TLS 1.2 sessions shared by all workers, TLS 1.3 sessions in
 /// tickets, batches of datagrams.
 fn start_nginx(nginx: &Newest, scratch: &Path) -> Result<Peer, Error> {
     let (clear, secure) = (free_address()?, free_address()?);
@@ -203,7 +204,7 @@ fn cases<'a>(scale: &'a Scale, peers: &'a [Peer]) -> Vec<LoadedServer<'a>> {
     cases
 }
 
-/// A load of this process, which is pinned for as long.
+/// A load in this process, which is pinned meanwhile.
 fn by_thread<'a>(
     peer: &'a Peer,
     name: &'static str,
@@ -219,7 +220,7 @@ fn by_thread<'a>(
     LoadedServer { server: &peer.server, name, load }
 }
 
-/// Does something on the CPU of the load.
+/// Runs something on the load's CPU.
 fn pinned<R: Send>(what: impl FnOnce() -> Result<R, String> + Send) -> Result<R, String> {
     let pinned = || {
         workers::pin(LOAD_CPU);
@@ -228,7 +229,7 @@ fn pinned<R: Send>(what: impl FnOnce() -> Result<R, String> + Send) -> Result<R,
     thread::scope(|scope| scope.spawn(pinned).join().map_err(|_| "the load panicked".to_owned())?)
 }
 
-/// Resident memory with connections that have asked once and are idle.
+/// Resident memory with connections that have sent one request and are idle.
 fn idle(
     scale: &Scale,
     nginx: &Newest,

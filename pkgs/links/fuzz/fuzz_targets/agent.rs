@@ -1,4 +1,4 @@
-//! User agents: every one is of a kind, whatever its bytes, and letters' case does not matter.
+//! User agents: every one has a kind, whatever its bytes, and case doesn't matter.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

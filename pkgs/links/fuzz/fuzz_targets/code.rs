@@ -1,4 +1,4 @@
-//! Codes: what may be taken is what may be asked for.
+//! Codes: a code that can be created can also be requested.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

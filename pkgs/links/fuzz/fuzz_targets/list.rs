@@ -1,5 +1,5 @@
-//! What comes from outside and reaches the database: cursors, searches, tags and tokens. None is an error of SQLite's, and
-//! a cursor that is taken goes on in its list.
+//! What comes from outside and reaches the database: cursors, searches, tags and tokens. None causes an SQLite error,
+//! and an accepted cursor continues its list.
 #![no_main]
 
 use std::sync::{Mutex, OnceLock};
@@ -25,7 +25,7 @@ fn reader() -> &'static Mutex<(Store, Reader)> {
         }
         let reader = store.reader().expect("a reader");
         assert!(!reader.is_empty().expect("it reads"));
-        // A fuzzer ends at once, without a word. Its files are open by now, and go with it.
+        // A fuzzer ends at once, without notice. Its files are open by now, and disappear with it.
         std::fs::remove_dir_all(&directory).expect("it was made here");
         Mutex::new((store, reader))
     })

@@ -1,5 +1,5 @@
-//! The head of a request: whatever comes, it is read the same in one piece and in many, and what is
-//! taken for a visit holds nothing that could leave the header field it goes into.
+//! The head of a request: whatever arrives, it is parsed the same in one piece and in many, and what counts as a visit
+//! contains nothing that could leave the header it goes into.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! What holds of any file that is imported: rows are numbered in order, they are the same in whatever
-//! pieces they arrive, and those that are read come back unchanged from an export.
+//! What holds for any imported file: rows are numbered in order, they are the same in whatever pieces they arrive, and
+//! those that are read come back unchanged from an export.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use links::store::Record;
 use links::transfer::{Format, Writer, read};
 use links::when::Timestamp;
 
-/// Gives a few bytes at a time.
+/// Returns a few bytes at a time.
 struct Templates<'b>(&'b [u8]);
 
 impl Read for Templates<'_> {
@@ -18,7 +18,7 @@ impl Read for Templates<'_> {
     }
 }
 
-/// The rows as they are told to a person, the records among them, and how reading ended.
+/// The rows as they are shown to people, the records among them, and how reading ended.
 fn rows(format: Format, input: impl Read) -> (Vec<Result<Record, String>>, Result<(), String>) {
     let mut rows = Vec::new();
     let end = read(format, input, &mut |number, row| {
@@ -31,7 +31,7 @@ fn rows(format: Format, input: impl Read) -> (Vec<Result<Record, String>>, Resul
 
 /// Checks all of that for one input.
 pub fn check(format: Format, bytes: &[u8]) {
-    // A span such as `7d` counts from now: what differs is only read again where the clock has gone on meanwhile.
+    // A span such as `7d` counts from now: a difference is only checked again if the clock has advanced meanwhile.
     let found = loop {
         let begun = Timestamp::now();
         let (whole, pieces) = (rows(format, bytes), rows(format, Templates(bytes)));

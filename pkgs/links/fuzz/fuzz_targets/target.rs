@@ -1,4 +1,5 @@
-//! Targets: whatever comes, what is taken is fit for a header, reads back as itself, and leads nowhere of ours.
+//! Targets: whatever arrives, an accepted target is valid in a header, reads back as itself, and leads to none of our
+//! own hosts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -111,7 +111,7 @@ fn the_same_code_at_two_domains_is_two_answers() {
         let mut workers = [fixture.worker(), fixture.worker()];
         let mut found = |expected: [&str; 3]| {
             for (local, reader) in &mut workers {
-                // Twice: from the store, and from where it is kept.
+                // Twice: from the store, and from the cache.
                 for _ in 0..2 {
                     for (domain, expected) in
                         [DomainId::DEFAULT, domains[0], domains[1]].into_iter().zip(expected)
@@ -235,7 +235,7 @@ fn nothing_is_spent_of_a_grant_that_others_have_used_up() {
         password_hash: None,
     };
     let entry = Entry::new(b"leased", 0, Some(route), &cache.limits);
-    // Who judged while there was a click left may come to spend it when there is none.
+    // Two may both see the last click as left; the second finds none to spend.
     assert!(!entry.spend());
     cache.grant(1, 2);
     assert_eq!([entry.spend(), entry.spend(), entry.spend()], [true, true, false]);
@@ -301,7 +301,7 @@ fn a_visit_is_judged_by_status_and_dates() {
 
 #[test]
 fn a_cache_of_a_million_links_keeps_nearly_all_of_its_hits_while_100_a_second_are_edited() {
-    /// Visits a second of one node in ten that answer 10^10 a day, and edits a second of all.
+    /// Visits per second on one of ten nodes that answer 10^10 a day, and edits per second on all nodes.
     const VISITS: f64 = 11_574.0;
     const EDITS: f64 = 100.0;
     const LINKS: u32 = 1_000_000;
@@ -330,7 +330,7 @@ fn a_cache_of_a_million_links_keeps_nearly_all_of_its_hits_while_100_a_second_ar
     };
     let cache = Cache::following(512 << 20);
     cache.heard_all_before(Instant::now(), Duration::from_secs(3_600));
-    // As it is after days: what was visited since the last edit that it fell for, its own or its stripe's.
+    // The state after days: what was visited since the last edit that removed it, its own or its stripe's.
     let falls = EDITS / FOLLOWING_STRIPES as f64 + EDITS / f64::from(LINKS);
     for link in 1..=LINKS {
         let visits = VISITS * share(f64::from(link));

@@ -1,4 +1,4 @@
-//! What a panic costs, and who waits when draining begins: hooks for it are in the crate's own tests alone.
+//! What a panic costs, and who waits when draining starts: only the crate's own tests have hooks for this.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use crate::link::NewLink;
 use crate::store::Options;
 use crate::target::TargetPolicy;
 
-/// A worker that is asked to pause has come, and may go on.
+/// A worker that was told to pause has arrived, and may continue.
 static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
 
 /// Does what a visit to such a code asks for.
@@ -36,7 +36,7 @@ struct Fixture {
     _directory: tempfile::TempDir,
 }
 
-/// One for so many connections.
+/// A fixture for this many connections.
 fn fixture(connections: usize) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Options {
@@ -90,7 +90,7 @@ fn fixture(connections: usize) -> Fixture {
 }
 
 impl Fixture {
-    /// A request on a connection of its own.
+    /// Sends a request on a new connection.
     fn ask(&self, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -98,13 +98,13 @@ impl Fixture {
         stream
     }
 
-    /// What is answered to a request on a connection of its own, to the end.
+    /// The answer to a request on a new connection, to its end.
     fn answer(&self, request: &str) -> String {
         rest(self.ask(request))
     }
 }
 
-/// What comes, to the end.
+/// Everything received, to the end.
 fn rest(mut stream: TcpStream) -> String {
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
@@ -116,7 +116,7 @@ fn who_waits_when_draining_begins_is_served() {
     let fixture = fixture(100);
     let first = fixture.ask("GET /pause-in-a-test");
     PAUSED[0].wait();
-    // When the worker goes on, it hears of the end before it hears of those who wait.
+    // When the worker continues, it learns of the end before it learns of those that wait.
     fixture.front.shutdown.trigger();
     let last: Vec<TcpStream> = (0..80).map(|_| fixture.ask("GET /abc")).collect();
     PAUSED[1].wait();
@@ -131,7 +131,7 @@ fn who_waits_when_draining_begins_is_served() {
 #[test]
 fn a_panic_costs_its_connection_and_no_other() {
     let fixture = fixture(2);
-    // More than there are places, by the fast path and by the slow one.
+    // More than there are slots, on the fast path and on the slow one.
     for request in ["GET /panic-in-a-test", "GET /%70anic-in-a-test"].repeat(4) {
         assert!(fixture.answer(request).starts_with("HTTP/1.1 500 "), "{request}");
         let answer = fixture.answer("GET /abc");

@@ -1,4 +1,4 @@
-//! Several domains: created, changed and deleted, and keys that are for some of them.
+//! Several domains: created, changed and deleted, and keys for some of them.
 
 use links::store::{NewToken, Scope};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use ureq::SendBody;
 
 use crate::server::{Reply, Server};
 
-/// A server with the domains `a.example` and `b.example`, and a link `one` at each and at the default one.
+/// A server with the domains `a.example` and `b.example`, and a link `one` at each of them and at the default one.
 fn server() -> Server {
     let server = Server::start();
     for host in ["a.example", "b.example"] {
@@ -23,7 +23,7 @@ fn server() -> Server {
     server
 }
 
-/// Codes of a list, behind their domains.
+/// The codes in a list, after their domains.
 fn listed(reply: &Reply) -> String {
     let name = |link: &Value| {
         let domain = link["domain"].as_str().unwrap_or("-");
@@ -192,7 +192,7 @@ fn batches_and_files_carry_the_domain() {
     import(&server, "?domain=c.example", rows).problem(404);
 }
 
-/// A key for `a.example` alone tries everything, there and elsewhere.
+/// A key only for `a.example` tries everything, there and elsewhere.
 #[test]
 fn a_key_for_one_domain_has_no_other() {
     let server = server();
@@ -246,7 +246,7 @@ fn a_key_for_one_domain_has_no_other() {
             assert_eq!(reply.status, 403, "{method} {path}: {}", reply.text());
             if method != "HEAD" {
                 let detail = reply.problem(403)["detail"].to_string();
-                // Whether there is such a domain cannot be told by the answer.
+                // The answer doesn't reveal whether there is such a domain.
                 assert_eq!(
                     detail.contains("not for the domain"),
                     !path.starts_with("domains/") || method == "GET",
@@ -255,7 +255,7 @@ fn a_key_for_one_domain_has_no_other() {
             }
         }
     }
-    // Without a domain the default one is meant, and of lists all that the key is for.
+    // Without a domain, it means the default one, and for lists everything that the key is for.
     for (method, path, body) in [
         ("GET", "links/one", ""),
         ("PATCH", "links/one", "{}"),
@@ -310,7 +310,7 @@ fn a_key_for_one_domain_has_no_other() {
         ask(&write, "POST", "links/import?domain=a.example", "code,target\nn,https://t.example/\n").json();
     assert_eq!(tally["created"], 1);
     ask(&read, "POST", "links", &link("a.example")).problem(403);
-    // With its domain gone, the key is for nothing, also where the domain is made again.
+    // Without its domain, the key is for nothing, even if the domain is created again.
     assert_eq!(server.ask("DELETE", "/api/v1/domains/a.example?force=true", &[], "").status, 204);
     for _ in 0..2 {
         ask(&write, "GET", "links/one?domain=a.example", "").problem(403);

@@ -1,4 +1,4 @@
-//! Health and metrics, and by which names they are asked for.
+//! Health and metrics, and the host names they are served for.
 
 use service::allowed_hosts::AllowedHosts;
 use ureq::SendBody;
@@ -79,7 +79,7 @@ fn without_a_key_only_local_names_are_answered() {
             }
         }
     }
-    // Where a key is looked at, it says that this is no page's doing; a made-up one does not help.
+    // If a key is checked, that shows that no page sent this; a made-up key doesn't help.
     for (key, status) in [(&*bearer, 200), ("Bearer lr_unknown", 401)] {
         let headers = [("host", "evil.example"), ("authorization", key)];
         let reply = server.send("GET", "/api/v1/links", &headers, SendBody::none());

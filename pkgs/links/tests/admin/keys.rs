@@ -1,4 +1,5 @@
-//! Keys over HTTP: made, listed, used, ended and revoked, and never with more than the key that makes them.
+//! Keys over HTTP: created, listed, used, expired and revoked, and never with more rights than the key that creates
+//! them.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::server::{Reply, Server};
 
 const KEYS: &str = "/api/v1/keys";
 
-/// Asks with a key of its own, in place of the server's.
+/// Sends a request with this key instead of the server's.
 fn ask(server: &Server, key: &str, method: &str, path: &str, body: &str) -> Reply {
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -110,7 +111,7 @@ fn what_is_wrong_with_a_key_is_told_at_its_field() {
     assert_eq!(listed(&server).len(), 2);
 }
 
-/// Whoever may not write everything has nothing to do with keys, and nobody makes more of what they have.
+/// Whoever may not write everything has no access to keys, and nobody can extend their own rights.
 #[test]
 fn a_key_makes_none_that_may_more_than_itself() {
     let server = Server::start();
@@ -166,7 +167,7 @@ fn a_key_ends_when_it_says_and_its_last_use_is_known() {
             was_in_time.then_some((name, short, end))
         })
         .expect("there is always another");
-    // Nobody waits for the note.
+    // Recording its use keeps nobody waiting.
     until("the use is noted", || used(&name).is_some());
     let at = used(&name).expect("it is noted");
     let second = Timestamp::parse(&at).expect("an instant").0;

@@ -126,11 +126,11 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
         server.create(&format!("c{number}"));
     }
     server.create("other");
-    // The last two as it was asked for before.
+    // The last two use the earlier form of the query.
     for (query, sorted) in [
         ("q=COM/C&sort=code", true),
         ("q=COM/C&sort=-code", false),
-        // However short the time, as many as this are looked at.
+        // However short the time, at least this many are looked at.
         ("q=COM/C&sort=code&within=1", true),
         ("search=COM/C&sort=code&order=asc", true),
         ("search=COM/C&sort=code&order=desc", false),
@@ -234,7 +234,7 @@ fn the_same_is_changed_of_many_links_each_on_its_own_merits() {
     let edited = edited.json();
     let statuses: Vec<_> =
         edited.as_array().unwrap().iter().map(|outcome| outcome["status"].as_u64().unwrap()).collect();
-    // One would expire before it begins, and its tags would be too many.
+    // One would expire before it begins, and one would have too many tags.
     assert_eq!(statuses, [200, 404, 200, 422, 422], "{edited}");
     assert_eq!(edited[4]["problem"]["errors"][0]["pointer"], "/domain");
     for (code, status, tags) in
@@ -265,7 +265,7 @@ fn the_same_is_changed_of_many_links_each_on_its_own_merits() {
     edit(json!({ "links": vec![json!({ "code": "a" }); 10_001], "add_tags": ["b"] })).problem(413);
 }
 
-/// As a link has them.
+/// In the order of a link's tags.
 fn tags_sorted(tags: &[String]) -> Vec<String> {
     let mut tags = tags.to_vec();
     tags.sort();

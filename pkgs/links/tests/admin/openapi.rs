@@ -1,4 +1,4 @@
-//! The description against the routes, both ways, and the tokens each route asks for.
+//! The description compared with the routes, both ways, and the tokens that each route requires.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
     methods.collect()
 }
 
-/// Method, path, and the scope that is asked for.
+/// Method, path, and the required scope.
 fn served() -> impl Iterator<Item = (String, &'static str, Option<Scope>)> {
     let pages = PAGES.iter().map(|page| ("GET".to_owned(), page.path, None));
     pages.chain(ENDPOINTS.iter().map(|api| (api.method.to_string(), api.path, Some(api.scope))))

@@ -1,4 +1,4 @@
-//! What is common to all answers: routes, methods, sizes, media types, compression, and clients that misbehave.
+//! What all answers have in common: routes, methods, sizes, media types, compression, and clients that misbehave.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What bounds a client: time, connections, size.
+//! A client's limits: time, connections, size.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::server::{Server, limits};
 #[test]
 fn connections_beyond_the_limit_are_closed_and_taken_again_once_there_is_room() {
     let mut configured = limits();
-    // Of both workers together.
+    // For both workers together.
     configured.connections = 8;
     let server = Server::limited(&configured);
     server.link("abc", |_| ());
@@ -34,7 +34,7 @@ fn a_head_that_drips_is_cut_off_at_its_deadline() {
     for start in ["GET /abc HTTP/1.1\r\nHost: h\r\nX: ", ""] {
         let mut slow = server.connect();
         slow.send(start).unwrap();
-        // One byte now and then must not put the deadline off.
+        // One byte now and then must not postpone the deadline.
         let hung = Instant::now() + Duration::from_secs(60);
         while slow.send("G").is_ok() {
             assert!(Instant::now() < hung, "it drips on: {start:?}");
@@ -43,7 +43,7 @@ fn a_head_that_drips_is_cut_off_at_its_deadline() {
     }
 }
 
-/// A client that stands still at one stage or another.
+/// A client that hangs at one stage or another.
 fn stalled(server: &Server, stage: usize) -> Client {
     let mut client = server.connect();
     let form = "POST /asks HTTP/1.1\r\nHost: h\r\n";
@@ -58,7 +58,7 @@ fn stalled(server: &Server, stage: usize) -> Client {
         6 => "GET /abc HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
         _ => unreachable!("there are seven"),
     };
-    // Those that found no place are closed meanwhile.
+    // Those without a slot are closed meanwhile.
     let _ = client.send(begin);
     client
 }
@@ -98,7 +98,7 @@ fn who_began_a_request_is_told_that_it_took_too_long() {
     let mut client = server.connect();
     client.send("get").unwrap();
     assert_eq!(client.receive().expect("an answer").status, 408, "a method is whatever a client makes up");
-    // Of a connection that only waits for a next request, nothing is said.
+    // Nothing is sent on a connection that only waits for a next request.
     assert!(stalled(&server, 0).is_closed());
 }
 
@@ -130,6 +130,6 @@ fn an_idle_connection_is_closed_after_the_idle_timeout() {
     server.link("abc", |_| ());
     let mut client = server.connect();
     assert_eq!(client.get("abc").unwrap().status, 307);
-    // When, the workers' own tests say, by a clock of theirs.
+    // The workers' own tests check the exact time, with a simulated clock.
     assert!(client.is_closed());
 }

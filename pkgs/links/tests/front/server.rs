@@ -1,4 +1,4 @@
-//! The public listener in this process, on a store and a free port of its own.
+//! The public listener in this process, with its own store and a free port.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -31,13 +31,13 @@ pub struct Server {
     store: Store,
     shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
-    /// That the worker's last clicks are in the click_buffer.
+    /// Triggered once the workers' last clicks are in the `click_buffer`.
     drained: Shutdown,
     flushing: Option<JoinHandle<()>>,
     _directory: tempfile::TempDir,
 }
 
-/// What the tests start from: nothing configured.
+/// The tests' starting point: nothing configured.
 pub fn settings() -> Settings {
     Settings {
         root_target: None,
@@ -50,7 +50,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// The same of what visitors may take: short timeouts.
+/// The same for visitors' limits: short timeouts.
 pub fn limits() -> Limits {
     Limits {
         connections: 1024,
@@ -62,12 +62,12 @@ pub fn limits() -> Limits {
 }
 
 impl Server {
-    /// Starts one that behaves like this.
+    /// Starts one with these settings.
     pub fn start(settings: Settings) -> Self {
         Self::serve(settings, &limits())
     }
 
-    /// Starts one where visitors may take no more than this.
+    /// Starts one where visitors have these limits.
     pub fn limited(limits: &Limits) -> Self {
         Self::serve(settings(), limits)
     }
@@ -117,7 +117,7 @@ impl Server {
         Self { address, front, store, shutdown, thread, drained, flushing, _directory: directory }
     }
 
-    /// Adds a link that differs from a plain one to `https://t.example/` as told.
+    /// Adds a link to `https://t.example/`, changed by `adjust`.
     pub fn link(&self, code: &str, adjust: impl FnOnce(&mut NewLink)) {
         let mut link = NewLink {
             code: Some(code.to_owned()),
@@ -128,7 +128,7 @@ impl Server {
         self.store.create(link, None).wait().expect("a valid link");
     }
 
-    /// The store behind it.
+    /// Its store.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -138,7 +138,7 @@ impl Server {
         Client::connect(self.address).expect("the server listens")
     }
 
-    /// The answer to `bytes` on a connection of their own.
+    /// The answer to `bytes` on a new connection.
     pub fn answer(&self, bytes: impl AsRef<[u8]>) -> Answer {
         let mut client = self.connect();
         client.send(bytes).expect("the server reads");
@@ -147,8 +147,8 @@ impl Server {
 
     /// Waits until all clicks so far are stored, and asserts how many a link has.
     pub fn assert_clicks(&self, code: &str, expected: u64) {
-        // Every worker that was asked for something has entered what it had in the click_buffer once it has ticked twice from
-        // here on: one tick may be under way.
+        // Once a worker has ticked twice from here on, it has entered all its clicks in the click_buffer: one tick may
+        // be in progress.
         let start = self.front.metrics.ticks();
         let ticked = |(then, now): (&u64, u64)| *then == 0 || now - then >= 2;
         while !start.iter().zip(self.front.metrics.ticks()).all(ticked) {
@@ -157,7 +157,7 @@ impl Server {
         while self.front.click_buffer.pending() > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The last flush may still be at it: the writer takes one after the other.
+        // The last flush may still be running: the writer takes one after the other.
         self.store.count(Arc::default()).wait().expect("a store that writes");
         let stored = self.store.reader().expect("a reader").get(code).expect("the link").clicks;
         assert_eq!(stored, expected, "clicks of {code}");

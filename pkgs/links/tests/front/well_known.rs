@@ -1,4 +1,4 @@
-//! The few paths that are no links: `/`, `/robots.txt`, `/favicon.ico`.
+//! The few paths that aren't links: `/`, `/robots.txt`, `/favicon.ico`.
 
 use crate::server::{Server, settings};
 

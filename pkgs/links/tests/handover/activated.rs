@@ -13,12 +13,13 @@ use testkit::Server;
 
 use crate::{BINARY, program};
 
-/// Longer than a process takes to end on a machine that does much else.
+/// Longer than a process takes to end on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A process that serves what systemd passes as `web`, as systemd starts it where there is a socket to pass.
+/// A process that serves the socket that systemd passes as `web`, started like systemd does if there is a socket to
+/// pass.
 fn start(directory: &Path, passed: Option<&TcpListener>) -> Server {
-    // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
+    // As in sd_listen_fds(3): descriptors from 3 on, and the id of the process.
     let (script, input) = match passed {
         Some(socket) => (
             "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",
@@ -44,7 +45,7 @@ fn ask(address: SocketAddr) -> String {
     answer
 }
 
-/// Each is passed the socket by systemd, or has it from the one before alone; the last serves without anybody else.
+/// Each gets the socket from systemd, or only from the previous process; the last one serves without any other.
 #[test]
 fn a_socket_of_systemds_goes_over_with_no_request_lost() {
     let program = program();

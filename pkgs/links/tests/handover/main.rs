@@ -1,4 +1,4 @@
-//! The real `linerate-links serve`, one process of which takes over from another on one database.
+//! The real `linerate-links serve`, where one process takes over from another on the same database.
 #![forbid(unsafe_code)]
 
 mod activated;
@@ -34,7 +34,7 @@ fn program() -> Program {
     program
 }
 
-/// Where its links are.
+/// The database's path.
 fn file(program: &Program) -> String {
     program.path("links.db").display().to_string()
 }
@@ -51,7 +51,7 @@ fn load_request() -> LoadRequest {
     LoadRequest { status: 307, ..LoadRequest::of("/abc", "") }
 }
 
-/// What is acknowledged while processes take over is there in the end, and so is every visit, whichever of them it was that
+/// Whatever is acknowledged while processes take over is there in the end, and so is every visit, whichever of them
 /// counted it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
@@ -60,7 +60,7 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
     assert_eq!(clicks(&file(&program)), answered, "every visit is counted, once");
 }
 
-/// The same of a database that all of them share, and that others could write to.
+/// The same for a database that all of them share, and that others could write to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgresql_too_no_request_fails_and_nothing_is_lost() {
     let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
@@ -68,7 +68,7 @@ async fn on_postgresql_too_no_request_fails_and_nothing_is_lost() {
     command(&database, &["add", "https://t.example/", "--code", "abc"]);
     let program = Program::new(BINARY, |_| ["--database", &database].map(str::to_owned).into());
     let answered = three_in_a_row_lose_nothing(&program).await;
-    // What the last has left is added up by who serves next.
+    // Whoever serves next adds up what the last one left.
     let serving = program.start();
     let left = || postgres.execute("postgres", "SELECT count(*) FROM click_flushes").expect("a number");
     tokio::task::block_in_place(|| until("all clicks are added up", || left() == "0"));
@@ -76,14 +76,14 @@ async fn on_postgresql_too_no_request_fails_and_nothing_is_lost() {
     assert_eq!(clicks(&database), answered, "every visit is counted, once");
 }
 
-/// The clicks of the link that is visited.
+/// The clicks of the visited link.
 fn clicks(database: &str) -> u64 {
     let link: serde_json::Value =
         serde_json::from_str(&command(database, &["get", "abc", "--json"])).expect("JSON");
     link["clicks"].as_u64().expect("a number")
 }
 
-/// Has processes take over from each other while links are made and followed; how often one was followed.
+/// Lets processes take over from each other while links are created and followed; returns how often one was followed.
 async fn three_in_a_row_lose_nothing(program: &Program) -> u64 {
     let first = program.start();
     let token = first.line("token").expect("a token");
@@ -115,7 +115,8 @@ async fn one_that_is_killed_loses_its_own_alone() {
     takeover::one_that_is_killed_loses_its_own_alone(&program(), load_request()).await;
 }
 
-/// By no version does a visitor notice that another certificate is shown, but who connects from then on and looks.
+/// With no version does a visitor notice that another certificate is presented, except one that connects afterwards and
+/// checks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
     let program = program();
@@ -124,7 +125,7 @@ async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
     let next = made.cert.der().clone();
     let target = Target::new(program.clear, program.secure, &[program.certificate.clone(), next.clone()]);
     let loads = [ClientProtocol::Http1Tls, ClientProtocol::Http2Tls, ClientProtocol::Http3].map(|protocol| {
-        // Each connection is for so many, so that most begin after that.
+        // Each connection is for this many requests, so that most start after that.
         let request = LoadRequest { times: 10, ..load_request() };
         (protocol, Load::start(&target, protocol, 4, request))
     });
@@ -152,7 +153,7 @@ fn sessions_are_resumed_by_the_next() {
     takeover::sessions_are_resumed_by_the_next(&program(), "/abc");
 }
 
-/// A migration cannot be taken back, and the one that serves knows nothing of what it makes.
+/// A migration can't be undone, and the serving process doesn't know the result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_would_migrate_the_database_does_not_take_over() {
     let program = program();
@@ -176,7 +177,7 @@ async fn one_that_would_migrate_the_database_does_not_take_over() {
     assert_eq!(version, 4, "it is as it was");
     assert_eq!(ask(program.clear, "GET", "/abc", "", "").0, 307);
 
-    // By a service manager, which starts it once the one that serves has ended, that is told to stop.
+    // For a service manager, which starts it once the serving process has ended, that process is told to stop.
     let said = program.path("said");
     let status = Command::new(BINARY)
         .args(["reload", "--listen", &listen, "--admin", "127.0.0.1:0", "--database"])

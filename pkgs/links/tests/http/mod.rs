@@ -1,12 +1,11 @@
-//! Who follows links: a connection on which a server may be killed at any time, so that whatever it is asked is answered or
-//! an error.
+//! A client that follows links: its server may be killed at any time, so each request returns an answer or an error.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 
 pub use testkit::client::Answer;
 
-/// One connection.
+/// A connection.
 pub struct Client(testkit::client::Client);
 
 impl Client {
@@ -15,8 +14,8 @@ impl Client {
         testkit::client::Client::try_connect(address).map(Self)
     }
 
-    /// On this connection.
-    #[allow(dead_code)] // Most connect from wherever they are.
+    /// A client on this connection.
+    #[allow(dead_code)] // Most connect from anywhere.
     pub fn on(stream: TcpStream) -> Self {
         Self(testkit::client::Client::on(stream))
     }
@@ -32,7 +31,7 @@ impl Client {
         self.receive()
     }
 
-    /// Asks with a method, further field lines (each with its line end) and a body.
+    /// Sends a request with a method, further header lines (each with its line end) and a body.
     pub fn request(&mut self, method: &str, path: &str, fields: &str, body: &str) -> io::Result<Answer> {
         let length = body.len();
         self.send(format!(
@@ -51,7 +50,7 @@ impl Client {
         self.0.receive(false)
     }
 
-    /// Whether the server has closed the connection, with nothing more said.
+    /// Whether the server has closed the connection without saying anything more.
     pub fn is_closed(&mut self) -> bool {
         self.0.is_closed()
     }

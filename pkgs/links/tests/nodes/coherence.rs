@@ -9,7 +9,7 @@ use testkit::until;
 use crate::server::alone;
 use crate::{STALENESS, ask, metric, node, start};
 
-/// What a busy machine may add to the bound: a thread that wakes late.
+/// What a busy machine may add to the bound: a thread that wakes up late.
 const LATE: Duration = Duration::from_secs(5);
 
 #[test]
@@ -25,7 +25,7 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
             let patch = json!({ "target": format!("https://t.example/{n}") });
             api.edit(&code, &patch).expect("an answer")
         };
-        // That there is none is known on both.
+        // Both know that there is none.
         assert_eq!((ask(&mut here, &code).0, ask(&mut there, &code).0), (404, 404));
         for step in 0..=4 {
             let expected = match step {
@@ -59,7 +59,7 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
             assert_eq!(ask(&mut there, &code), expected, "{:?}", seen.duration_since(written));
         }
     }
-    // Hits come of the cache.
+    // Hits come from the cache.
     let before = misses(&one);
     assert_eq!(api.create("hot", "https://t.example/hot").expect("an answer"), 201);
     for _ in 0..200 {

@@ -57,7 +57,7 @@ fn commands_work_on_postgresql_and_what_is_for_files_alone_is_refused() {
         }
     }
     assert!(!directory.path().join("copy.db").exists(), "what is refused leaves nothing behind");
-    // What was exported makes the same links elsewhere: in a file, and from there in a database of its own.
+    // The export makes the same links elsewhere: in a file, and from there in another database.
     let exported = std::fs::read_to_string(file("out.csv")).expect("it was written");
     assert!(exported.contains("go.example") && exported.contains("$argon2id$"), "{exported}");
 }

@@ -1,4 +1,4 @@
-//! `kill -9` of a server and of the database under load: what was acknowledged is there, on both servers.
+//! `kill -9` for a server and for the database under load: what was acknowledged is there, on both servers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use crate::{ask, node, start};
 #[derive(Default)]
 struct Writers {
     over: AtomicBool,
-    /// How many links were made.
+    /// How many links were created.
     made: AtomicUsize,
 }
 
-/// Ends the writers, also where the test fails meanwhile, which would wait for them.
+/// Ends the writers, even if the test fails meanwhile, which would otherwise wait for them.
 struct End<'a>(&'a Writers);
 
 impl Drop for End<'_> {
@@ -28,7 +28,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Writes until told to stop, or the server is gone; what is acknowledged is noted, and what may have been done as well.
+/// Writes until told to stop, or until the server is gone; records what is acknowledged, and what may have been done.
 fn write(name: &str, server: &Server, writers: &Writers, links: &mut HashMap<String, (u64, u64)>) {
     let over = &writers.over;
     let mut api = server.api();
@@ -51,7 +51,7 @@ fn write(name: &str, server: &Server, writers: &Writers, links: &mut HashMap<Str
                 *known = value;
                 writers.made.fetch_add(usize::from(is_new), Ordering::Relaxed);
             }
-            // Whether it was done is not known, or an earlier one was after all: an edit makes it sure.
+            // It is unknown whether it was done, or an earlier one was done after all: an edit settles it.
             Ok(409 | 503) => {
                 let patch = json!({ "target": target });
                 let settled = loop {
@@ -111,7 +111,7 @@ fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
         let mut client = keeper.connect();
         for (code, (known, doubtful)) in written.iter().flatten() {
             let expected = |value: u64| (307, Some(format!("https://t.example/{value}")));
-            // Within the bound it may be of before, where the other server wrote it.
+            // Within the bound it may be the earlier one, if the other server wrote it.
             until(code, || {
                 let found = ask(&mut client, code);
                 found == expected(*known) || found == expected(*doubtful) || *known == 0 && found.0 == 404

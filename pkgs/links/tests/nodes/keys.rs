@@ -1,4 +1,4 @@
-//! Keys are of both servers: made by one, used and revoked at the other.
+//! Keys belong to both servers: created by one, used and revoked at the other.
 
 use bench::postgres::Durability;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn a_key_that_one_server_makes_is_used_and_revoked_at_the_other() {
     assert_eq!((&known()["expires_at"], known().get("last_used_at")), (&json!("2130-01-31T00:00:00Z"), None));
     let whoami = ask(other, &secret, "GET", "/api/v1/whoami", "");
     assert_eq!((whoami.status, &json_of(&whoami)["id"]), (200, &known()["id"]));
-    // Nobody waits for that note.
+    // Recording that keeps nobody waiting.
     until("its use is noted", || known().get("last_used_at").is_some());
     let wrong = ask(
         one,

@@ -1,5 +1,5 @@
-//! Two servers on one PostgreSQL: what each knows of the other's writes, and what becomes of links, clicks and limits when
-//! a server or the database is killed. Runs the real binary.
+//! Two servers on one PostgreSQL: what each knows about the other's writes, and what happens to links, clicks and
+//! limits when a server or the database is killed. Runs the real binary.
 
 mod coherence;
 mod commands;
@@ -29,29 +29,29 @@ const STALENESS: Duration = Duration::from_millis(500);
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A PostgreSQL, and what servers on it say.
+/// A PostgreSQL, and the flags of servers that use it.
 fn start(durability: Durability) -> (Postgres, Place) {
     let postgres = Postgres::start(durability, &[]).expect("PostgreSQL starts");
     let place = Place::at(postgres.url("postgres"));
     (postgres, place)
 }
 
-/// A server of some workers.
+/// A server with several workers.
 fn node(place: &Place, flags: &[&str]) -> Server {
     let staleness = STALENESS.as_millis().to_string();
     place.serve(&[&["--staleness", &staleness, "--workers", "2"], flags].concat())
 }
 
-/// What a code answers: its status, and where it leads.
+/// The answer for a code: its status, and where it leads.
 fn ask(client: &mut Client, code: &str) -> (u16, Option<String>) {
     let answer = client.get(code).expect("the server answers");
     (answer.status, answer.value("location").map(str::to_owned))
 }
 
-/// A value of `/metrics`, of the line that begins so.
+/// A value from `/metrics`, from the line that starts with this name.
 fn metric(server: &Server, name: &str) -> f64 {
     let mut client = Client::connect(server.admin).expect("it listens");
-    // Without a key it answers local names alone.
+    // Without a key, it only answers for local names.
     client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     let answer = client.receive().expect("an answer");
     let line = answer.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -1,4 +1,4 @@
-//! A database that becomes one of another kind, with everything in it, while visits go on. Some 5 seconds.
+//! A database that becomes one of another kind, with everything in it, while visits continue. Takes about 5 seconds.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use testkit::until;
 use crate::ask;
 use crate::server::{BINARY, Place, alone};
 
-/// Tables, and whether the database that is filled for the tests has more rows of them than one.
+/// Tables, and whether the test database has more than one row in them.
 const TABLES: [(&str, bool); 9] = [
     ("domains", true),
     ("links", true),
@@ -24,7 +24,7 @@ const TABLES: [(&str, bool); 9] = [
     ("tokens", true),
 ];
 
-/// A file with something in every table: of each value that may be absent one that is, and ids with gaps.
+/// A file with something in every table: for each value that may be absent, a row without it, and ids with gaps.
 fn filled() -> Place {
     let place = Place::new();
     let server = place.serve(&[]);
@@ -72,7 +72,7 @@ fn database(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).expect("there is a database")
 }
 
-/// The exit code of a migration, what it printed, and what it said of errors.
+/// A migration's exit code, its output, and its error messages.
 fn migrate(from: &str, to: &str, flags: &[&str]) -> (Option<i32>, String, String) {
     told(
         Command::new(BINARY)
@@ -116,7 +116,7 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
     }
     assert_eq!(migrate(&url, &back, &["--json"]), (Some(0), there.clone(), String::new()));
     assert_eq!(migrate(&back, &other, &["--json"]), (Some(0), there, String::new()));
-    // Numbers go on where they were, also where the last was given to what is gone.
+    // Numbers continue where they were, even if the last one belonged to something deleted.
     for (database, place) in [("postgres", Place::at(&url)), ("again", Place::at(&other))] {
         for (number, code) in [(7, "new"), (8, "newer")] {
             let added = place.command(&["add", "https://t.example/", "--code", code, "--tag", "x"]);
@@ -129,7 +129,7 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
     }
     let (_, listed, _) = told(Place::at(&back).command(&["list", "--tag", "ü"]).expect("it runs"));
     assert!(listed.contains("at-one"), "{listed}");
-    // What is refused is told in one line, and changes nothing.
+    // A refusal is a single line, and changes nothing.
     let before = (rows(&postgres, "postgres"), std::fs::read(&back).expect("it is there"));
     let none = place.database.with_file_name("none.db").to_string_lossy().into_owned();
     let nul = place.database.with_file_name("nul.db").to_string_lossy().into_owned();
@@ -156,7 +156,7 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
     assert!(!Path::new(&none).exists());
 }
 
-/// Holds a migration after it has copied the links, for as long as this lives.
+/// Stops a migration after it has copied the links, for as long as this lives.
 struct Held<'a> {
     postgres: &'a Postgres,
     holder: Child,
@@ -176,7 +176,7 @@ impl<'a> Held<'a> {
         held
     }
 
-    /// How many sessions are so.
+    /// How many sessions match.
     fn count(&self, so: &str) -> u64 {
         let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE {so}");
         self.postgres.execute("postgres", &sql).expect("it answers").trim().parse().expect("a number")
@@ -196,7 +196,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A migration under way.
+/// A running migration.
 fn start(from: &str, to: &str) -> Child {
     let mut command = Command::new(BINARY);
     command.args(["migrate", "--database", from, "--to", to]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -218,7 +218,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     postgres.execute("postgres", hold).expect("it is new");
     let locked = "SELECT pg_advisory_lock(1)";
 
-    // Killed half-way, into PostgreSQL.
+    // Killed halfway, into PostgreSQL.
     let held = Held::new(&postgres, locked);
     let mut killed = start(&file, &url);
     held.waited_for();
@@ -231,7 +231,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     });
     assert_eq!(rows(&postgres, "postgres").trim(), "0");
 
-    // Not killed: the server on the file answers, and takes a link.
+    // Not killed: the server with the file answers, and accepts a link.
     let server = place.serve(&[]);
     let held = Held::new(&postgres, locked);
     let migrating = start(&file, &url);
@@ -250,7 +250,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     assert!(there.command(&["get", "plain"]).expect("it runs").status.success());
     server.stop();
 
-    // Killed half-way, into a file.
+    // Killed halfway, into a file.
     let held = Held::new(&postgres, "BEGIN; LOCK TABLE clicks");
     let mut killed = start(&url, &back);
     held.waited_for();
@@ -261,7 +261,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     let sql = format!("SELECT {}", counts.join(" + "));
     let left: i64 = database(Path::new(&back)).query_row(&sql, [], |row| row.get(0)).expect("a schema");
     assert_eq!(left, 0);
-    // What is left is in nobody's way.
+    // What is left behind bothers nobody.
     let migrated = migrate(&url, &back, &[]);
     assert_eq!((migrated.0, &*migrated.2), (Some(0), ""));
     assert_eq!(migrated.1, output);

@@ -1,5 +1,5 @@
-//! PostgreSQL is told the traces of requests that are recorded, where that is asked for, and of no others: by its own log,
-//! which has a statement before that is answered.
+//! PostgreSQL gets the traces of requests that are recorded, if that is configured, and no others: according to its own
+//! log, which has a statement before that is answered.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::http::Client;
 use crate::server::{Place, Server};
 
-/// What goes before a trace in a statement, and what behind.
+/// What precedes a trace in a statement, and what follows it.
 const BEFORE: &str = "/*traceparent='";
 const BEHIND: &str = "'*/";
 
-/// A statement as the log has it: all of the message, with its parameters.
+/// A statement from the log: the whole message, with its parameters.
 struct Statement {
     text: String,
     trace: Option<String>,
@@ -31,17 +31,17 @@ fn statements(postgres: &Postgres) -> Vec<Statement> {
     messages.map(statement).collect()
 }
 
-/// The traces that were told, each once.
+/// The traces in the log, each once.
 fn told(postgres: &Postgres) -> BTreeSet<String> {
     statements(postgres).into_iter().filter_map(|statement| statement.trace).collect()
 }
 
-/// A trace of a number, which is no other's.
+/// A trace with a number, which no other has.
 fn trace(number: usize, flags: &str) -> String {
     format!("00-4bf92f3577b34da6a3ce9{number:011x}-00f067{number:010x}-{flags}")
 }
 
-/// A PostgreSQL that logs each statement, and a server on it.
+/// A PostgreSQL that logs each statement, and a server that uses it.
 fn start(flags: &[&str]) -> (Postgres, Place, Server) {
     let postgres = Postgres::start(Durability::None, &["log_statement=all"]).expect("PostgreSQL starts");
     let place = Place::at(postgres.url("postgres"));
@@ -49,7 +49,7 @@ fn start(flags: &[&str]) -> (Postgres, Place, Server) {
     (postgres, place, server)
 }
 
-/// What a request with a trace is answered.
+/// The answer to a request with a trace.
 fn ask(client: &mut Client, (method, path): (&str, &str), fields: &str, body: &str, trace: &str) -> u16 {
     let fields = format!("{fields}traceparent: {trace}\r\n");
     client.request(method, path, &fields, body).expect("an answer").status
@@ -76,7 +76,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
         let api = "/api/v1/links";
         let mut number = 0;
         let mut expected = BTreeSet::new();
-        // What is made is asked for after that.
+        // What is created is requested after that.
         for (to, method, path, fields, body, status) in [
             (1, "POST", api, &*key, &*plain, 201),
             (1, "POST", api, &key, &locked, 201),
@@ -106,7 +106,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
                 assert_eq!(told(&postgres), expected, "after {method} {path} {flags}");
             }
         }
-        // Nor is what is malformed, however it ends.
+        // Nor is a malformed one, however it ends.
         for value in ["'*/; DROP TABLE links; --", &trace(99, "01").replace("-00f067", "-XXf067"), "01"] {
             assert_eq!(ask(&mut visitor, ("GET", "/none"), "", "", value), 404, "{value}");
         }
@@ -119,7 +119,8 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
 fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
     const CODES: usize = 120;
     let (postgres, _place, server) = start(&["--trace-database"]);
-    // Each third is recorded, a third has a trace that is not, and a third none. All are sent before one is answered.
+    // A third has a recorded trace, a third one that isn't recorded, and a third none. All are sent before any is
+    // answered.
     let trace_of = |number: usize| trace(number, if number.is_multiple_of(3) { "01" } else { "00" });
     let mut clients: Vec<Client> = (0..CODES).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -135,7 +136,7 @@ fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
     let statements = statements(&postgres);
     for number in 0..CODES {
         let of_code = format!("/code-{number}");
-        // The code ends where its text or its list goes on.
+        // The code ends where its text or its list continues.
         let names = |statement: &Statement| {
             let mut found = statement.text.match_indices(&of_code);
             found.any(|(at, _)| {
@@ -147,7 +148,7 @@ fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
         for read in reads {
             let expected = number.is_multiple_of(3).then(|| trace_of(number));
             assert_eq!(read.trace, expected, "{}", read.text);
-            // What is another statement each time is kept by no name.
+            // A statement that differs each time isn't kept under a name.
             assert_eq!(read.text.starts_with("execute <unnamed>: "), expected.is_some(), "{}", read.text);
             assert!(expected.is_none() || !read.text.contains("unnest"), "{}", read.text);
         }

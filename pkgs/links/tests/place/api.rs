@@ -14,9 +14,9 @@ use service::shutdown::Shutdown;
 
 use super::PUBLIC_URL;
 
-/// The admin API on a port of its own, until dropped.
+/// The admin API on its own port, until dropped.
 pub struct Api {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
     /// A token that may write.
     pub token: String,

@@ -10,17 +10,17 @@ use api::Api;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What short URLs begin with in these tests.
+/// The start of short URLs in these tests.
 pub const PUBLIC_URL: &str = "https://go.example";
 
-/// A command that sees nothing of the environment the tests run in.
+/// A command that doesn't see the tests' environment.
 pub fn command(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate-links"));
     command.env_clear().env("HOME", home).current_dir(home);
     command
 }
 
-/// A line of a table, its columns parted by single spaces.
+/// A line of a table, with single spaces between its columns.
 pub fn squeezed(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -31,7 +31,7 @@ pub fn on_both(test: impl Fn(&Place)) {
     test(&Place::with_api());
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -46,7 +46,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts a failure, told in one line.
+    /// Asserts a failure, reported in one line.
     pub fn failed(&self, code: i32, why: &str) {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "an error is one line: {self:?}");
@@ -61,18 +61,18 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where commands work on a database; there is none yet.
+    /// A place where commands work on a database, which doesn't exist yet.
     pub fn with_database() -> Self {
         Self { api: None, directory: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    /// Where commands work over the API on a database of its own.
+    /// A place where commands work over the API on a separate database.
     pub fn with_api() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         Self { api: Some(Api::start(&directory.path().join("served.db"))), directory }
     }
 
-    /// Where the API is that commands work over.
+    /// The API's URL for commands.
     pub fn api_url(&self) -> &str {
         self.api.as_ref().map_or("", |api| &api.url)
     }
@@ -106,7 +106,7 @@ impl Place {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
-        // A command that does not read its input may be gone already.
+        // A command that doesn't read its input may already be gone.
         child.stdin.take().expect("piped").write_all(stdin.as_bytes()).ok();
         let output = child.wait_with_output().expect("the command ends");
         Ran {
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// What a command that must succeed prints.
+    /// What a command prints that has to succeed.
     pub fn ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{args:?}: {ran:?}");

@@ -1,4 +1,4 @@
-//! Clicks by country, of the addresses that a trusted proxy tells.
+//! Clicks by country, from the addresses that a trusted proxy passes on.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::TRUSTED;
 use crate::http::Client;
 use crate::server::{BINARY, Place, Server};
 
-/// Documentation's addresses (RFC 5737, RFC 3849), and in which countries they are here.
+/// Addresses for documentation (RFC 5737, RFC 3849), and their countries here.
 const NETWORKS: [(&str, u32, &str); 4] = [
     ("192.0.2.0", 24, "DE"),
     ("198.51.100.0", 25, "FR"),
@@ -31,11 +31,11 @@ fn clicks_count_for_the_country_of_the_address_that_a_trusted_proxy_tells() {
     let visits = [
         ("192.0.2.1", "/abc"),
         ("192.0.2.200", "/abc"),
-        // Not by the fast path.
+        // Not on the fast path.
         ("192.0.2.1", "/%61bc"),
         ("2001:db8::7", "/abc"),
         ("::ffff:198.51.100.9", "/abc"),
-        // Of no country, of one that is none, and of nobody knows whom.
+        // From no country, from an invalid one, and from an unknown address.
         ("198.51.100.200", "/abc"),
         ("203.0.113.1", "/abc"),
         ("unknown", "/abc"),
@@ -47,7 +47,7 @@ fn clicks_count_for_the_country_of_the_address_that_a_trusted_proxy_tells() {
             let answer = client.request("GET", path, &fields, "").expect("an answer");
             assert_eq!(answer.status, 307, "{address} {path}");
         }
-        // To look is no click.
+        // A HEAD isn't a click.
         let head = "HEAD /abc HTTP/1.1\r\nHost: s.example\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
         client.send(head).expect("it is open");
         assert_eq!(client.receive_head().expect("an answer").status, 307);
@@ -65,7 +65,7 @@ fn clicks_count_for_the_country_of_the_address_that_a_trusted_proxy_tells() {
     assert!(said.contains("COUNTRY") && said.lines().any(|line| line.contains("DE")), "{said}");
     server.stop();
 
-    // From who is no proxy the field is not believed, and without a file nothing is looked up.
+    // The header isn't believed from a client that isn't a proxy, and without a file nothing is looked up.
     let expected = json!([count("", 11), count("DE", 3), count("FR", 1), count("JP", 1)]);
     for (flags, clicks) in [(&["--geoip", file][..], 16), (&TRUSTED[..], 24)] {
         let server = place.serve(flags);

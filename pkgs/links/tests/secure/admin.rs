@@ -1,4 +1,4 @@
-//! The admin listener by TLS, and the command line as its client.
+//! The admin listener with TLS, and the command line as its client.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ impl Authority {
         fs::write(key, made.serialize_pem()).expect("a writable directory");
     }
 
-    /// A server whose admin listener has one that was signed.
+    /// A server whose admin listener has a signed certificate.
     fn serve(&self, place: &Place, flags: &[&str]) -> Server {
         self.sign(self.file("chain.pem"), self.file("key.pem"));
         let (chain, key) = (self.text("chain.pem"), self.text("key.pem"));
@@ -60,7 +60,7 @@ impl Authority {
     }
 }
 
-/// A command over the API at `host`, where `system` is whom the system trusts.
+/// A command over the API at `host`; `system` is the authority that the system trusts.
 fn run(server: &Server, host: &str, system: &Authority, args: &[&str]) -> Output {
     Command::new(BINARY)
         .env_clear()
@@ -72,13 +72,13 @@ fn run(server: &Server, host: &str, system: &Authority, args: &[&str]) -> Output
         .expect("the binary runs")
 }
 
-/// What a command prints that must succeed.
+/// What a command prints that has to succeed.
 fn ok(output: Output) -> String {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// That a command failed by this code, in one line that says why.
+/// Checks that a command failed with this code, and one line that says why.
 fn refused(output: &Output, code: i32, why: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -94,7 +94,7 @@ fn commands_work_over_https_with_an_authority_of_ones_own() {
     let run_trusting = |args: &[&str]| run(&server, "localhost", &stranger, &[args, &trusted].concat());
     assert!(ok(run_trusting(&["add", "https://t.example/", "--code", "abc"])).ends_with("/abc\n"));
     assert!(ok(run_trusting(&["list"])).contains("https://t.example/"));
-    // More than fits into what a connection holds at once, both ways.
+    // More than a connection holds at once, in both directions.
     let rows: String = (0..20_000).map(|n| format!("c{n},https://t.example/{n}\n")).collect();
     let file = authority.file("links.csv");
     fs::write(&file, format!("code,target\n{rows}")).expect("a writable directory");
@@ -103,7 +103,7 @@ fn commands_work_over_https_with_an_authority_of_ones_own() {
     assert_eq!(exported.lines().count(), 20_002, "with the head, and the one from before");
     ok(run_trusting(&["rm", "abc"]));
     refused(&run_trusting(&["get", "abc"]), 2, "abc");
-    // The system's authorities are trusted where none is named.
+    // The system's authorities are trusted if none is named.
     ok(run(&server, "localhost", &authority, &["get", "c1"]));
     server.stop();
 }
@@ -121,7 +121,7 @@ fn a_server_that_is_not_known_is_told_nothing() {
     refused(&list("127.0.0.1", &["--cacert", &ca]), 2, "its certificate is for another name");
     refused(&list("localhost", &["--cacert", &authority.text("key.pem")]), 2, "has no certificate");
     refused(&list("localhost", &["--cacert", "/nowhere.pem"]), 2, "/nowhere.pem");
-    // Nobody's certificate is asked for in the clear.
+    // Without TLS, no certificate is needed.
     let clear = Command::new(BINARY)
         .env_clear()
         .args(["list", "--token", &server.token, "--api", &format!("http://{}", server.admin)])
@@ -150,7 +150,7 @@ fn its_certificate_is_read_again_and_shown_as_a_metric() {
     server.signal(Signal::HUP);
     server.wait_for_log("certificates stay as they are");
     assert!(trusts(&after));
-    // By itself, too.
+    // Without being told, too.
     before.sign(before.file("chain.pem"), before.file("key.pem"));
     until("the newest certificate", || trusts(&before));
     let metrics = Command::new("curl")
@@ -175,13 +175,13 @@ fn who_does_not_speak_tls_is_not_waited_for() {
         stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         stream
     };
-    // Told so in the clear, and the end.
+    // It is told so without TLS, and the connection ends.
     let (mut plain, mut said) = (connect(), Vec::new());
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     let _ = plain.read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said);
     assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("https://"), "{said:?}");
-    // The first bytes of a record that does not come, and nothing at all.
+    // The first bytes of an incomplete record, and nothing at all.
     for sent in [&b"\x16\x03\x01\x02\x00"[..], b""] {
         let (mut silent, mut said) = (connect(), Vec::new());
         silent.write_all(sent).expect("it reads");
@@ -189,7 +189,7 @@ fn who_does_not_speak_tls_is_not_waited_for() {
         let cut = ended.err().is_none_or(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
         assert!(cut && said.is_empty(), "{said:?}");
     }
-    // A crowd of such makes room for who does.
+    // A crowd of such clients makes room for one that does.
     let crowd: Vec<TcpStream> = (0..400).map(|_| connect()).collect();
     ok(run(&server, "localhost", &authority, &["list"]));
     drop(crowd);

@@ -1,4 +1,4 @@
-//! What is answered by TLS is what is answered in the clear.
+//! Answers with TLS are the same as without.
 
 use serde_json::json;
 use testkit::until;
@@ -10,7 +10,8 @@ const FORM: &str = "content-type: application/x-www-form-urlencoded";
 const HTML: &str = "accept: text/html";
 const BOT: &str = "user-agent: Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)";
 
-/// Links of every kind; those with a password are of one version each, for a visitor has few tries at one.
+/// Links of every kind; those with a password exist for each version separately, since a visitor has few attempts at
+/// one.
 fn links(server: &Server) {
     let mut api = server.api();
     let mut add = |link| assert_eq!(api.add(&link).unwrap(), 201, "{link}");
@@ -31,7 +32,7 @@ fn links(server: &Server) {
     }
 }
 
-/// Requests of every kind, by a version.
+/// Requests of every kind, with a version.
 fn requests(version: Version) -> Vec<Request> {
     let mut requests = Vec::new();
     for path in [
@@ -103,11 +104,11 @@ fn check(flags: &[&str]) {
             assert_eq!(&found, plain, "{version:?} {request:?}");
         }
     }
-    // GET, GET by a browser, by a bot and with a body: each has clicked, and nobody else.
+    // GET, GET by a browser, by a bot and with a body: each of these is a click, and nothing else is.
     let mut api = server.api();
     until("all clicks are stored", || api.clicks("kept") >= 4 * 7);
     assert_eq!(api.clicks("kept"), 4 * 7);
-    // Of clicks that are limited, bots have none.
+    // Bots don't count against a click limit.
     until("all clicks are stored", || api.clicks("few") >= 4 * 2);
     assert_eq!(api.clicks("few"), 4 * 2);
     for version in Version::ALL {
@@ -172,7 +173,7 @@ fn http_3_is_told_of_unless_it_is_not_spoken() {
     assert_eq!(ask_one(&server, Version::Http2, request("GET", "/missing", &[])).field("alt-svc"), None);
 }
 
-/// How many answers of a status there were.
+/// How many answers with a status there were.
 fn counted(server: &Server, status: u16) -> f64 {
     metric(server, &["linerate_links_requests_total", &format!("\"{status}\"")])
 }
@@ -213,7 +214,7 @@ fn what_is_no_request_is_refused() {
         assert_eq!(told, format!("{status} application/problem+json"), "{about}");
         assert!(counted(&server, status) > 0.0, "{about}");
     }
-    // Some clients of HTTP/2 miss an answer that comes while they send.
+    // Some HTTP/2 clients miss an answer that arrives while they send.
     let before = counted(&server, 413);
     let mut command = curl_command(&server, Version::Http2, &["/abc"]);
     let _ = command.args(["--output", "/dev/null", "--data-raw", &large]).status();
@@ -246,7 +247,7 @@ fn visitors_in_the_clear_are_sent_to_tls_and_told_to_stay() {
     }
     let mut api = server.api();
     until("the clicks are stored", || api.clicks("abc") == 3);
-    // Whoever names no host, and there is none to be known.
+    // Requests that name no host, and for which none is known.
     for (head, status) in [("GET /abc HTTP/1.0\r\n\r\n", 400), ("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", 400)]
     {
         let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! A server with a certificate, and clients of every version.
+//! A server with a certificate, and clients for every version.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::server::{Place, Server};
 use crate::tools;
 
-/// What can be spoken with a server.
+/// The versions that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// HTTP/1.1 in the clear.
+    /// HTTP/1.1 without TLS.
     Plain,
     /// HTTP/1.1 over TLS.
     Http1,
@@ -43,7 +43,7 @@ pub fn request(method: &'static str, path: &str, fields: &[&'static str]) -> Req
     Request { method, path: path.to_owned(), fields: fields.to_vec(), body: String::new() }
 }
 
-/// A form that is posted.
+/// A posted form.
 pub fn form(path: &str, fields: &[&'static str], body: &str) -> Request {
     Request { body: body.to_owned(), ..request("POST", path, fields) }
 }
@@ -52,23 +52,23 @@ pub fn form(path: &str, fields: &[&'static str], body: &str) -> Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// Sorted, their names in lower case.
+    /// Sorted, with names in lower case.
     pub fields: Vec<(String, String)>,
     pub body: String,
 }
 
 impl Answer {
-    /// The value of a field.
+    /// The value of a header.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// Without what belongs to the connection it came by, the time, and the id of its request.
+    /// Without what belongs to its connection, the time, and the id of its request.
     pub fn essence(mut self) -> Self {
         if let Some(id) = self.field("x-request-id").map(str::to_owned) {
             self.body = self.body.replace(&id, "");
         }
-        // It counts down while others are asked.
+        // It counts down while other requests are sent.
         if let Some((_, wait)) = self.fields.iter_mut().find(|(name, _)| name == "retry-after") {
             assert!(wait.parse::<u32>().is_ok_and(|seconds| seconds > 0), "retry-after: {wait}");
             wait.clear();
@@ -79,7 +79,7 @@ impl Answer {
     }
 }
 
-/// Links with a certificate.
+/// links with a certificate.
 pub struct Secure {
     pub place: Place,
     pub directory: tempfile::TempDir,
@@ -87,12 +87,12 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// One for `localhost`.
+    /// A certificate for `localhost`.
     pub fn new() -> Self {
         Self::named("localhost")
     }
 
-    /// One for this host.
+    /// A certificate for this host.
     pub fn named(name: &'static str) -> Self {
         let this = Self { place: Place::new(), directory: tempfile::tempdir().expect("a directory"), name };
         this.certify();
@@ -114,7 +114,7 @@ impl Secure {
         self.directory.path().join("key.pem")
     }
 
-    /// Starts a server with these flags on top.
+    /// Starts a server with these additional flags.
     pub fn serve(&self, flags: &[&str]) -> Server {
         let (certificate, key) = (self.certificate(), self.key());
         let (certificate, key) = (certificate.to_str().expect("UTF-8"), key.to_str().expect("UTF-8"));
@@ -123,7 +123,7 @@ impl Secure {
     }
 }
 
-/// Where a version is spoken.
+/// The address for a version.
 pub fn address(server: &Server, version: Version) -> SocketAddr {
     match version {
         Version::Plain => server.public,
@@ -131,7 +131,7 @@ pub fn address(server: &Server, version: Version) -> SocketAddr {
     }
 }
 
-/// The answers to requests, asked for one after the other.
+/// The answers to requests, sent one after the other.
 pub fn ask(server: &Server, version: Version, requests: &[Request]) -> Vec<Answer> {
     match version {
         Version::Http3 => h3(server, requests),
@@ -144,14 +144,14 @@ pub fn ask_one(server: &Server, version: Version, request: Request) -> Answer {
     ask(server, version, &[request]).remove(0)
 }
 
-/// A command that asks by curl for a path, or several.
+/// A curl command that requests one path or several.
 pub fn curl_command(server: &Server, version: Version, paths: &[&str]) -> Command {
     let mut command = Command::new("curl");
     command.args(["--silent", "--insecure", "--max-time", "60", "--path-as-is"]);
     command.arg(if version == Version::Http2 { "--http2" } else { "--http1.1" });
     let scheme = if version == Version::Plain { "http" } else { "https" };
     let port = address(server, version).port();
-    // By name, so that the fields are the same by all versions.
+    // By name, so that the headers are the same in all versions.
     command.args(["--resolve", &format!("localhost:{port}:127.0.0.1")]);
     command.args(paths.iter().map(|path| format!("{scheme}://localhost:{port}{path}")));
     command
@@ -192,7 +192,7 @@ fn curl(server: &Server, version: Version, request: &Request) -> Answer {
     }
 }
 
-/// What aioquic makes of requests on one connection.
+/// aioquic's answers to requests on one connection.
 fn h3(server: &Server, requests: &[Request]) -> Vec<Answer> {
     let asked: Vec<Value> = requests
         .iter()
@@ -212,7 +212,7 @@ fn h3(server: &Server, requests: &[Request]) -> Vec<Answer> {
         .collect()
 }
 
-/// What `h3.py` prints, given this on its standard input.
+/// What `h3.py` prints, with this on its standard input.
 pub fn h3_script(server: &Server, what: &str, input: &str) -> String {
     let mut child = Command::new(tools::aioquic())
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/secure/h3.py"))
@@ -229,14 +229,14 @@ pub fn h3_script(server: &Server, what: &str, input: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What it has counted.
+/// Its metrics.
 pub fn metrics(server: &Server) -> String {
     let mut client = crate::http::Client::connect(server.admin).expect("it listens");
     client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     client.receive().expect("an answer").text().to_owned()
 }
 
-/// A value of `/metrics`, of the line that has all of these in it.
+/// A value from `/metrics`, from the line that contains all of these.
 pub fn metric(server: &Server, parts: &[&str]) -> f64 {
     let text = metrics(server);
     let mut lines = text.lines();

@@ -1,4 +1,4 @@
-//! HTTP/2 by h2spec, whole and strict, and HTTP/3 by aioquic, of the real program.
+//! The real program, with HTTP/2 checked by h2spec, completely and strictly, and HTTP/3 by aioquic.
 
 use std::fs;
 use std::process::Command;
@@ -16,17 +16,17 @@ fn http2_conforms() {
     let secure = Secure::new();
     let server = secure.serve(&[]);
     let address = server.secure.expect("it speaks TLS");
-    // There a form is read to its end before it is answered: of what is answered earlier nobody minds the rest.
+    // A form there is read to its end before it is answered: for earlier answers, the clients ignore the rest.
     let locked = json!({ "code": "lock", "target": "https://t.example/", "password": "open & sesame" });
     assert_eq!(server.api().add(&locked).expect("an answer"), 201);
     let (cases, mut failed) = run(address, &["--tls", "--insecure"], "/lock", &[]);
-    // Answers are here before the next stream is opened: how many there may be at once the listener's own tests show.
+    // Answers arrive before the next stream is opened: the listener's own tests check how many there may be at once.
     failed.retain(|suite| suite != CONCURRENCY);
     assert_eq!((cases, failed), (CASES, Vec::<String>::new()));
     server.stop();
 }
 
-/// Runs cases that the listener's own tests have, on a server of these flags.
+/// Runs cases from the listener's own tests, on a server with these flags.
 fn by_aioquic(flags: &[&str], cases: &[&str]) {
     let secure = Secure::new();
     let robots = secure.directory.path().join("robots.txt");
@@ -79,7 +79,7 @@ fn a_visitor_by_quic_may_move_to_other_ports() {
     let server = secure.serve(&["--workers", "2"]);
     assert_eq!(server.api().create("abc", "https://t.example/").expect("an answer"), 201);
     assert_eq!(h3_script(&server, "move", "/abc").trim(), "24");
-    // Half of the ports belong to the other worker, which passes on what comes there.
+    // Half of the ports belong to the other worker, which forwards what arrives there.
     assert!(metric(&server, &["linerate_links_listener_quic_forwarded_total"]) > 0.0);
     let mut api = server.api();
     until("each visit is counted", || api.clicks("abc") >= 24);

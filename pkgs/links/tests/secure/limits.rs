@@ -1,4 +1,4 @@
-//! What bounds a visitor, on the real program: each limit of the listener, in the clear and by TLS.
+//! A visitor's limits, with the real program: each of the listener's limits, without and with TLS.
 //!
 //! | `listener::Config` | here |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! | `tcp.backlog` | [`so_many_may_wait_to_be_accepted`] |
 //! | `drain`, `drain_grace` | [`who_is_not_done_in_time_is_cut_at_the_end`] |
 //!
-//! `make_room` is off, and `high_water` at the last descriptor: a limit of connections that fits `ulimit -n` is warned of at
-//! start instead. Of `addresses` that others share, and of `offload`, links has none.
+//! `make_room` is off, and `high_water` at the last descriptor: instead, there is a warning at the start if the
+//! connection limit doesn't fit `ulimit -n`. links doesn't use `addresses` that others share, or `offload`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -44,7 +44,7 @@ fn connections_of_one_address_have_a_limit() {
     let server = secure.serve(&["--address-connections", "3"]);
     let mut held: Vec<_> =
         [Version::Plain, Version::Http1, Version::Http2].map(|version| connect(&server, version)).into();
-    // They have been let in when something is answered: TLS begins with the first byte.
+    // They have been let in once something is answered: TLS starts with the first byte.
     send(&mut *held[0], GET);
     send(&mut *held[1], GET);
     send(&mut *held[2], PREFACE);
@@ -56,7 +56,7 @@ fn connections_of_one_address_have_a_limit() {
         assert!(tcp(&server, version).has_ended(), "a fourth, {version:?}");
         until("it is counted", || shed(&server, "address") == before + 1.0);
     }
-    // Another of the same machine is another.
+    // A client on the same machine with another address counts separately.
     let other = Command::new("curl")
         .args(["--silent", "--interface", "127.0.0.2", "--max-time", "60", "--write-out", "%{http_code}"])
         .args(["--output", "/dev/null", &format!("http://{}/missing", server.public)])
@@ -75,7 +75,7 @@ fn connections_of_one_address_have_a_limit() {
 fn who_says_nothing_is_let_go() {
     let secure = Secure::new();
     let server = secure.serve(&["--head-timeout", "3"]);
-    // Half a ClientHello of TLS 1.3, too.
+    // Half a TLS 1.3 ClientHello, too.
     for (version, said) in
         [(Version::Plain, &b""[..]), (Version::Http1, b""), (Version::Http1, b"\x16\x03\x01\x02\x00\x01\x00")]
     {
@@ -105,7 +105,7 @@ fn a_head_and_a_form_have_a_deadline_however_they_drip() {
             let before = told_408(&server);
             send(&mut *stream, &begin);
             let begun = Instant::now();
-            // A byte now and then puts nothing off.
+            // A byte now and then postpones nothing.
             while told_408(&server) == before {
                 assert!(begun.elapsed() < PATIENCE, "{version:?}: it is waited for: {begin:?}");
                 let _ = stream.write_all(b"x").and_then(|()| stream.flush());
@@ -147,7 +147,7 @@ fn who_takes_no_answer_is_cut() {
         let begun = Instant::now();
         while timed_out(&server) == before {
             assert!(begun.elapsed() < PATIENCE, "{version:?}: it is waited for");
-            // Until neither side's buffers take any more.
+            // Until neither side's buffers accept any more.
             let _ = stream.write(requests.as_bytes());
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -158,10 +158,10 @@ fn who_takes_no_answer_is_cut() {
 #[test]
 fn answers_that_nobody_takes_have_a_sum() {
     let secure = Secure::new();
-    // By a Unix socket, of which the kernel holds least.
+    // Over a Unix socket, for which the kernel buffers least.
     let path = secure.directory.path().join("socket");
     let server = serve(&secure, &["--listen", &format!("unix:{}", path.display()), "--head-timeout", "60"]);
-    // Each holds 32 to 36 KiB of answers beyond what the kernel takes, and there is room for 64 MiB.
+    // Each holds 32 to 36 KiB of answers beyond what the kernel buffers, and there is room for 64 MiB.
     let requests = "GET /long HTTP/1.1\r\nHost: h\r\n\r\n".repeat(300);
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).expect("what may be had");
@@ -173,7 +173,7 @@ fn answers_that_nobody_takes_have_a_sum() {
         })
         .collect();
     until("that some find no room", || shed(&server, "answers") > 0.0);
-    // Which are not those who had found it.
+    // Those aren't the ones that had found room.
     assert!(shed(&server, "answers") < 1500.0);
     let mut other = tcp(&server, Version::Plain);
     send(&mut other, GET);

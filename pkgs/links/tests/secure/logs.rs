@@ -1,4 +1,4 @@
-//! The access log and the audit log of links, and the ids of requests.
+//! The access log and the audit log of links, and request ids.
 
 use std::fs;
 use std::path::Path;
@@ -66,7 +66,7 @@ fn visits_are_logged_by_whatever_they_come_and_passwords_are_not() {
         assert_eq!(of("/missing-page")["id"].as_str(), page.field("x-request-id"));
         assert_eq!(of("/locked")["status"], 303);
     }
-    // What operators ask is logged too, with the id of their token.
+    // Operators' requests are logged too, with the id of their token.
     let lines = logged(&log);
     let created = lines.iter().find(|line| line["path"] == "/api/v1/links").expect("a line");
     assert_eq!((&created["status"], &created["method"]), (&201.into(), &"POST".into()));
@@ -115,7 +115,7 @@ fn each_write_of_a_token_has_a_line_with_the_etags_from_before_and_after() {
     let first = etag("abc");
     assert_eq!(api.edit("abc", &json!({"title": "Another"})).expect("an answer"), 200);
     let second = etag("abc");
-    // What is refused writes nothing.
+    // A refused request writes nothing.
     assert_eq!(api.create("abc", "https://t.example/").expect("an answer"), 409);
     assert_eq!(api.edit("nobody", &json!({"title": "x"})).expect("an answer"), 404);
     assert_eq!(api.delete("abc").expect("an answer"), 204);

@@ -1,4 +1,4 @@
-//! Links by TLS, in HTTP/1.1, HTTP/2 and HTTP/3: the real program, asked by curl and aioquic.
+//! links with TLS, over HTTP/1.1, HTTP/2 and HTTP/3: the real program, with curl and aioquic as clients.
 
 mod admin;
 mod answers;

@@ -1,4 +1,4 @@
-//! How it is run: certificates, shutdown, metrics, and what it says of itself.
+//! Operation: certificates, shutdown, metrics, and what it says about itself.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::client::{Secure, Version, address, ask_one, curl_command, h3_script, 
 use crate::http::Client;
 use crate::server::{BINARY, Server};
 
-/// Whether a server shows this certificate, asked by a version.
+/// Whether a server presents this certificate, with a version.
 fn shows(server: &Server, version: Version, secure: &Secure, certificate: &str) -> bool {
     let pinned = secure.directory.path().join("pinned.pem");
     fs::write(&pinned, certificate).expect("a writable directory");
@@ -37,7 +37,7 @@ fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     server.signal(Signal::HUP);
     server.wait_for_log("certificates stay as they are");
     assert!(shows(&server, Version::Http2, &secure, &new));
-    // By itself, too.
+    // Without being told, too.
     let newest = secure.certify();
     until("the newest certificate", || shows(&server, Version::Http2, &secure, &newest));
     server.stop();
@@ -59,12 +59,12 @@ fn each_host_has_its_certificate_by_every_version() {
             let output = Command::new("curl")
                 .args(["--silent", "--max-time", "60", version, "--output", "/dev/null", "--cacert"])
                 .arg(shown.certificate())
-                // Who is asked for is `name`, and who is expected `of`.
+                // The requested host is `name`, and the expected certificate is for `of`.
                 .args(["--connect-to", &format!("{name}:{port}:127.0.0.1:{port}")])
                 .arg(format!("https://{name}:{port}/missing"))
                 .output()
                 .expect("curl runs");
-            // curl(1): 60 is a certificate for another name.
+            // curl(1): 60 means a certificate for another name.
             let expected = if name.eq_ignore_ascii_case(of) { 0 } else { 60 };
             assert_eq!(output.status.code(), Some(expected), "{name} {version}");
         }
@@ -75,7 +75,7 @@ fn each_host_has_its_certificate_by_every_version() {
         let left = metric(&server, &["linerate_links_certificate_not_after_seconds", &labels]);
         assert!(left > 24.0 * 3600.0, "{name}: {left}");
     }
-    // A bad one leaves both as they were, and is named.
+    // A bad one leaves both unchanged, and is named in a message.
     secure.certify();
     fs::write(other.key(), "no key").expect("a writable directory");
     server.signal(Signal::HUP);
@@ -90,7 +90,7 @@ fn each_host_has_its_certificate_by_every_version() {
 fn connections_in_the_clear_and_by_tls_have_one_limit() {
     let secure = Secure::new();
     let server = secure.serve(&["--max-connections", "4"]);
-    // They have been let in when they are answered.
+    // They have been let in once they are answered.
     let held: Vec<Client> = (0..4)
         .map(|_| {
             let mut client = Client::connect(server.public).expect("it listens");
@@ -108,7 +108,7 @@ fn connections_in_the_clear_and_by_tls_have_one_limit() {
     server.stop();
 }
 
-/// Whether somebody is served by TLS.
+/// Whether anybody is served with TLS.
 fn shows_anything(server: &Server) -> bool {
     let mut command = curl_command(server, Version::Http1, &["/missing"]);
     command.args(["--output", "/dev/null"]).status().expect("curl runs").success()
@@ -164,7 +164,7 @@ fn visitors_are_counted_by_what_they_speak() {
         assert_eq!(ask_one(&server, version, request("GET", "/abc", &[])).status, 307);
     }
     assert_eq!(metric(&server, &["linerate_links_requests_total", "\"307\""]), 4.0);
-    // In the clear, and by TLS.
+    // Without and with TLS.
     for (protocol, count) in [("http1", 2.0), ("http2", 1.0), ("http3", 1.0)] {
         assert_eq!(
             metric(&server, &["listener_accepted_total", &format!("\"{protocol}\"")]),
@@ -211,7 +211,7 @@ fn a_form_that_does_not_come_is_not_waited_for() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("curl runs");
-    // Held open, and never written to: it is the server that does not wait.
+    // Held open, and never written to: the server doesn't wait.
     let held = client.stdin.take();
     until("it is told", || metric(&server, &["linerate_links_requests_total", "\"408\""]) == 1.0);
     drop(held);
@@ -244,7 +244,7 @@ fn at_sigterm_every_visitor_is_answered_and_every_click_stored() {
                 for line in text.lines() {
                     match line.split(' ').collect::<Vec<_>>()[..] {
                         ["307", "0", _] => answered += 1,
-                        // Nobody takes new connections, or the kernel still did and nobody answers on it.
+                        // Nobody accepts new connections, or the kernel still did and nobody answers on them.
                         ["000", "7" | "35", _] => {}
                         _ => panic!("{version:?}: {line}"),
                     }
@@ -269,7 +269,7 @@ fn at_sigterm_every_visitor_is_answered_and_every_click_stored() {
     server.stop();
 }
 
-/// A file for what curl is to do.
+/// A configuration file for curl.
 fn secure_file(version: Version) -> tempfile::NamedTempFile {
     tempfile::Builder::new().prefix(&format!("{version:?}")).tempfile().expect("a temporary file")
 }

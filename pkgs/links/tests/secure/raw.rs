@@ -1,4 +1,4 @@
-//! Connections to the real program, byte by byte, and what it counts of them.
+//! Connections to the real program, byte by byte, and its metrics about them.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,14 +12,14 @@ use serde_json::json;
 use crate::client::{Secure, Version, address, metric};
 use crate::server::Server;
 
-/// Longer than anything here takes on a machine that does much else.
+/// Longer than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection by TCP, whatever is over it.
+/// A TCP connection, with or without TLS.
 pub trait Stream: Read + Write {
     fn tcp(&self) -> &TcpStream;
 
-    /// Whether the server has ended it, whatever it said before.
+    /// Whether the server has ended it, whatever it sent before.
     fn has_ended(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {
@@ -31,7 +31,7 @@ pub trait Stream: Read + Write {
         }
     }
 
-    /// All that comes until the end.
+    /// Everything received until the end.
     fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         let mut buffer = [0; 4096];
@@ -60,7 +60,7 @@ pub fn tcp(server: &Server, version: Version) -> TcpStream {
     stream
 }
 
-/// A connection that offers this protocol by ALPN, where it is by TLS.
+/// A connection that offers this protocol with ALPN, if it uses TLS.
 pub fn connect(server: &Server, version: Version) -> Box<dyn Stream> {
     let stream = tcp(server, version);
     if version == Version::Plain {
@@ -82,7 +82,7 @@ pub fn send(stream: &mut dyn Stream, bytes: impl AsRef<[u8]>) {
     stream.write_all(bytes.as_ref()).and_then(|()| stream.flush()).expect("it reads");
 }
 
-/// How many were closed for being slow or idle.
+/// How many were closed because they were slow or idle.
 pub fn timed_out(server: &Server) -> f64 {
     metric(server, &["linerate_links_listener_timed_out_total"])
 }
@@ -97,7 +97,7 @@ pub fn shed(server: &Server, reason: &str) -> f64 {
     metric(server, &["linerate_links_listener_shed_total", &format!("reason=\"{reason}\"")])
 }
 
-/// A server with a link that asks for a password, and one that leads far.
+/// A server with a link that asks for a password, and one with a long target.
 pub fn serve(secure: &Secure, flags: &[&str]) -> Server {
     let server = secure.serve(flags);
     let mut api = server.api();
@@ -124,7 +124,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The next frame: its kind, its stream, what is in it.
+/// The next frame: its type, its stream, and its payload.
 pub fn next(stream: &mut dyn Stream) -> (u8, u32, Vec<u8>) {
     let mut head = [0; 9];
     stream.read_exact(&mut head).expect("a frame");

@@ -1,4 +1,5 @@
-//! What bounds a visitor's streams, by HTTP/2 and HTTP/3, on the real program; [`limits`](crate::limits) has the table.
+//! The limits of a visitor's streams, over HTTP/2 and HTTP/3, with the real program; [`limits`](crate::limits) has the
+//! table.
 
 use std::fs;
 use std::io::Read;
@@ -23,15 +24,15 @@ const REFUSED_STREAM: u32 = 7;
 const EXCESSIVE_LOAD: &str = "0x107";
 const REQUEST_INCOMPLETE: &str = "0x10d";
 
-/// A form of so many bytes for the link that asks for a password, of which none follow yet.
+/// A form with this many bytes for the link that asks for a password, none of which follow yet.
 fn form(id: u32, length: &str) -> Vec<u8> {
-    // Literals without indexing (RFC 7541, section 6.2.2), by the names of the static table.
+    // Literals without indexing (RFC 7541, section 6.2.2), with names from the static table.
     let size = u8::try_from(length.len()).expect("short");
     let block = [b"\x83\x87\x04\x05/lock\x41\x09localhost\x0f\x0d", &[size][..], length.as_bytes()].concat();
     frame(HEADERS, END_HEADERS, id, &block)
 }
 
-/// A connection of HTTP/2, its preface sent.
+/// An HTTP/2 connection, on which the preface has been sent.
 fn http2(server: &Server) -> Box<dyn Stream> {
     let mut stream = connect(server, Version::Http2);
     send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
@@ -67,7 +68,7 @@ fn http_2_is_told_its_limits_and_held_to_them() {
 fn forms_under_way_have_a_sum() {
     let secure = Secure::new();
     let server = serve(&secure, &["--head-timeout", "120"]);
-    // 256 MiB of forms of 16 KiB each, which is the longest there may be, are 16,384: 64 connections of 256 each.
+    // 256 MiB of forms of 16 KiB each, which is the longest allowed, are 16,384: 64 connections of 256 each.
     let forms: Vec<u8> = (0..256).flat_map(|number| form(1 + 2 * number, "16384")).collect();
     let mut held = Vec::new();
     let begun = Instant::now();
@@ -90,23 +91,23 @@ fn forms_under_way_have_a_sum() {
     server.stop();
 }
 
-/// `GET` of this path.
+/// `GET` for this path.
 fn get(id: u32, path: &str) -> Vec<u8> {
     let size = u8::try_from(path.len()).expect("short");
     let block = [b"\x82\x87\x41\x09localhost\x04", &[size][..], path.as_bytes()].concat();
     frame(HEADERS, END_STREAM | END_HEADERS, id, &block)
 }
 
-/// Something of a frame that is a number.
+/// A number in a frame.
 fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().expect("four bytes"))
 }
 
-/// What comes of forms, all of which are there before the server looks at the first: how many are answered, and the error
-/// with which it ends the connection, where it does.
+/// The result for forms that have all arrived before the server looks at the first: how many are answered, and the
+/// error with which it ends the connection, if it does.
 fn at_once(server: &Server, lengths: &[usize]) -> (usize, Option<u32>) {
     let mut stream = http2(server);
-    // Theirs, and the acknowledgement of ours: there is nothing left to be done.
+    // Theirs, and the acknowledgement of ours: nothing is left to do.
     while next(&mut *stream) != (SETTINGS, 0, Vec::new()) {}
     server.signal(Signal::STOP);
     for (id, length) in (1..).step_by(2).zip(lengths) {
@@ -129,12 +130,12 @@ fn at_once(server: &Server, lengths: &[usize]) -> (usize, Option<u32>) {
 fn a_connection_of_http_2_takes_so_much_unread() {
     let secure = Secure::new();
     let server = serve(&secure, &["--head-timeout", "60"]);
-    // 64 KiB of what is on its way are taken, and not a byte more.
+    // 64 KiB in flight are accepted, and not a byte more.
     let whole = [16 * 1024; 4];
     for _ in 0..10 {
         assert_eq!(at_once(&server, &whole), (4, None));
     }
-    // The kernel may hold back a little of what was sent, and then there is room again by the time it comes.
+    // The kernel may hold back a little of what was sent, and then there is room again by the time it arrives.
     let begun = Instant::now();
     while at_once(&server, &[&whole[..], &[1]].concat()) != (0, Some(FLOW_CONTROL_ERROR)) {
         assert!(begun.elapsed() < PATIENCE, "there is room for more");
@@ -142,7 +143,7 @@ fn a_connection_of_http_2_takes_so_much_unread() {
     server.stop();
 }
 
-/// A server that waits for three seconds, and has so many bytes at `/robots.txt`.
+/// A server that waits for three seconds, and has this many bytes at `/robots.txt`.
 fn with_robots(secure: &Secure, bytes: usize) -> Server {
     let robots = secure.directory.path().join("robots.txt");
     fs::write(&robots, "x".repeat(bytes)).expect("a writable directory");
@@ -153,7 +154,7 @@ fn with_robots(secure: &Secure, bytes: usize) -> Server {
 fn who_takes_no_answer_by_http_2_is_cut() {
     let secure = Secure::new();
     let server = with_robots(&secure, 60 * 1024);
-    // A client that gives no window: its stream is reset, and the connection goes on.
+    // A client that grants no window: its stream is reset, and the connection continues.
     let mut stream = connect(&server, Version::Http2);
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     send(&mut *stream, [PREFACE, &settings, &get(1, "/robots.txt")].concat());
@@ -167,7 +168,7 @@ fn who_takes_no_answer_by_http_2_is_cut() {
     assert_eq!(reset, (1, INTERNAL_ERROR));
     send(&mut *stream, get(3, "/long"));
     while !matches!(next(&mut *stream), (HEADERS, 3, _)) {}
-    // One that gives all there is, and does not read: 14 MiB are more than two sockets hold.
+    // A client that grants the largest window, and doesn't read: 14 MiB are more than two sockets hold.
     let mut stream = connect(&server, Version::Http2);
     let before = timed_out(&server);
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -181,7 +182,7 @@ fn who_takes_no_answer_by_http_2_is_cut() {
 #[test]
 fn who_takes_no_answer_by_http_3_is_cut() {
     let secure = Secure::new();
-    // More than the client gives room for at the start.
+    // More than the client has room for at the start.
     let server = with_robots(&secure, 4 << 20);
     let told = h3_script(&server, "stall", "/robots.txt");
     let (resets, code) = told.trim().split_once(' ').expect("two numbers");
@@ -195,7 +196,7 @@ fn who_takes_no_answer_by_http_3_is_cut() {
 fn half_a_head_and_half_a_form_are_not_waited_for() {
     let secure = Secure::new();
     let server = serve(&secure, &["--head-timeout", "3", "--idle-timeout", "3"]);
-    // Half a head of HTTP/2 is no stream yet.
+    // Half an HTTP/2 head isn't a stream yet.
     let mut stream = http2(&server);
     send(&mut *stream, frame(HEADERS, 0, 1, b"\x82\x87"));
     assert!(stream.has_ended());

@@ -1,4 +1,4 @@
-//! A write is seen by the next request on every worker.
+//! The next request on every worker sees a write.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use serde_json::json;
 use crate::http::{Answer, Client};
 use crate::server::{Place, Server, alone};
 
-/// The kernel spreads connections over workers by hash: with 24 for 4, none is left out but once in 250.
+/// The kernel spreads connections over workers by hash: with 24 for 4, one is left out only once in 250 times.
 const CONNECTIONS: usize = 24;
 
 fn clients(server: &Server) -> Vec<Client> {
     (0..CONNECTIONS).map(|_| server.connect()).collect()
 }
 
-/// Asks on all connections at once.
+/// Sends a request on all connections at once.
 fn ask(clients: &mut [Client], path: &str) -> Vec<Answer> {
     for client in &mut *clients {
         client.send(format!("GET /{path} HTTP/1.1\r\nHost: s.example\r\n\r\n")).unwrap();
@@ -64,7 +64,7 @@ fn a_write_by_another_process_is_seen() {
     let server = place.serve(&["--workers", "4"]);
     let mut clients = clients(&server);
     let mut seen = |expected: &dyn Fn(&Answer) -> bool| {
-        // A tenth of a second where nothing else runs (`FOREIGN_POLL`).
+        // A tenth of a second if nothing else runs (`FOREIGN_POLL`).
         let deadline = Instant::now() + Duration::from_secs(120);
         while !ask(&mut clients, "abc").iter().all(expected) {
             assert!(Instant::now() < deadline, "not seen");

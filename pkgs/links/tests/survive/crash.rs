@@ -14,24 +14,24 @@ const ROUNDS: usize = 20;
 const WRITERS: usize = 3;
 const VISITORS: usize = 2;
 
-/// The link the visitors follow; no writer touches it.
+/// The link that the visitors follow; no writer touches it.
 const VISITED: &str = "visited";
 
-/// What a crash may take: clicks of one flush interval. A commit that the disk holds up holds clicks up as well, by as
-/// much as the slowest write of the round; and a machine that holds threads up, by as much as it holds up ours.
+/// What a crash may lose: the clicks of one flush interval. If the disk delays a commit, it delays clicks too, by as
+/// much as the slowest write of the round; and if the machine delays threads, by as much as it delays ours.
 const UNFLUSHED: Duration = Duration::from_secs(1);
 
-/// How long [`hold_up`] means to sleep.
+/// How long [`hold_up`] intends to sleep.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What one writer knows of its links: where each leads, or that it is deleted.
+/// What one writer knows about its links: where each leads, or that it is deleted.
 #[derive(Default)]
 struct Writer {
     known: HashMap<String, Option<String>>,
     live: Vec<String>,
     /// Changed since the last check.
     touched: Vec<String>,
-    /// Sent but not acknowledged: either state is right.
+    /// Sent but not acknowledged: either state is correct.
     doubtful: Option<(String, Option<String>)>,
     made: usize,
     /// The longest that a write has waited for its answer, or for the crash.
@@ -75,7 +75,7 @@ impl Writer {
         true
     }
 
-    /// Compares what is there with what must be, and takes note of what became of the doubtful write.
+    /// Compares what is there with what has to be, and records what happened to the doubtful write.
     fn check(&mut self, codes: Vec<String>, client: &mut Client) {
         for code in codes {
             client.send(format!("HEAD /{code} HTTP/1.1\r\nHost: s.example\r\n\r\n")).unwrap();
@@ -96,7 +96,7 @@ impl Writer {
     }
 }
 
-/// Follows a link until the server is gone. Returns when each answer came.
+/// Follows a link until the server is gone. Returns when each answer arrived.
 fn visit(address: SocketAddr, sent: &AtomicU64) -> Vec<Instant> {
     let mut client = Client::connect(address).unwrap();
     let mut answered = Vec::new();
@@ -111,7 +111,7 @@ fn visit(address: SocketAddr, sent: &AtomicU64) -> Vec<Instant> {
     }
 }
 
-/// The longest that this machine has kept a thread of ours from waking, until `until`.
+/// The longest that this machine has delayed the wake-up of one of our threads, until `until`.
 fn hold_up(until: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
     while !until.load(Ordering::Relaxed) {
@@ -122,7 +122,8 @@ fn hold_up(until: &AtomicBool) -> Duration {
     longest
 }
 
-/// Loads the server, kills it at a random moment. Returns the visits sure to be stored, and all sent.
+/// Loads the server, and kills it at a random moment. Returns the visits that are certainly stored, and all that were
+/// sent.
 fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
     let (sent, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let public = server.public;
@@ -147,9 +148,10 @@ fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
         over.store(true, Ordering::Relaxed);
         let slowest = writing.into_iter().map(|writer| writer.join().unwrap()).max().unwrap_or_default();
         let answered = visitors.into_iter().flat_map(|visitor| visitor.join().unwrap());
-        // A tick, a flush and the write each wait for a thread to wake.
+        // A tick, a flush and the write each wait for a thread to wake up.
         let late = 3 * held_up.join().unwrap();
-        // One write may have been under way when the click came, and the one it was to go with was not finished.
+        // One write may have been in progress when the click arrived, and the one it should have been part of wasn't
+        // finished.
         let old = answered.filter(|&at| at + UNFLUSHED + 2 * slowest + late < killed).count() as u64;
         (old, sent.load(Ordering::Relaxed))
     })

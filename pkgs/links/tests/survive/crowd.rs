@@ -1,4 +1,4 @@
-//! Thousands that wait, hundreds that drip, and bodies that do not come: others are served as ever.
+//! Thousands that wait, hundreds that drip, and bodies that never arrive: others are served as usual.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,16 +13,16 @@ use testkit::until;
 const IDLE: u64 = 5000;
 const SLOW: usize = 200;
 
-/// Files this process and the server need besides the crowd's sockets.
+/// Files that this process and the server need besides the crowd's sockets.
 const SPARE: u64 = 500;
 
 /// The server's `--head-timeout`.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest that all of this may take on a machine that does much else.
+/// The longest that all of this may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A connection that drips, and when it began.
+/// A connection that drips, and when it started.
 struct Slow {
     begun: Instant,
     stream: TcpStream,
@@ -68,7 +68,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     }
     let before = server.resident();
 
-    // Idle between requests, as browsers are: they have asked once.
+    // Idle between requests, like browsers: they have sent one request.
     let mut crowd: Vec<Client> = (0..idle)
         .map(|_| {
             let mut waiting = server.connect();
@@ -94,7 +94,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     });
     took.sort_unstable();
     let p99 = took[took.len() * 99 / 100];
-    // Who waited behind the slow ones would wait until they are cut off.
+    // Anybody waiting behind the slow ones would wait until they are cut off.
     assert!(p99 < HEAD_TIMEOUT, "p99 is {p99:?}");
     assert_eq!(lasted.len(), SLOW, "the rest was not cut off");
     assert!(lasted.iter().all(|&time| time >= HEAD_TIMEOUT - Duration::from_secs(1)), "cut off early");
@@ -102,7 +102,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     server.stop();
 }
 
-/// The most that a body of the API may have, and how many of these fill what there is for all.
+/// The largest body in the API, and how many of these fill the room for all.
 const BODY: usize = 8 << 20;
 const BODIES: usize = 8;
 
@@ -121,7 +121,7 @@ fn bodies_that_are_announced_to_the_api_and_do_not_come_have_a_sum() {
                 server.token
             );
             stream.write_all(head.as_bytes()).expect("it is read");
-            // Who is told to go on has a place.
+            // A client that is told to continue has a place.
             let mut told = [0; 25];
             stream.read_exact(&mut told).expect("an answer");
             assert_eq!(told.escape_ascii().to_string(), r"HTTP/1.1 100 Continue\r\n\r\n");
@@ -130,7 +130,7 @@ fn bodies_that_are_announced_to_the_api_and_do_not_come_have_a_sum() {
         .collect();
     let refused = api.add(&serde_json::json!({ "code": "a", "target": "https://t.example/" }));
     assert_eq!(refused.expect("an answer"), 503);
-    // What has no body needs no room, and visitors have their own.
+    // Requests without a body need no room, and visitors have their own.
     assert_eq!(api.ask("GET", "/a", "").expect("an answer").status, 404);
     assert_eq!(server.connect().get("a").expect("an answer").status, 404);
     drop(begun.pop());

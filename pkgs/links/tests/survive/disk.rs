@@ -1,4 +1,4 @@
-//! A disk that is full or read-only: writes are refused, redirects go on.
+//! A disk that is full or read-only: writes are refused, redirects continue.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Place, alone};
 
-/// A small file system of its own; none where this process may not mount.
+/// A small separate file system; none if this process may not mount one.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -63,7 +63,7 @@ fn on_a_full_disk_writes_are_507_and_redirects_go_on() {
     assert_eq!(client.get("cached").unwrap().status, 307);
 
     disk.fill();
-    // What the log has room for still goes through.
+    // Writes that the log has room for still succeed.
     let long = format!("https://t.example/{}", "x".repeat(7000));
     let refused =
         (0..5000).map(|n| api.create(&format!("f{n}"), &long).unwrap()).find(|&status| status != 201);

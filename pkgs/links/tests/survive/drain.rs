@@ -10,12 +10,12 @@ use crate::server::{Place, alone};
 /// How long a draining server keeps an idle connection for a request that is on its way.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Asks until the server takes no more connections. Returns how many redirects came.
+/// Sends requests until the server accepts no more connections. Returns how many redirects arrived.
 ///
-/// It keeps to HTTP: after `connection: close` it uses another connection. A connection that the kernel
-/// still took while the listener was closing may be reset before it has carried anything (RFC 9112,
-/// section 9.3.1: the client is free to try again elsewhere); one that has carried an answer may not, unless the machine
-/// kept the client from it for longer than the server waits.
+/// It keeps to HTTP: after `connection: close` it uses another connection. A connection that the kernel still accepted
+/// while the listener was closing may be reset before it has carried anything (RFC 9112, section 9.3.1: the client is
+/// free to try again elsewhere); one that has carried an answer may not, unless the machine kept the client from it for
+/// longer than the server waits.
 fn visit(address: SocketAddr, path: &str, told: &AtomicBool) -> u64 {
     let mut answered = 0;
     loop {
@@ -23,8 +23,8 @@ fn visit(address: SocketAddr, path: &str, told: &AtomicBool) -> u64 {
             Ok(client) => client,
             Err(error) if told.load(Ordering::SeqCst) => {
                 use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
-                // Reset where the listener closed while this was under way; that is a broken pipe where the server had
-                // taken and closed it before this thread was let run again.
+                // Reset if the listener closed in the meantime; a broken pipe if the server had accepted and closed it
+                // before this thread ran again.
                 let ended = matches!(error.kind(), ConnectionRefused | ConnectionReset | BrokenPipe);
                 assert!(ended, "{error}");
                 return answered;
@@ -68,7 +68,7 @@ fn at_sigterm_every_request_is_answered_and_every_click_stored() {
         let told = AtomicBool::new(false);
         let address = server.public;
         expected += std::thread::scope(|scope| {
-            // The escaped one is not answered on the fast path.
+            // The escaped one isn't answered on the fast path.
             let paths = ["abc", "abc", "abc", "abc", "abc", "abc", "abc", "%61bc"];
             let visitors = paths.map(|path| {
                 let told = &told;

@@ -11,7 +11,7 @@ mod migration;
 mod permissions;
 mod retention;
 mod rival;
-// Shared with the tests of TLS, which need more of it.
+// Shared with the tests for TLS, which need more of it.
 #[allow(dead_code)]
 mod server;
 mod unix;

@@ -1,4 +1,4 @@
-//! A database of the release before domains, and `kill -9` while it is migrated.
+//! A database from the release before domains, and `kill -9` while it is migrated.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::server::{BINARY, Place, alone, random};
 
 const LINKS: u64 = 200_000;
 
-/// The schema of that release (version 4), as it made it.
+/// The schema of that release (version 4), as it created it.
 const SCHEMA: &str = include_str!("schema-4.sql");
 
 fn make(path: &Path) {
@@ -87,7 +87,7 @@ fn a_database_of_before_survives_kill_9_while_it_is_migrated() {
         assert!(check.status.success(), "round {round}: {}", String::from_utf8_lossy(&check.stdout));
     }
     assert!(interrupted > 0, "none was killed before its end");
-    // Of a migrated database, a server makes what it always made.
+    // With a migrated database, a server works as always.
     let server = place.serve(&[]);
     let mut client = server.connect();
     assert_eq!(client.get("c7").unwrap().location(), "https://example.com/7");

@@ -1,4 +1,4 @@
-//! Old days of clicks, on a server that keeps a few.
+//! Old days of clicks, on a server that keeps only a few.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn a_server_folds_days_that_are_older_than_it_is_told() {
     let today = Timestamp::now().day();
     let click =
         |ago, count| Click { link, hour: 24 * (today - ago), referrer: 0, agent: Agent::Chrome, count };
-    // A day may end before the server looks.
+    // A day may end before the server checks.
     let clicks = vec![click(500, 1), click(40, 2), click(25, 4), click(0, 8)];
     store
         .count(Arc::new(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() }))

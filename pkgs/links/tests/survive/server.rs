@@ -16,7 +16,7 @@ use crate::http::{Answer, Client};
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-links");
 
-/// These tests measure time and load the machine: one after the other.
+/// These tests measure time and load the machine, so they run one after the other.
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -28,7 +28,7 @@ pub fn random(bound: u64) -> u64 {
     RandomState::new().hash_one(0) % bound
 }
 
-/// A database and what servers on it say.
+/// A database and the logs of servers that use it.
 pub struct Place {
     pub database: PathBuf,
     token: OnceCell<String>,
@@ -42,7 +42,7 @@ impl Place {
         Self { database: directory.path().join("links.db"), token: OnceCell::new(), _directory: directory }
     }
 
-    /// A database that is there already, such as one of PostgreSQL.
+    /// An existing database, such as a PostgreSQL one.
     pub fn at(database: impl Into<PathBuf>) -> Self {
         Self { database: database.into(), ..Self::new() }
     }
@@ -52,7 +52,7 @@ impl Place {
         Self { database: directory.join("links.db"), ..Self::new() }
     }
 
-    /// Starts a server with these flags on top, and waits until it answers.
+    /// Starts a server with these additional flags, and waits until it answers.
     pub fn serve(&self, flags: &[&str]) -> Server {
         let process = testkit::Server::program(BINARY)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database"])
@@ -79,7 +79,7 @@ impl Place {
 pub struct Server {
     process: testkit::Server,
     pub public: SocketAddr,
-    /// Where it speaks TLS, if it does.
+    /// Its TLS address, if it has one.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
     /// For the API.
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Whether it says this on standard output.
+    /// Whether it prints this on standard output.
     pub fn says(&self, text: &str) -> bool {
         self.said().contains(text)
     }

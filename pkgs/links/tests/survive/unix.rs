@@ -1,4 +1,4 @@
-//! Redirects by a Unix socket, as a proxy on the same machine asks for them.
+//! Redirects over a Unix socket, as a proxy on the same machine requests them.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::server::{Place, alone};
 
-/// What is answered to a request on a connection of its own.
+/// The answer to a request on a new connection.
 fn ask(socket: &Path, request: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
@@ -17,7 +17,7 @@ fn ask(socket: &Path, request: &str) -> String {
     answer
 }
 
-/// The answer to a password, of a visitor that the proxy says is at 203.0.113.`host`.
+/// The answer to a password, from a visitor that is at 203.0.113.`host` according to the proxy.
 fn attempt(socket: &Path, host: u8, password: &str) -> String {
     let body = format!("password={password}");
     let fields = format!("Content-Length: {}\r\nX-Forwarded-For: 203.0.113.{host}", body.len());
@@ -41,7 +41,7 @@ fn visitors_are_answered_on_a_unix_socket_as_elsewhere() {
         let answer = ask(&socket, &format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 307 "), "{path}: {answer}");
     }
-    // Each visitor of the proxy has tries of its own.
+    // Each of the proxy's visitors has its own attempts.
     assert!((0..40).any(|_| attempt(&socket, 1, "wrong").starts_with("HTTP/1.1 429 ")), "and no more");
     assert!(attempt(&socket, 2, "right").starts_with("HTTP/1.1 303 "));
     server.stop();
