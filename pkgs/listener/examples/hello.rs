@@ -96,7 +96,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         ..Config::default()
     };
     let listener = Listener::new(config)?;
-    // Told to whoever started it, since ports may be the kernel's choice.
+    // Printed for whoever started it, since the kernel may have chosen the ports.
     for address in listener.addresses() {
         println!("{address}");
     }

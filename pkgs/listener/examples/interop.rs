@@ -1,20 +1,19 @@
-//! The server of the interoperability tests: whatever a client may want to see answered, under limits the tests
-//! choose.
+//! The server for interoperability tests: whatever answers clients may need, with limits that the tests choose.
 //!
 //! - `/`: `Hello, World!`
 //! - `/echo`: the request's body and trailers, as they arrive
-//! - `/read`: how many bytes the request's body had, once it has ended; its error's status if it is none
+//! - `/read`: how many bytes the request's body had, once it has ended; its error's status if it is invalid
 //! - `/read/N`: the same, but N bytes
 //! - `/bytes/N`: N bytes
-//! - `/wait/MS`: `waited` after so many milliseconds
-//! - `/drip/N/MS`: N lines, one every so many milliseconds, and a trailer
-//! - `/peer`: what is spoken, and by whom
-//! - `/metrics`: what the listener counts
-//! - `/panic`, `/panic/later`, `/panic/body`: a panic at once, after a wait, and amidst the response
+//! - `/wait/MS`: `waited` after this many milliseconds
+//! - `/drip/N/MS`: N lines, one every MS milliseconds, and a trailer
+//! - `/peer`: the protocol and the peer
+//! - `/metrics`: the listener's metrics
+//! - `/panic`, `/panic/later`, `/panic/body`: a panic at once, after a wait, and in the middle of the response
 //! - `/hang`: nothing, while its worker does nothing else
 //! - `/die`: nothing, and the next connection ends the worker that accepts it
 //!
-//! With `--fast` a fast path answers `/`, `/bytes/N` and `/panic/at-once`, by a field `fast` more.
+//! With `--fast`, a fast path answers `/`, `/bytes/N` and `/panic/at-once`, and adds a header `fast`.
 
 use std::convert::Infallible;
 use std::num::NonZero;
@@ -172,7 +171,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
     })?;
     takeover.complete(&shutdown)?;
-    // Who reads them may send signals.
+    // Whoever reads them may send signals.
     for address in listener.addresses() {
         println!("{address}");
     }
@@ -236,7 +235,7 @@ impl FastPath for Fast {
 
 struct Server(Arc<Registry>);
 
-/// Whether services cannot be had any more.
+/// Whether services are no longer available.
 static DEAD: AtomicBool = AtomicBool::new(false);
 
 impl Clone for Server {
@@ -314,7 +313,7 @@ async fn answer(request: Request<Body>, registry: &Registry) -> Response<Answer>
     }
 }
 
-/// The length of a body, or the status of what is wrong with it.
+/// The length of a body, or the status for what is wrong with it.
 async fn read(mut body: Body) -> Result<usize, StatusCode> {
     let mut count = 0;
     while let Some(frame) = body.frame().await {
@@ -338,11 +337,11 @@ fn status(status: StatusCode) -> Response<Answer> {
 enum Answer {
     Text(Bytes),
     Echo(Body),
-    /// So many more.
+    /// This many more bytes.
     Bytes(u64),
     /// A piece and, once that is sent, a panic.
     Panic(bool),
-    /// So many more lines, then the trailer.
+    /// This many more lines, then the trailer.
     Drip {
         left: Option<u64>,
         pause: Duration,
@@ -350,7 +349,7 @@ enum Answer {
     },
 }
 
-/// What `/bytes` consists of.
+/// The content of `/bytes`.
 static ZEROS: [u8; 64 * 1024] = [b'0'; 64 * 1024];
 
 impl Answer {

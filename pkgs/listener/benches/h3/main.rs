@@ -1,8 +1,8 @@
-//! What HTTP/3 costs a server: a hello, and a gigabyte each way, beside quinn and h3 put together as their examples
-//! do, and Caddy.
+//! What HTTP/3 costs a server: a hello, and a gigabyte in each direction, compared with quinn and h3 combined as in
+//! their examples, and with Caddy.
 //!
-//! `cargo bench -p linerate-listener --bench h3 [-- --quick]`. Needs Caddy, and installs it from Debian where root
-//! runs it. Prints one table and the figures by the gigabyte, and writes both to `target/bench/h3.json`.
+//! `cargo bench -p linerate-listener --bench h3 [-- --quick]`. Needs Caddy, and installs it from Debian when root runs
+//! it. Prints one table and the figures per gigabyte, and writes both to `target/bench/h3.json`.
 #![forbid(unsafe_code)]
 
 mod peers;
@@ -19,11 +19,11 @@ use bench::{Error, entry, setup};
 
 use peers::{CADDY, NAIVE, OURS, OURS_AXUM, Peer};
 
-// For the peers too, which shall have what the listener has.
+// For the peers too, which should have what the listener has.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The server has a CPU of its own, and the load the other: a client of QUIC works more than its server.
+/// The server and the load each have their own CPU, since a QUIC client has more work than its server.
 const SERVER: Placement = Placement { workers: 1, cpu: Some(0) };
 const LOAD_CPU: usize = 1;
 
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn run(quick: bool) -> Result<Report, Error> {
-    // A package comes over the network, which is gone once the bench has its own.
+    // A package comes from the network, which is gone once the bench has its own.
     let caddy = setup::require("caddy", "caddy")?;
     let network = setup::isolate();
     eprintln!("{network}");
@@ -92,7 +92,7 @@ fn run(quick: bool) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Loads each case in turn, round after round, after a first round that only warms up.
+/// Loads each case in turn, round after round, after a first round for warming up.
 fn alternate(
     rounds: usize,
     time: Duration,

@@ -1,4 +1,4 @@
-//! The listener with HTTP/3, and what it is measured against. All but Caddy live in the bench's own executable.
+//! The listener with HTTP/3, and its peers. All but Caddy are in the bench's own executable.
 
 use std::convert::Infallible;
 use std::env;
@@ -37,17 +37,17 @@ pub const OURS_AXUM: &str = "linerate + axum";
 pub const NAIVE: &str = "quinn + h3 + axum";
 pub const CADDY: &str = "Caddy";
 
-/// The word that makes the bench's executable be a peer: `peer NAME CLEAR SECURE DIRECTORY`.
+/// The word that turns the bench's executable into a peer: `peer NAME CLEAR SECURE DIRECTORY`.
 const PEER: &str = "peer";
 
-/// A server that runs.
+/// A running server.
 pub struct Peer {
     server: Server,
     secure: SocketAddr,
 }
 
 impl Peer {
-    /// Starts the one of this name, its certificate in `directory`.
+    /// Starts the peer with this name, with its certificate in `directory`.
     pub fn start(name: &'static str, placement: Placement, directory: &Path) -> Result<Self, Error> {
         certify(directory)?;
         let (clear, secure) = (free_address()?, free_address()?);
@@ -56,7 +56,7 @@ impl Peer {
         Ok(Self { server: Server::start(name, clear, &mut command)?, secure })
     }
 
-    /// Starts Caddy on as many CPUs, with a file of so many bytes.
+    /// Starts Caddy on as many CPUs, with a file of this many bytes.
     pub fn caddy(program: &Path, placement: Placement, directory: &Path, large: u64) -> Result<Self, Error> {
         certify(directory)?;
         let (clear, secure) = (free_address()?, free_address()?);
@@ -79,7 +79,7 @@ impl Peer {
         Ok(Self { server: Server::start(CADDY, clear, &mut command)?, secure })
     }
 
-    /// What the table calls it.
+    /// Its name in the table.
     pub fn name(&self) -> &'static str {
         self.server.name()
     }
@@ -89,7 +89,7 @@ impl Peer {
         &self.server
     }
 
-    /// Where it speaks HTTP/3.
+    /// Its address for HTTP/3.
     pub fn address(&self) -> SocketAddr {
         self.secure
     }
@@ -103,7 +103,7 @@ fn certify(directory: &Path) -> Result<(), Error> {
     certificate::make(directory)
 }
 
-/// Serves as a peer where the command line says so.
+/// Serves as a peer if the command line says so.
 pub fn serve_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [word, name, clear, secure, directory] = arguments.as_slice() else { return None };
@@ -224,7 +224,7 @@ impl http_body::Body for Answer {
     }
 }
 
-/// quinn, h3-quinn, h3 and axum put together as their examples do, with their defaults.
+/// quinn, h3-quinn, h3 and axum combined as in their examples, with their defaults.
 fn naive(clear: SocketAddr, secure: SocketAddr, directory: &Path) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -272,7 +272,7 @@ async fn connection(incoming: quinn::Incoming) -> Option<()> {
     Some(())
 }
 
-/// Made once, cloned for each request, as axum's own server does.
+/// Made once and cloned for each request, as axum's own server does.
 fn router_of_thread() -> Router {
     thread_local! {
         static ROUTER: Router = router();
@@ -280,7 +280,7 @@ fn router_of_thread() -> Router {
     ROUTER.with(Router::clone)
 }
 
-/// A request's body as h3 gives it.
+/// A request's body as h3 delivers it.
 struct Received(h3::server::RequestStream<h3_quinn::RecvStream, Bytes>);
 
 impl http_body::Body for Received {

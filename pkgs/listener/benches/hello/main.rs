@@ -1,10 +1,10 @@
-//! What a hello costs, beside axum::serve, actix-web and nginx: over HTTP/1.1, HTTP/2 with and without TLS, and on
-//! a connection of its own.
+//! What a hello costs, compared with axum::serve, actix-web and nginx: over HTTP/1.1, HTTP/2 with and without TLS, and
+//! on a new connection.
 //!
-//! `cargo bench -p linerate-listener --bench hello [-- [--quick] [--strict]]`. Needs wrk, h2load and nginx, and installs them
-//! from Debian packages where root runs it. Prints one table and the targets, and writes both to
-//! `target/bench/listener.json`, the bars to `target/bench/listener.svg`. An unexpected answer is a failure,
-//! and by `--strict` a missed target too.
+//! `cargo bench -p linerate-listener --bench hello [-- [--quick] [--strict]]`. Needs wrk, h2load and nginx, and
+//! installs them from Debian packages when root runs it. Prints one table and the targets, and writes both to
+//! `target/bench/listener.json`, and the bars to `target/bench/listener.svg`. An unexpected answer is a failure, and
+//! with `--strict` so is a missed target.
 #![forbid(unsafe_code)]
 
 mod peers;
@@ -23,13 +23,13 @@ use bench::{Error, certificate, chart, entry, setup};
 
 use peers::{ACTIX, AXUM, OURS, OURS_AXUM};
 
-// For the peers too, which shall have what the listener has.
+// For the peers too, which should have what the listener has.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NGINX: &str = "nginx";
 
-/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so the rounds differ least.
+/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so rounds differ least.
 const ONE_CORE: Placement = Placement { workers: 1, cpu: Some(0) };
 /// Two workers, which share all CPUs with the load.
 const SPREAD: Placement = Placement { workers: 2, cpu: None };
@@ -41,7 +41,7 @@ const H2C: &str = "HTTP/2";
 const H2: &str = "HTTP/2, TLS";
 const HELLO_SPREAD: &str = "hello, 2 workers";
 
-/// Requests under way at once on a connection of HTTP/2.
+/// Requests in flight at once on an HTTP/2 connection.
 const STREAMS: usize = 10;
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn run(quick: bool) -> Result<Report, Error> {
-    // Packages come over the network, which is gone once the bench has its own.
+    // Packages come from the network, which is gone once the bench has its own.
     for (program, package) in [("wrk", "wrk"), ("h2load", "nghttp2-client"), ("nginx", "nginx-light")] {
         setup::require(program, package)?;
     }
@@ -99,7 +99,7 @@ fn targets(report: &mut Report, series: &[Series]) {
     report.target("hello, 2 workers / nginx", spread.cpu_ratio(get(NGINX, HELLO_SPREAD)), "x", 1.0);
 }
 
-/// One path that nginx answers as the others do.
+/// A path that nginx answers like the others.
 fn nginx(placement: Placement, more: &str) -> Result<Nginx, Error> {
     let answer = peers::ANSWER;
     let location = format!("location / {{ default_type text/plain; return 200 \"{answer}\"; }}");
@@ -114,7 +114,7 @@ struct Servers {
     axum: Server,
     actix: Server,
     nginx: Nginx,
-    /// Where nginx speaks HTTP/2, which it does not beside HTTP/1.1 in the clear.
+    /// nginx's address for HTTP/2 without TLS, which it can't serve together with HTTP/1.1.
     nginx_h2c: SocketAddr,
     nginx_tls: SocketAddr,
 }
@@ -169,7 +169,7 @@ impl Servers {
     }
 }
 
-/// The servers that have all CPUs.
+/// The servers that use all CPUs.
 struct Spread {
     servers: [Server; 2],
     nginx: Nginx,

@@ -1,5 +1,4 @@
-//! The listener, and what it is measured against, as far as that lives in the bench's own executable. All answer
-//! the same.
+//! The listener, and those of its peers that are in the bench's own executable. All give the same answer.
 
 use std::convert::Infallible;
 use std::env;
@@ -30,11 +29,11 @@ pub const OURS_AXUM: &str = "linerate + axum";
 pub const AXUM: &str = "axum::serve";
 pub const ACTIX: &str = "actix-web";
 
-/// The word that makes the bench's executable be a peer: `peer NAME ADDRESS WORKERS`, and for the listener's TLS
+/// The word that turns the bench's executable into a peer: `peer NAME ADDRESS WORKERS`, and for the listener's TLS
 /// `ADDRESS DIRECTORY`.
 const PEER: &str = "peer";
 
-/// Serves as a peer where the command line says so.
+/// Serves as a peer if the command line says so.
 pub fn serve_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [word, name, address, workers, tls @ ..] = arguments.as_slice() else { return None };
@@ -56,12 +55,12 @@ pub fn serve_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Starts the peer of this name.
+/// Starts the peer with this name.
 pub fn start(name: &'static str, placement: Placement) -> Result<Server, Error> {
     start_with(name, placement, &[])
 }
 
-/// Starts the listener, with TLS at `tls` by the certificate in `directory`.
+/// Starts the listener, with TLS at `tls` with the certificate in `directory`.
 pub fn start_tls(placement: Placement, tls: SocketAddr, directory: &Path) -> Result<Server, Error> {
     start_with(OURS, placement, &[tls.to_string(), directory.display().to_string()])
 }
@@ -116,7 +115,7 @@ fn router() -> Router {
     Router::new().route("/", get(|| async { ANSWER }))
 }
 
-/// As axum's documentation has it: one listening socket, tokio's own scheduler.
+/// As in axum's documentation: one listening socket, tokio's own scheduler.
 fn axum(address: SocketAddr, workers: usize) -> io::Result<()> {
     let runtime = if workers == 1 {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?

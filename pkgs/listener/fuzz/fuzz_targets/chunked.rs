@@ -1,10 +1,10 @@
-//! The chunked coding: a body is the same in one piece and in any two, and ends at the same byte.
+//! Chunked coding: a body is the same in one piece and in any two, and ends at the same byte.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use listener::fuzzing::chunked::{Chunked, Found};
 
-/// What came of it: the body and, where it has an end, where that is.
+/// The result: the body and, if it has an end, where that is.
 type Outcome = Result<(Vec<u8>, Option<usize>), &'static str>;
 
 fn decode(pieces: &[&[u8]]) -> Outcome {

@@ -1,5 +1,5 @@
-//! The head of a request: whatever comes, it is read the same in one piece and in many, it ends where it says,
-//! and how long the body is can be read in one way alone.
+//! The head of a request: whatever arrives, it is parsed the same in one piece and in many, it ends where it says, and
+//! the length of the body is unambiguous.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((head, used))) = parse(bytes, &limits) else { return };
     let raw = &bytes[..used];
     assert!(raw.ends_with(b"\r\n\r\n") && used <= limits.head_bytes);
-    // HTTP/1.0 may go without Host, and is then given that of an absolute target.
+    // HTTP/1.0 may omit Host, which is then taken from an absolute target.
     assert!(head.fields.len() <= limits.fields + 1);
     assert!(!raw.iter().enumerate().any(|(at, byte)| *byte == b'\n' && (at == 0 || raw[at - 1] != b'\r')));
 

@@ -1,12 +1,12 @@
-//! Field sections of HTTP/2, each of which may refer to those before it: whatever comes, what is read is within its bounds, and
-//! the same when it is written without a table and read by who has none.
+//! HTTP/2's field sections, each of which may refer to earlier ones: whatever arrives, the result is within its limits,
+//! and is the same when it is written without a table and read by a decoder without one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use listener::fuzzing::Section;
 use listener::fuzzing::hpack::{Decoder, line};
 
-/// As RFC 9113, section 6.5.2 counts them.
+/// Counted as in RFC 9113, section 6.5.2.
 const MOST: usize = 4096;
 
 fn lines(section: &Section) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -20,7 +20,7 @@ fn size(lines: &[(Vec<u8>, Vec<u8>)]) -> usize {
 fuzz_target!(|bytes: &[u8]| {
     let (mut decoder, mut section) = (Decoder::default(), Section::new());
     let mut rest = bytes;
-    // Each behind its length, the last as long as it is.
+    // Each after its length, the last with the remaining length.
     while let [length, after @ ..] = rest {
         let block;
         (block, rest) = after.split_at(after.len().min((*length).into()));
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         let all_but_last = &read[..read.len() - usize::from(!fits)];
         assert!(size(all_but_last) <= MOST);
         assert_eq!(fits, size(&read) <= MOST);
-        // Of what has no room one line is kept: of the table, or of the block itself in Huffman's code.
+        // Of what has no room, one line is kept: from the table, or from the block itself in Huffman's code.
         assert!(section.end() <= 2 * MOST + 2 * block.len());
 
         let mut written = Vec::new();

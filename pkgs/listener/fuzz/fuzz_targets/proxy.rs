@@ -1,4 +1,4 @@
-//! The PROXY header: whatever comes is read within its bounds, and what a proxy writes is read as it was meant.
+//! The PROXY header: whatever arrives is read within its limits, and what a proxy writes is read as intended.
 #![no_main]
 
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use listener::proxy::{Header, MAX_BYTES, length, parse, take};
 
 fuzz_target!(|bytes: &[u8]| {
-    // Whoever has room for the longest header never waits for more.
+    // A reader with room for the longest header never waits for more.
     let taken = take(bytes);
     assert!(bytes.len() < MAX_BYTES || !matches!(taken, Ok(None)));
     let Some((fixed, rest)) = bytes.split_first_chunk::<16>() else { return };

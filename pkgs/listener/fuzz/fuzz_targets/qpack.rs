@@ -1,12 +1,12 @@
-//! A field section of HTTP/3, and Huffman's code in it: whatever comes, what is read is within its bounds, is the same when it
-//! is read again into what was used before, and the same when it is written and read.
+//! An HTTP/3 field section, and Huffman's code in it: whatever arrives, the result is within its limits, is the same
+//! when it is read again into a used buffer, and the same when it is written and read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use listener::fuzzing::qpack::{begin, line, read as read_section};
 use listener::fuzzing::{Section, huffman};
 
-/// As RFC 9114, section 4.2.2 counts them.
+/// Counted as in RFC 9114, section 4.2.2.
 const MOST: usize = 4096;
 
 fn lines(section: &Section) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -29,10 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut written = Vec::new();
     begin(&mut written);
     read.iter().for_each(|(name, value)| line(&mut written, name, value));
-    // What a section read before leaves nothing behind.
+    // An earlier section leaves nothing behind.
     assert_eq!(read_section(&mut section, &written, MOST), Some(()), "what is written is plain");
     assert_eq!(lines(&section), read);
-    // A line is whole or none.
+    // A line is complete or absent.
     for cut in 2..bytes.len() {
         if read_section(&mut section, &bytes[..cut], MOST).is_some() {
             assert!(read.starts_with(&lines(&section)), "cut at {cut}");

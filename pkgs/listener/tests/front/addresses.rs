@@ -1,4 +1,4 @@
-//! Where a listener may listen.
+//! The addresses that a listener may use.
 
 use std::num::NonZero;
 
@@ -40,7 +40,7 @@ fn the_address_of_an_endpoint_that_is_every_address_is_asked_for_where_it_is_wan
 
 #[test]
 fn an_address_may_come_later() {
-    // Of a network for documentation (RFC 5737).
+    // In a network for documentation (RFC 5737).
     let server = Server::run(config("192.0.2.1:0", 2));
     assert_eq!(server.address.ip().to_string(), "192.0.2.1");
 }

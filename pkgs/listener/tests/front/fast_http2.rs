@@ -1,4 +1,4 @@
-//! Plain requests of HTTP/2 that are answered before h2 sees them, frame by frame.
+//! Plain HTTP/2 requests that are answered before h2 sees them, frame by frame.
 
 use std::io::Read;
 use std::net::Shutdown;
@@ -21,7 +21,7 @@ const WHOLE: u8 = END_STREAM | END_HEADERS;
 const STREAM_CLOSED: u8 = 5;
 const COMPRESSION_ERROR: u8 = 9;
 
-/// A frame that came.
+/// A received frame.
 #[derive(Debug)]
 struct Frame {
     kind: u8,
@@ -30,16 +30,16 @@ struct Frame {
     payload: Vec<u8>,
 }
 
-/// A connection that speaks HTTP/2, and how many requests the fast path of its server has answered.
+/// An HTTP/2 connection, and how many requests its server's fast path has answered.
 struct Connection {
     client: Client,
     answered: Arc<AtomicUsize>,
-    /// How much DATA has come.
+    /// How many bytes of DATA have arrived.
     received: usize,
 }
 
 impl Connection {
-    /// One on which the settings of both sides are known to both.
+    /// A connection on which both sides know both sides' settings.
     fn open((server, answered): &(Server, Arc<AtomicUsize>), settings: &[u8]) -> Self {
         let mut client = server.connect();
         client.send(PREFACE).send(frame(SETTINGS, 0, 0, settings));
@@ -55,7 +55,7 @@ impl Connection {
         connection
     }
 
-    /// One whose client takes a MiB more, and has asked the service for something.
+    /// A connection whose client accepts another MiB, and has sent the service a request.
     fn ready(server: &(Server, Arc<AtomicUsize>)) -> Self {
         let mut connection = Self::open(server, b"");
         connection.send(frame(WINDOW_UPDATE, 0, 0, b"\0\x10\0\0"));
@@ -84,7 +84,7 @@ impl Connection {
         Frame { kind, flags, stream: u32::from_be_bytes(id), payload }
     }
 
-    /// The body of the answer on this stream; what comes of others meanwhile is not wanted.
+    /// The body of the answer on this stream; frames for others in the meantime are ignored.
     fn body(&mut self, stream: u32) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// What comes until the server has seen all that was sent.
+    /// What arrives until the server has seen everything that was sent.
     fn until_seen(&mut self) -> Vec<Frame> {
         self.send(frame(PING, 0, 0, b"are here"));
         let mut frames = Vec::new();
@@ -130,7 +130,7 @@ impl Connection {
     }
 }
 
-/// `GET` of this path at `http://h`, as HPACK has it (RFC 7541), nothing of it to be kept.
+/// `GET` for this path at `http://h` in HPACK (RFC 7541), without adding to the table.
 fn get(path: &str) -> Vec<u8> {
     let length = u8::try_from(path.len()).ok().filter(|length| *length < 127).expect("a short path");
     [b"\x82\x86\x01\x01h\x04", &[length][..], path.as_bytes()].concat()
@@ -154,7 +154,7 @@ fn a_plain_request_is_answered_beside_those_of_the_service() {
         assert_eq!(connection.ask(stream, path).body(stream), body, "{path}");
         assert_eq!(connection.answered(), fast, "{path}");
     }
-    // By HEAD there is no body, and a priority makes no difference.
+    // With HEAD there is no body, and a priority makes no difference.
     let head = [&b"\x02\x04HEAD"[..], &get("/fast/3")[1..]].concat();
     let prioritised = [&b"\0\0\0\x01\x0f"[..], &head].concat();
     connection.send(frame(HEADERS, WHOLE, 21, &head)).send(frame(HEADERS, WHOLE | 0x20, 23, &prioritised));
@@ -194,7 +194,7 @@ fn requests_in_pieces_are_whole_before_they_are_answered() {
     assert_eq!(connection.answered(), length + 1);
 }
 
-/// What comes of a request of this field section: the kind of the frame that tells, and what it begins with.
+/// The result of a request with this field section: the type of the frame that shows it, and its start.
 fn outcome(server: &(Server, Arc<AtomicUsize>), block: &[u8]) -> (u8, Vec<u8>) {
     let mut connection = Connection::ready(server);
     connection.send(frame(HEADERS, WHOLE, 3, block));
@@ -235,13 +235,13 @@ fn what_is_odd_is_answered_or_refused_as_without_a_fast_path() {
         line(b"\x00\x0econtent-length\x011"),
         line(b"\x00\x06expect\x04more"),
         line(b"\x0f\x17\x01h"),
-        // POST, and a path that is empty or of another form.
+        // POST, and a path that is empty or has another form.
         with(0, 0x83),
         get(""),
         get("fast/odd"),
         get("*"),
         line(b"\x40\x00\x01a"),
-        // More than may be: of one line, of many, and of many that are the same.
+        // More than allowed: in one line, in many, and in many identical ones.
         line(&[b"\x00\x01a\x7f\xc9\x7d", &[b'x'; 16_200][..]].concat()),
         line(&b"\x00\x01a\x01b".repeat(500)),
         line(&[b"\x40\x01a\x01b", &[0xbe; 600][..]].concat()),
@@ -256,14 +256,14 @@ fn what_cannot_be_read_ends_the_connection() {
     let server = fast_path::start(Config::default());
     let line = |line: &[u8]| [&get("/fast/odd")[..], line].concat();
     for (block, error) in [
-        // A size of the table that comes late or is too large, and entries that there are not.
+        // A size of the table that comes late or is too large, and entries that don't exist.
         (line(b"\x20"), COMPRESSION_ERROR),
         ([b"\x3f\xe2\x1f", &get("/fast/odd")[..]].concat(), COMPRESSION_ERROR),
         (line(b"\xbe"), COMPRESSION_ERROR),
         (line(b"\x80"), COMPRESSION_ERROR),
         // It ends within a line.
         (line(b"\x00\x05abc"), COMPRESSION_ERROR),
-        // Four times as much as may be, by an entry of its own and many that refer to it.
+        // Four times as much as allowed, with its own entry and many references to it.
         (line(&[b"\x40\x01a\x7f\x85\x1e", &[b'x'; 3972][..], &[0xbe; 30]].concat()), ENHANCE_YOUR_CALM),
     ] {
         let mut connection = Connection::ready(&server);
@@ -279,14 +279,14 @@ fn a_client_s_table_holds_for_what_is_answered_here_and_for_what_is_not() {
     let server = fast_path::start(Config::default());
     let mut connection = Connection::ready(&server);
     let post = |line: &[u8]| [b"\x83\x86\x01\x01h\x04\x05/read", line].concat();
-    // The path is kept, named, and named where what was kept meanwhile has moved it.
+    // The path is kept, referred to, and referred to after what was kept meanwhile has moved it.
     connection.send(frame(HEADERS, WHOLE, 3, b"\x82\x86\x01\x01h\x44\x0a/fast/kept"));
     connection.send(frame(HEADERS, WHOLE, 5, b"\x82\x86\x01\x01h\xbe"));
     connection.send(frame(HEADERS, END_HEADERS, 7, &post(b"\x40\x01a\x01b")));
     // A trailer, which is kept as well.
     connection.send(frame(DATA, 0, 7, b"abc")).send(frame(HEADERS, WHOLE, 7, b"\x40\x01c\x01d"));
     connection.send(frame(HEADERS, WHOLE, 9, b"\x82\x86\x01\x01h\xc0"));
-    // A request of the service that is refused has been read all the same.
+    // A request that the service refuses has been read nevertheless.
     connection.send(frame(HEADERS, WHOLE, 11, b"\x82\x86\x01\x01h\x44\x05/none\x40\x0aconnection\x01b"));
     connection.send(frame(HEADERS, WHOLE, 13, b"\x82\x86\x01\x01h\xbf"));
     connection.send(frame(HEADERS, WHOLE, 15, b"\x82\x86\x01\x01h\xc2"));
@@ -331,7 +331,7 @@ fn what_belongs_to_an_answered_stream_does_no_harm() {
     connection.send(frame(PRIORITY, 0, 1001, b"\0\0\0\0\x0f"));
     connection.send(frame(RST_STREAM, 0, 1001, b"\0\0\0\x08"));
     assert!(connection.until_seen().is_empty());
-    // h2 takes those streams for passed over.
+    // h2 considers those streams skipped.
     assert_eq!(connection.ask(1003, "/").body(1003), b"Hello, World!");
     connection.send(frame(RST_STREAM, 0, 501, b"\0\0\0\x08"));
     connection.send(frame(WINDOW_UPDATE, 0, 501, b"\0\0\0\x02"));
@@ -354,12 +354,12 @@ fn what_may_not_come_on_an_answered_stream_ends_the_connection() {
         let mut connection = Connection::ready(&server);
         let before = connection.answered();
         connection.ask(5, "/fast/1").ask(9, "/fast/2").send(frame(kind, WHOLE, stream, payload));
-        // What comes after it is not looked at.
+        // What comes after it isn't looked at.
         connection.ask(21, "/fast/3");
         assert_eq!(connection.goaway(), (9, error), "{kind} {stream}");
         connection.client.rest();
         assert_eq!(connection.answered() - before, 2);
-        // What is answered counts for all of this test.
+        // The answers count for this whole test.
         server.1.store(0, Relaxed);
     }
 }
@@ -398,7 +398,7 @@ fn resets_of_answered_streams_are_shed() {
 #[test]
 fn a_client_is_sent_no_more_than_it_takes() {
     let server = fast_path::start(Config::default());
-    // Of the connection: 65,535 bytes until more is said.
+    // For the connection: 65,535 bytes until more is granted.
     let mut connection = Connection::open(&server, b"");
     connection.send(frame(HEADERS, WHOLE, 1, &[b"\x20", &get("/")[..]].concat()));
     connection.body(1);
@@ -463,7 +463,7 @@ fn what_is_too_large_for_here_is_answered_once_all_the_same() {
 #[test]
 fn answers_come_between_the_frames_of_others() {
     let server = fast_path::start(Config::default());
-    // The streams' windows are as large as can be, and so is the connection's.
+    // The streams' windows are as large as possible, and so is the connection's.
     let mut connection = Connection::open(&server, b"\0\x04\x7f\xff\xff\xff");
     connection.send(frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes()));
     connection.send(frame(HEADERS, WHOLE, 1, &[b"\x20", &get("/large")[..]].concat()));
@@ -497,7 +497,7 @@ fn answers_come_between_the_frames_of_others() {
 #[test]
 fn a_client_that_gives_its_server_no_table_hears_so_from_h2_first() {
     let server = fast_path::start(Config::default());
-    // SETTINGS_HEADER_TABLE_SIZE is 0: the next field section has to say that it is heard.
+    // SETTINGS_HEADER_TABLE_SIZE is 0: the next field section has to acknowledge that.
     let mut connection = Connection::open(&server, b"\0\x01\0\0\0\0");
     let post = [b"\x20\x83\x86\x01\x01h\x04\x05/read", &b""[..]].concat();
     connection.send(frame(HEADERS, END_HEADERS, 1, &post)).ask(3, "/fast/1");
@@ -525,7 +525,7 @@ fn a_panic_costs_one_stream() {
 
 #[test]
 fn what_was_answered_is_named_when_it_drains() {
-    // What comes until it is known that the client has heard of it is the service's.
+    // What arrives until it is known that the client has received it goes to the service.
     for (late, last) in [(false, 7), (true, 9)] {
         let config = Config { drain: PATIENCE, drain_grace: PATIENCE, ..Config::default() };
         let server = fast_path::start(config);
@@ -558,7 +558,7 @@ fn who_has_asked_for_all_it_wants_is_answered_before_the_end() {
     for stream in (3..2003).step_by(2) {
         connection.ask(stream, "/fast/x");
     }
-    // The last is only begun.
+    // The last one has only started.
     connection.send(&frame(HEADERS, WHOLE, 2003, &get("/fast/x"))[..15]);
     connection.client.0.shutdown(Shutdown::Write).expect("a socket");
     assert_eq!(connection.body(2001), b"/x");
@@ -572,7 +572,7 @@ fn a_client_that_takes_no_answers_is_answered_no_more_and_cut() {
     let server = fast_path::start(Config { limits, ..Config::default() });
     let mut connection = Connection::ready(&server);
     connection.send(frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes()));
-    // Some MiB are in the sockets' buffers, and little beside them.
+    // Some MiB are in the sockets' buffers, and little beyond that.
     let count = 50_000_u32;
     let mut sending = Client(connection.client.0.try_clone().expect("a clone"));
     let sender = std::thread::spawn(move || {
@@ -580,7 +580,7 @@ fn a_client_that_takes_no_answers_is_answered_no_more_and_cut() {
             sending.send(frame(HEADERS, WHOLE, 2 * stream + 1, &get("/fast/size/16000")));
         }
     });
-    // Though nothing is read.
+    // Although nothing is read.
     let (server, answered) = server;
     testkit::until("the client is cut", || server.metrics.sum(|worker| &worker.timed_out) > 0);
     assert!(answered.load(Relaxed) < count as usize);

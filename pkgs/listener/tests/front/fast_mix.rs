@@ -1,5 +1,5 @@
-//! Many requests of all kinds, by a client that others have written: with a fast path and without it come the same answers,
-//! and so they do from a service behind a pointer.
+//! Many requests of all kinds, from a client that others have written: the answers are the same with a fast path and
+//! without it, and also from a service behind a pointer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use crate::fast_path;
 use crate::server::Server;
 
-/// What is asked: method, path, and a body.
+/// A request: method, path, and a body.
 type Ask = (Method, String, Bytes);
 
-/// What is answered, without what differs each time.
+/// An answer, without what differs each time.
 type Answer = (u16, HeaderMap, Bytes);
 
 /// Deterministic noise.
@@ -48,7 +48,7 @@ fn asks(noise: &mut Noise, count: usize) -> Vec<Ask> {
         .collect()
 }
 
-/// Asks for all of it, so many at a time.
+/// Sends all requests, this many at a time.
 async fn answers(address: SocketAddr, asks: &[Ask], at_once: usize) -> Vec<Answer> {
     let stream = TcpStream::connect(address).await.expect("it listens");
     let (mut client, connection) = client::Builder::new()

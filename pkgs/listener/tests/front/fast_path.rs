@@ -1,4 +1,4 @@
-//! What answers plain requests before anything is made of them, beside the service that gets the others.
+//! A fast path, which answers plain requests before anything is made of them, beside the service that gets the others.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use request_head::{Lines, Message};
 
 use crate::server::{PATIENCE, Server};
 
-/// Answers what begins with `/fast`, panics at `/fast/panic`, and declines the rest.
+/// Answers what starts with `/fast`, panics at `/fast/panic`, and declines the rest.
 #[derive(Clone, Default)]
 struct Fast {
     answered: Arc<AtomicUsize>,
 }
 
-/// What is answered at `/fast` and what follows it: that, or so many bytes at `/fast/size/BYTES`.
+/// The answer for `/fast` and what follows it: that text, or this many bytes for `/fast/size/BYTES`.
 pub fn body(rest: &str) -> String {
     let size = rest.strip_prefix("/size/").and_then(|size| size.parse().ok());
     size.map_or_else(|| rest.to_owned(), |size| "x".repeat(size))
@@ -68,7 +68,7 @@ fn answers_of_both_come_in_the_order_of_their_requests() {
         assert_eq!(client.answer(), (status, body.into()));
     }
     assert_eq!(answered.load(Relaxed), 3);
-    // What is declined for its head is refused as elsewhere, and what follows it is not served.
+    // A request that is declined because of its head is refused as usual, and what follows it isn't served.
     client.send(["GET /fast/4 HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", &get("/fast/5")].concat());
     assert_eq!(client.answer().0, 400);
     assert!(client.rest().is_empty());
@@ -86,7 +86,7 @@ fn a_pipeline_whose_answers_are_not_taken_waits_for_its_client() {
     let sender = std::thread::spawn(move || {
         sending.send(requests);
     });
-    // Some MiB are in the sockets' buffers, and at most SEND_BYTES beside them.
+    // Some MiB are in the sockets' buffers, and at most SEND_BYTES beyond that.
     let mut before = usize::MAX;
     while before != answered.load(Relaxed) || before == 0 {
         before = answered.load(Relaxed);
@@ -146,7 +146,7 @@ fn who_asks_while_it_drains_is_answered_and_sent_away() {
     let mut client = server.connect();
     assert_eq!(client.send(get("/fast/1")).answer().0, 200);
     server.stop();
-    // Until it has heard of that.
+    // Until it has received that.
     while !client.send(get("/fast/2")).head().contains("connection: close\r\n") {}
     assert!(client.rest().is_empty());
     server.wait();

@@ -1,4 +1,4 @@
-//! What clients hold has a deadline, and what they hold together a bound, on every kind of endpoint.
+//! What clients hold has a deadline, and together they have a limit, on every kind of endpoint.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn start(limits: Limits) -> Server {
     Server::start(Endpoint::plain, Config { limits, ..Config::default() })
 }
 
-/// Whether it is refused so, as a problem, and nothing behind it is answered.
+/// Checks that it is refused with this status, as a problem, and that nothing after it is answered.
 fn is_refused(answer: &str, status: u16) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
@@ -31,7 +31,7 @@ fn is_refused(answer: &str, status: u16) {
     assert_eq!(problem.status, status);
 }
 
-/// Sends a byte at a time until `end`.
+/// Sends one byte at a time until `end`.
 fn drip(client: &mut Client, bytes: &[u8], mut end: impl FnMut() -> bool) {
     let begun = Instant::now();
     for byte in bytes.iter().cycle() {
@@ -48,7 +48,7 @@ fn drip(client: &mut Client, bytes: &[u8], mut end: impl FnMut() -> bool) {
 fn a_slow_head_is_408_on_every_endpoint() {
     let limits = || Limits { head_time: SECOND, handshake_time: SECOND, ..Limits::default() };
     let certificate = Certificate::new("localhost");
-    // Of the last it cannot be said yet what it speaks.
+    // For the last one it isn't known yet which protocol it speaks.
     for (endpoint, head) in [
         (&Endpoint::plain as &dyn Fn(Address) -> Endpoint, "GET / HTTP/1.1\r\nHost: "),
         (&Endpoint::h2c, "GET / HTTP/1.1\r\nHost: "),
@@ -95,7 +95,7 @@ fn who_reads_a_drop_at_a_time_is_cut_on_private_listeners_too() {
     let (mut byte, begun) = ([0], Instant::now());
     while server.metrics.sum(|worker| &worker.timed_out) == 0 {
         assert!(begun.elapsed() < PATIENCE, "it is waited for");
-        // The kernel holds some of it, so that there is something to read all the time.
+        // The kernel holds some of it, so that there is always something to read.
         client.0.read_exact(&mut byte).expect("more");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -107,7 +107,7 @@ fn private_listeners_have_room_for_so_many_and_then_make_some() {
     let server = Server::run(Config::private("127.0.0.1:0".parse().expect("an address")));
     let mut held: Vec<_> = (0..256).map(|_| server.connect()).collect();
     assert_eq!(server.connect().send(get("/")).answer().0, 200);
-    // Who came first has made room, and nobody else.
+    // The first to come has made room, and nobody else.
     assert_eq!(held[0].text(), "");
     let counted =
         [server.metrics.sum(|worker| &worker.timed_out), server.metrics.sum(|worker| &worker.shed_overall)];
@@ -121,7 +121,7 @@ fn bodies_under_way_have_a_sum() {
     let head = |framing: &str| format!("POST /read HTTP/1.1\r\nHost: h\r\n{framing}\r\n");
     let large = head("Content-Length: 100000\r\nExpect: 100-continue\r\n");
     let mut first = server.connect();
-    // Told to go on, so it is counted.
+    // It was told to continue, so it is counted.
     assert_eq!(first.send(&large).answer().0, 100);
     for framing in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
         let answer = server.connect().send(head(framing)).text();
@@ -132,7 +132,7 @@ fn bodies_under_way_have_a_sum() {
     h2.send(crate::http2::post(100_000));
     h2.until(b"too many request bodies");
     assert_eq!(server.metrics.sum(|worker| &worker.shed_bodies), 3);
-    // Of a GET whose end comes by itself little is held.
+    // Little is held for a GET whose end arrives separately.
     let mut asking = crate::http2::connect(&server);
     asking.send(crate::http2::get_without_end());
     asking.send(crate::http2::end());

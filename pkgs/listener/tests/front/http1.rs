@@ -68,10 +68,10 @@ fn bodies_nobody_reads_do_not_become_requests() {
     client
         .send(format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{}", get("/")));
     assert_eq!((client.answer().0, client.answer().0), (200, 200));
-    // Too much to read for nothing: the connection is closed after the answer.
+    // Too much to read in vain: the connection is closed after the answer.
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n");
     assert!(client.text().contains("\r\nconnection: close\r\n"));
-    // Of chunks that go on nobody knows how far.
+    // For chunks that continue, nobody knows how far.
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\nx");
     assert!(client.text().contains("\r\nconnection: close\r\n"));
@@ -116,13 +116,13 @@ fn no_reset_takes_a_last_answer_back() {
         let head = format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}Content-Length: 1000000\r\n\r\n");
         let mut client = server.connect();
         client.send(head).send([b'x'; 100_000]);
-        // A socket that is closed with something unread is reset.
+        // A socket that is closed with unread data is reset.
         let mut answer = String::new();
         client.0.read_to_string(&mut answer).expect("an end, not a reset");
         assert!(answer.ends_with("\r\n\r\nHello, World!"), "{answer}");
         client.0.write_all(&[b'x'; 1000]).expect("it is heard out");
     }
-    // What comes after the last request is no reason either.
+    // What comes after the last request isn't a reason either.
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned() + &get("/").repeat(20));
     let mut answer = String::new();
@@ -139,7 +139,7 @@ fn a_client_that_waits_for_100_gets_it_when_the_body_is_read() {
     let mut client = server.connect();
     assert_eq!(client.send(head("/read")).answer().0, 100);
     assert_eq!(client.send("hello").answer(), (200, "5 bytes".into()));
-    // Nobody reads it, so nobody asks for it, and it may or may not come.
+    // Nobody reads it, so nobody asks for it, and it may or may not arrive.
     let answer = server.connect().send(head("/")).text();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("connection: close"), "{answer}");
 }
@@ -157,7 +157,7 @@ fn old_clients_are_answered_in_their_way() {
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!(client.answer().0, 200);
     }
-    // A length nobody knows ends with the connection.
+    // A body of unknown length ends with the connection.
     let chunked = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
     let mut client = server.connect();
     let answer = client.send(chunked).send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").text();
@@ -178,7 +178,7 @@ fn idle_and_paused_clients_are_let_go() {
     paused.send("POST /read HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel");
     let answer = paused.text();
     assert!(answer.contains("paused") && answer.contains("connection: close\r\n"), "{answer:?}");
-    // Who has just come has not the time of who is known.
+    // A new client doesn't get the time of a known one.
     let server = start(Limits { idle: 2 * PATIENCE, handshake_time: second, ..Limits::default() });
     let mut known = server.connect();
     assert_eq!(known.send(get("/")).answer().0, 200);
@@ -209,11 +209,11 @@ fn requests_in_flight_are_answered_while_draining() {
     let server = Server::run(config);
     let (mut busy, mut idle) = (server.connect(), server.connect());
     assert_eq!(idle.send(get("/")).answer().0, 200);
-    // Under way once it is told to go on.
+    // It is in progress once it is told to continue.
     let post = "POST /read HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     assert_eq!(busy.send(post).answer().0, 100);
     server.stop();
-    // As if it was on its way when draining began; what comes before that is answered as ever.
+    // As if it was in transit when draining started; earlier requests are answered as usual.
     while !idle.send(get("/")).head().contains("connection: close") {}
     assert_eq!(idle.text(), "");
     let answer = busy.send("hello").text();

@@ -1,4 +1,4 @@
-//! HTTP/2, frame by frame: what is sent to wear a server out.
+//! HTTP/2, frame by frame: attempts to exhaust a server.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub const END_HEADERS: u8 = 4;
 pub const PROTOCOL_ERROR: u8 = 1;
 pub const ENHANCE_YOUR_CALM: u8 = 11;
 
-/// `GET / HTTP/2`, of `http://h`: the static table's entries for method, path and scheme, and the authority.
+/// `GET / HTTP/2` for `http://h`: the static table's entries for method, path and scheme, and the authority.
 const GET: &[u8] = b"\x82\x84\x86\x41\x01h";
 
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -43,26 +43,26 @@ pub fn connect(server: &Server) -> Client {
     client
 }
 
-/// `POST /read` of so many bytes, of which none follow yet.
+/// `POST /read` with this many bytes, none of which follow yet.
 pub fn post(length: u32) -> Vec<u8> {
     let length = length.to_string();
-    // Literals without indexing (RFC 7541, section 6.2.2), by the names of the static table.
+    // Literals without indexing (RFC 7541, section 6.2.2), with names from the static table.
     let size = u8::try_from(length.len()).expect("short");
     let block = [b"\x83\x86\x04\x05/read\x41\x01h\x0f\x0d", &[size][..], length.as_bytes()].concat();
     frame(HEADERS, END_HEADERS, 1, &block)
 }
 
-/// `GET /` that has not ended yet.
+/// `GET /` that hasn't ended yet.
 pub fn get_without_end() -> Vec<u8> {
     frame(HEADERS, END_HEADERS, 1, GET)
 }
 
-/// The end of that.
+/// Its end.
 pub fn end() -> Vec<u8> {
     frame(DATA, END_STREAM, 1, b"")
 }
 
-/// The error with which the server closes the connection; none where it closes without.
+/// The error with which the server closes the connection; none if it closes without one.
 fn goaway(client: &mut Client) -> Option<u8> {
     let rest = client.rest();
     let mut frames = &rest[..];
@@ -95,7 +95,7 @@ fn what_is_expected_beyond_100_is_refused() {
 fn a_client_that_takes_a_drop_at_a_time_is_reset() {
     let server = start(Limits { write_stall: Duration::from_secs(1), ..Limits::default() });
     let mut client = server.connect();
-    // SETTINGS_INITIAL_WINDOW_SIZE: nothing is taken unless it is asked for.
+    // SETTINGS_INITIAL_WINDOW_SIZE: no data is accepted unless it is asked for.
     client.send(PREFACE).send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     let large = b"\x82\x86\x04\x06/large\x41\x01h";
     client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &large[..]));
@@ -141,7 +141,7 @@ fn resets_a_client_provokes_are_shed() {
     let mut client = connect(&server);
     let mut flood = Vec::new();
     for stream in streams(2000) {
-        // Left open, and made an error by a window beyond what there can be.
+        // Left open, and made an error with a window beyond the limit.
         flood.extend(frame(HEADERS, END_HEADERS, stream, b"\x83\x04\x05/read\x86\x41\x01h"));
         flood.extend(frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff]));
     }
@@ -152,13 +152,13 @@ fn resets_a_client_provokes_are_shed() {
 fn endless_continuations_are_shed() {
     let server = start(Limits::default());
     let mut client = connect(&server);
-    // Each a field of its own: a literal without a name in the table, x: y.
+    // Each a separate header: a literal without a name in the table, x: y.
     let fields = b"\x00\x01x\x01y".repeat(1000);
     let mut flood = frame(HEADERS, END_STREAM, 1, GET);
     (0..1000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &fields)));
     let error = goaway(client.send(flood));
     assert!(matches!(error, Some(PROTOCOL_ERROR | ENHANCE_YOUR_CALM)), "{error:?}");
-    // And those that hold nothing.
+    // And those that contain nothing.
     let mut client = connect(&server);
     let mut flood = frame(HEADERS, END_STREAM, 1, GET);
     (0..100_000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &[])));
@@ -183,7 +183,7 @@ fn a_head_beyond_the_limit_is_no_request() {
     let mut client = connect(&server);
     let fields = [GET, &b"\x00\x01x\x01y".repeat(100)].concat();
     client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &fields));
-    // What came before is answered by then.
+    // By then, what came before is answered.
     client.send(frame(PING, 0, 0, b"answered"));
     let read = client.until(b"answered");
     assert!(!read.windows(13).any(|part| part == b"Hello, World!"));

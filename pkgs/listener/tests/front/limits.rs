@@ -1,4 +1,4 @@
-//! Bounds on connections.
+//! Limits on connections.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -30,7 +30,7 @@ fn connections_beyond_a_limit_are_closed_at_once_and_counted() {
         };
         assert_eq!(counted, 1);
         drop(held);
-        // Room again, as soon as their end is seen.
+        // There is room again as soon as their end is noticed.
         let deadline = Instant::now() + Duration::from_secs(60);
         while server.connect().send(CLOSING).text().is_empty() {
             assert!(Instant::now() < deadline);

@@ -1,4 +1,4 @@
-//! The listener over real sockets: what clients may do, and what becomes of those that do more.
+//! The listener over real sockets: what clients may do, and what happens to those that do more.
 
 mod addresses;
 mod fast_http2;

@@ -7,13 +7,13 @@ use crate::server::Server;
 
 const WHO: &str = "GET /who HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-/// A header that tells of a connection from 192.0.2.`last`:1000 to 198.51.100.2:80.
+/// A header for a connection from 192.0.2.`last`:1000 to 198.51.100.2:80.
 fn header(last: u8) -> Vec<u8> {
     let addresses = [192, 0, 2, last, 198, 51, 100, 2, 0x3, 0xe8, 0, 80];
     [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat()
 }
 
-/// One by which a proxy says that the connection is its own.
+/// A header by which a proxy says that the connection is its own.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 fn proxies(proxy_protocol: bool, trusted: &[&str]) -> Proxies {
@@ -25,7 +25,7 @@ fn start(proxies: Proxies, limits: Limits) -> Server {
     Server::start(Endpoint::plain, Config { proxies, limits, ..Config::default() })
 }
 
-/// A request for who asks, with these fields.
+/// A request for the client's address, with these headers.
 fn with(fields: &str) -> String {
     format!("GET /who HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n")
 }
@@ -36,13 +36,13 @@ fn a_proxy_tells_who_asks() {
         let server = start(proxies(true, trusted), Limits::default());
         let answer = server.connect().send(header(7)).send(WHO).text();
         assert!(answer.ends_with("Some(192.0.2.7:1000) Some(198.51.100.2:80) Some(192.0.2.7)"), "{answer}");
-        // What a request says is of no meaning then.
+        // Then what a request says has no meaning.
         let answer = server.connect().send(header(7)).send(with("X-Forwarded-For: 203.0.113.1\r\n")).text();
         assert!(answer.ends_with(" Some(192.0.2.7)"), "{answer}");
-        // Its own connections are its own.
+        // Its own connections count as its own.
         let answer = server.connect().send(LOCAL).send(WHO).text();
         assert!(answer.ends_with(" Some(127.0.0.1)"), "{answer}");
-        // A header is not a matter of choice, and one of version 1 is none.
+        // A header is mandatory, and version 1 isn't accepted.
         assert_eq!(server.connect().send(WHO).text(), "");
         assert_eq!(
             server.connect().send("PROXY TCP4 192.0.2.7 198.51.100.2 1000 80\r\n").send(WHO).text(),

@@ -1,4 +1,4 @@
-//! A listener in this process, and clients of bare bytes.
+//! A listener in this process, and clients that send raw bytes.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on an address of the kernel's choice, with two workers.
+    /// Starts a listener on an address that the kernel chooses, with two workers.
     pub fn start(endpoint: impl Fn(Address) -> Endpoint, config: Config) -> Self {
         let endpoints = vec![endpoint("127.0.0.1:0".parse().expect("an address"))];
         Self::run(Config { endpoints, workers: NonZero::new(2), ..config })
@@ -45,12 +45,12 @@ impl Server {
         Self::serve(Config { endpoints, workers, ..config }, WithFastPath { service: Service, fast })
     }
 
-    /// Starts one as `config` says.
+    /// Starts one with this `config`.
     pub fn run(config: Config) -> Self {
         Self::serve(config, Service)
     }
 
-    /// Starts one on HTTP/2 in the clear, behind a pointer.
+    /// Starts one for HTTP/2 without TLS, behind a pointer.
     pub fn start_boxed() -> Self {
         let endpoints = vec![Endpoint::h2c("127.0.0.1:0".parse().expect("an address"))];
         Self::begin(Config { endpoints, workers: NonZero::new(2), ..Config::default() }, |listener, stop| {
@@ -68,7 +68,7 @@ impl Server {
         let listener = Listener::new(config).expect("it listens");
         let address = match &listener.addresses()[0] {
             Address::Tcp(address) => *address,
-            // Of no use to clients of TCP.
+            // TCP clients can't use it.
             _ => "127.0.0.1:0".parse().expect("an address"),
         };
         let (metrics, shutdown) = (listener.metrics().clone(), Shutdown::new());
@@ -86,7 +86,7 @@ impl Server {
         self.shutdown.trigger();
     }
 
-    /// Waits for its end, which somebody has asked for.
+    /// Waits for its end, which somebody has requested.
     pub fn wait(mut self) {
         self.thread.take().expect("it runs").join().expect("no panic");
     }
@@ -101,8 +101,8 @@ impl Drop for Server {
     }
 }
 
-/// A client that sends bytes and reads bytes. Not testkit's: that reads ahead, and these tests go on with the socket
-/// itself, from a second descriptor, without blocking, or by frames.
+/// A client that sends and reads bytes. It isn't testkit's, which reads ahead, while these tests continue with the
+/// socket itself: with a second descriptor, without blocking, or in frames.
 pub struct Client(pub TcpStream);
 
 impl Client {
@@ -113,13 +113,13 @@ impl Client {
         Self(stream)
     }
 
-    /// Sends it all; an error is for the answer to tell.
+    /// Sends everything; the answer shows any error.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         let _ = self.0.write_all(bytes.as_ref());
         self
     }
 
-    /// The head of an answer, its body being skipped.
+    /// The head of an answer; its body is skipped.
     pub fn head(&mut self) -> String {
         self.read().0
     }
@@ -147,7 +147,7 @@ impl Client {
         (head, String::from_utf8(body).expect("text"))
     }
 
-    /// Reads until `text` has come, and answers what has.
+    /// Reads until `text` has arrived, and returns everything received.
     pub fn until(&mut self, text: &[u8]) -> Vec<u8> {
         let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
         while !read.windows(text.len()).any(|part| part == text) {
@@ -158,7 +158,7 @@ impl Client {
         read
     }
 
-    /// All until the server closes the connection.
+    /// Everything until the server closes the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {
@@ -175,7 +175,7 @@ impl Client {
 
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// What is served.
+/// The service.
 #[derive(Clone)]
 pub struct Service;
 
@@ -211,7 +211,7 @@ async fn answer(request: Request<Body>) -> Answer {
             tokio::time::sleep(Duration::from_millis(700)).await;
             Response::new(text("slow".into()))
         }
-        // As the fast path of the tests has it.
+        // The same as the tests' fast path.
         path if path.starts_with("/fast") => Response::new(text(fast_path::body(&path["/fast".len()..]))),
         "/large" => Response::new(text("x".repeat(64 << 20))),
         _ => {

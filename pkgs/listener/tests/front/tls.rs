@@ -1,4 +1,4 @@
-//! TLS: who does not speak it, certificates that change, and sessions that are taken up again.
+//! TLS: clients that don't speak it, certificates that change, and sessions that are resumed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use service::problem::Problem;
 
 use crate::server::{PATIENCE, Server};
 
-/// A certificate that signs itself, in files.
+/// A self-signed certificate, in files.
 pub struct Certificate {
     directory: tempfile::TempDir,
     pub der: CertificateDer<'static>,
@@ -71,7 +71,7 @@ impl TlsClient {
         let _ = self.0.write_all(text.as_bytes());
     }
 
-    /// All until the server closes the connection, which it has to say.
+    /// Everything until the server closes the connection, which it has to announce.
     pub fn text(&mut self) -> String {
         let mut text = String::new();
         self.0.read_to_string(&mut text).expect("an end");
@@ -94,7 +94,7 @@ fn who_speaks_no_tls_is_told() {
         let problem: Problem = serde_json::from_str(body).expect("a problem");
         assert!(problem.detail.contains("https://"), "{problem}");
     }
-    // What is no HTTP is answered in the words of TLS: an alert (RFC 8446, section 6).
+    // A response to what isn't HTTP uses TLS's words: an alert (RFC 8446, section 6).
     assert_eq!(server.connect().send([0; 64]).rest().first(), Some(&21));
     let mut client = certificate.connect(server.address);
     client.send(CLOSING);
@@ -126,7 +126,7 @@ fn certificates_are_replaced_when_their_files_change() {
     }
 }
 
-/// Sessions of whatever name, each for every other: what no honest client does.
+/// Stores sessions for any name, and uses each for every other: what no honest client does.
 #[derive(Debug)]
 struct Nameless(ClientSessionMemoryCache);
 
@@ -191,7 +191,7 @@ fn a_session_with_one_name_is_not_taken_up_again_with_another() {
             assert!(client.text().ends_with("Hello, World!"));
             let kind = client.0.conn.handshake_kind();
             assert_eq!(kind == Some(HandshakeKind::Resumed), resumed, "{version:?} {name}: {kind:?}");
-            // Of a session that is taken up again the certificate is that of the first time.
+            // In a resumed session, the certificate is the one from the first time.
             let shown = client.0.conn.peer_certificates().and_then(|chain| chain.first());
             assert_eq!(shown, Some(&certificate.der), "{version:?} {name}");
         }

@@ -14,8 +14,8 @@ use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest, PATIENCE};
 use crate::server::Server;
 
-/// A server that is told to go waits for every client that is connected, however slow the machine: one that is kept
-/// from asking for longer than connections are kept would lose its request.
+/// A server that is told to stop waits for every connected client, however slow the machine: a client that is kept from
+/// sending for longer than connections are kept would lose its request.
 const WAITING: [&str; 4] = ["--drain", "60000", "--drain-grace", "60000"];
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_client_that_is_held_up_when_draining_begins_loses_no_request() {
         let mut connection = target.connect(protocol).await.expect("it listens");
         connection.ask("/").await.expect("an answer");
         server.signal(Signal::TERM);
-        // Nothing of this client runs meanwhile, as where a machine does much else.
+        // Nothing in this client runs meanwhile, as on a busy machine.
         std::thread::sleep(Duration::from_secs(3));
         match connection.ask("/").await {
             Ok((status, _)) => assert_eq!(status, 200, "{protocol:?}"),
@@ -73,7 +73,7 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
     }
     server.signal(Signal::HUP);
     for (protocol, load) in loads {
-        // Seen by whoever connects from now on, as soon as the server has read it.
+        // Everybody who connects from now on sees it, as soon as the server has read it.
         loop {
             let shown = target.connect(protocol).await.expect("it listens").certificate;
             if shown == all.last().cloned() {
@@ -90,7 +90,7 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
 async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("handover").display().to_string();
-    // None is done before all have come.
+    // None is done before all have arrived.
     let arguments = ["--handover", &path, "--drain", "60000"];
     let mut server = Server::start_on_ports(&arguments);
     let target = Target::new(server.clear, server.secure, &server.certificate.all());
@@ -103,7 +103,7 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
         for protocol in [ClientProtocol::Http2Tls, ClientProtocol::Http3] {
             answers.spawn(long_answer(target.clone(), protocol));
         }
-        // They are under way.
+        // They are in progress.
         tokio::time::sleep(Duration::from_millis(500)).await;
         // The last one offers its sockets itself.
         while offer().is_none() || offer() == last {
@@ -122,7 +122,7 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
     }
 }
 
-/// Asks for an answer of many datagrams each way, over seconds in which the process may change several times.
+/// Requests an answer of many datagrams in each direction, over seconds in which the process may change several times.
 async fn long_answer(target: Target, protocol: ClientProtocol) {
     loop {
         let mut connection = target.connect(protocol).await.expect("it listens");
@@ -134,7 +134,7 @@ async fn long_answer(target: Target, protocol: ClientProtocol) {
                     "{protocol:?}"
                 );
             }
-            // The process was told to go before it saw the request; there is another by now.
+            // The process was told to stop before it saw the request; there is another by now.
             Err(Failure::Unprocessed) => {}
             Err(failure) => panic!("{protocol:?}: {failure:?}"),
         }
@@ -173,7 +173,7 @@ async fn who_has_a_connection_with_a_process_that_was_killed_is_told_so_by_the_n
     let next = server.successor(&arguments);
     assert_eq!(connection.close_reason(), None, "it is kept while its process drains");
     drop(server);
-    // Without a word from anybody it would be given up after 30 s, as lost in silence.
+    // Without any packets it would be given up after 30 s, as lost.
     let mut stream = connection.open_uni().await.expect("it does not know yet");
     stream.write_all(&[0x21; 64]).await.expect("nor does it now");
     let ended = tokio::time::timeout(PATIENCE, connection.closed()).await.expect("it is told");
@@ -181,7 +181,7 @@ async fn who_has_a_connection_with_a_process_that_was_killed_is_told_so_by_the_n
     drop(next);
 }
 
-/// A way to a server by which nothing comes back: handshakes stay half open.
+/// A path to a server on which nothing comes back: handshakes stay half open.
 async fn one_way(server: SocketAddr) -> SocketAddr {
     let (front, back) = sockets(server).await;
     let address = front.local_addr().expect("an address");
@@ -194,11 +194,11 @@ async fn one_way(server: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A way to a server by which a client that is to prove its address (RFC 9000, section 8.1.2) does not do so before it is
-/// let `go`.
+/// A path to a server on which a client that has to prove its address (RFC 9000, section 8.1.2) doesn't do so before it
+/// is let `go`.
 struct Held {
     address: SocketAddr,
-    /// Whether it is to.
+    /// Whether it has to.
     retried: Arc<AtomicBool>,
     go: Arc<Notify>,
 }
@@ -261,7 +261,7 @@ async fn who_was_to_prove_an_address_connects_whichever_process_is_there_by_then
         let by = |address| Target::new(server.clear, address, &certificates);
         // It has one connection to stay for.
         let kept = by(server.secure).quic().await.expect("it listens");
-        // So many that it has new ones prove their addresses.
+        // So many that it makes new ones prove their addresses.
         let mut crowd = tokio::task::JoinSet::new();
         let sink = one_way(server.secure).await;
         for _ in 0..100 {

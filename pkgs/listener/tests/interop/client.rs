@@ -1,4 +1,4 @@
-//! A client of each protocol that knows what a server's goodbye means.
+//! A client for each protocol that knows what a server's goodbye means.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 
-/// Which protocol to speak.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClientProtocol {
     Http1,
@@ -30,13 +30,13 @@ impl ClientProtocol {
 /// Why there was no answer.
 #[derive(Debug)]
 pub enum Failure {
-    /// The server has said that it did not look at the request, or the request was never sent.
+    /// The server has said that it didn't look at the request, or the request was never sent.
     Unprocessed,
-    /// Nobody knows what became of it.
+    /// Nobody knows what happened to it.
     Lost(String),
 }
 
-/// Where a server is, and whom to trust.
+/// A server's addresses, and the trusted certificates.
 #[derive(Clone)]
 pub struct Target {
     clear: SocketAddr,
@@ -47,7 +47,7 @@ pub struct Target {
 /// A connection.
 pub struct Connection {
     sender: Sender,
-    /// The certificate the server showed.
+    /// The certificate that the server presented.
     pub certificate: Option<CertificateDer<'static>>,
 }
 
@@ -62,7 +62,7 @@ enum Sender {
 }
 
 impl Target {
-    /// A server that listens there in the clear and by TLS, and what certificates it has had so far or will have.
+    /// A server that listens there without and with TLS, and the certificates it has had so far or will have.
     pub fn new(clear: SocketAddr, secure: SocketAddr, trusted: &[CertificateDer<'static>]) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(trusted.iter().cloned());
@@ -78,7 +78,7 @@ impl Target {
     fn offering(&self, protocol: &str) -> rustls::ClientConfig {
         let mut tls = rustls::ClientConfig::clone(&self.tls);
         tls.alpn_protocols = vec![protocol.into()];
-        // A certificate is only shown in a whole handshake.
+        // A certificate is only presented in a full handshake.
         tls.resumption = rustls::client::Resumption::disabled();
         tls
     }
@@ -116,7 +116,7 @@ impl Target {
         Ok((stream, certificate))
     }
 
-    /// Connects by QUIC, and says nothing yet.
+    /// Connects with QUIC, and says nothing yet.
     pub async fn quic(&self) -> Result<(quinn::Endpoint, quinn::Connection), String> {
         let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).map_err(told)?;
         let tls = QuicClientConfig::try_from(self.offering("h3")).expect("TLS 1.3");
@@ -158,7 +158,7 @@ async fn http2(
 }
 
 impl Connection {
-    /// Asks for `path`, and for nothing else before that has come.
+    /// Requests `path`, and nothing else before the answer has arrived.
     pub async fn ask(&mut self, path: &str) -> Result<(StatusCode, Bytes), Failure> {
         let request = |authority: &str| {
             Request::get(format!("{authority}{path}"))
@@ -183,7 +183,7 @@ impl Connection {
                 let request = request("https://localhost").map(|_| ());
                 let mut stream = sender.send_request(request).await.map_err(|_| Failure::Unprocessed)?;
                 match stream.finish().await {
-                    // The answer is on its way, and has not waited for the end of the request (RFC 9114, section 4.1).
+                    // The answer is on its way, and hasn't waited for the end of the request (RFC 9114, section 4.1).
                     Err(StreamError::RemoteTerminate { code: Code::H3_NO_ERROR, .. }) => {}
                     finished => finished.map_err(refused)?,
                 }
@@ -206,7 +206,7 @@ fn lost(error: impl std::fmt::Debug) -> Failure {
     Failure::Lost(format!("{error:?}"))
 }
 
-/// What an error of hyper says about the request.
+/// What a hyper error says about the request.
 fn judge(error: hyper::Error) -> Failure {
     let of_h2 = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<h2::Error>());
     let unprocessed = of_h2.is_some_and(|h2| {
@@ -214,11 +214,11 @@ fn judge(error: hyper::Error) -> Failure {
         let goodbye = h2.is_go_away() && h2.is_remote() && h2.reason() == Some(h2::Reason::NO_ERROR);
         goodbye || h2.reason() == Some(h2::Reason::REFUSED_STREAM)
     });
-    // Canceled is what was never sent.
+    // Canceled means that it was never sent.
     if unprocessed || error.is_canceled() { Failure::Unprocessed } else { lost(error) }
 }
 
-/// What an error of h3 says about the request.
+/// What an h3 error says about the request.
 fn refused(error: StreamError) -> Failure {
     match error {
         StreamError::RemoteTerminate { code: Code::H3_REQUEST_REJECTED, .. } => Failure::Unprocessed,

@@ -1,4 +1,4 @@
-//! Many connections at once, and more than there can be.
+//! Many connections at once, and more than possible.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::raw::{self, Raw};
 use crate::server::{Server, TICKS};
 
 const CROWD: usize = 10_000;
-/// What the server may use for them, in KiB.
+/// The server's memory limit for them, in KiB.
 const MEMORY: u64 = 64 << 10;
 
 #[test]
@@ -16,7 +16,7 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
     let wanted = CROWD as u64 + 1_000;
     let limit = getrlimit(Resource::Nofile);
     let current = limit.maximum.map(|most| most.max(limit.current.unwrap_or(most)));
-    // Root may raise it; for others it is what it is.
+    // Root may raise it; for others it is fixed.
     let raised = Rlimit { current: current.or(Some(wanted)), maximum: limit.maximum };
     let _ = setrlimit(Resource::Nofile, raised);
     if getrlimit(Resource::Nofile).current.is_some_and(|most| most < wanted) {
@@ -37,7 +37,7 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
         assert_eq!(raw::status(&answer), Some(200));
     }
     server.until(|metrics| metrics.sum("interop_listener_open{protocol=\"http1\"}") > CROWD as f64);
-    // But for the program itself, which is large where it is not optimised.
+    // Without the program itself, which is large if it isn't optimised.
     let used = server.anonymous() / 1024;
     eprintln!("{CROWD} idle connections: {used} KiB");
     assert!(used < MEMORY, "{used} KiB");
@@ -46,9 +46,9 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
 #[test]
 fn running_out_of_files_does_not_spin() {
     let server = Server::start_with_files(64, &["--workers", "1"]);
-    // As many as there are files for and more, which wait in the backlog.
+    // More than there are files for, which wait in the backlog.
     let mut crowd: Vec<_> = (0..120).map(|_| Raw::connect(server.clear)).collect();
-    // Waits for what the server can say only once it has run out, and some seconds more.
+    // Waits for a message that the server can only log once it has run out, and some seconds more.
     let begun = Instant::now();
     let before = server.time();
     while begun.elapsed() < Duration::from_secs(2) {

@@ -1,11 +1,11 @@
-//! HTTP/1.1 and HTTP/2 by curl.
+//! HTTP/1.1 and HTTP/2 with curl.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::server::Server;
 
-/// How curl is to speak, and over which scheme.
+/// The version for curl, and the scheme.
 struct Way {
     name: &'static str,
     flags: &'static [&'static str],
@@ -21,7 +21,7 @@ const WAYS: [Way; 4] = [
 ];
 
 impl Way {
-    /// What curl prints when it asks for `path`, as text.
+    /// What curl prints when it requests `path`, as text.
     fn ask(&self, server: &Server, path: &str, flags: &[&str], input: &[u8]) -> String {
         let (scheme, address) = match self.secure {
             true => ("https", server.secure),
@@ -34,7 +34,7 @@ impl Way {
         let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("curl runs");
         let mut pipe = curl.stdin.take().expect("it is piped");
         let input = input.to_vec();
-        // curl need not read all of it, nor any.
+        // curl may not read all of it, or any.
         let writer = std::thread::spawn(move || drop(pipe.write_all(&input)));
         let output = curl.wait_with_output().expect("it is a child");
         writer.join().expect("no panic");
@@ -65,7 +65,7 @@ fn requests_are_answered() {
         assert_eq!(ask("/drip/3/1", &[], b""), "drop\n".repeat(3), "{name}");
         let status = ["--output", "/dev/null", "--write-out", "%{response_code}"];
         assert_eq!(ask("/nowhere", &status, b""), "404", "{name}");
-        // curl 7.88 loses an answer that comes over HTTP/2 before all of the body is sent.
+        // curl 7.88 loses an answer that arrives over HTTP/2 before the whole body is sent.
         if way.version == "1.1" {
             let too_long = [&status[..], &["--data-binary", "@-"]].concat();
             assert_eq!(ask("/read", &too_long, &vec![b'x'; 9 << 20]), "413", "{name}");

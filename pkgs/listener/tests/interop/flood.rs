@@ -5,12 +5,12 @@ use crate::load::{Load, LoadRequest};
 use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
-/// The most a server may take of a flood before it has had enough.
+/// The most that a server may accept of a flood before it has had enough.
 const MOST: usize = 32 << 20;
-/// What a server may have used at its worst, in KiB.
+/// A server's peak memory limit, in KiB.
 const MEMORY: u64 = 96 << 10;
 
-/// Floods a server with what `next` makes while somebody else has requests answered.
+/// Floods a server with what `next` makes while another client's requests are answered.
 async fn flood(what: &str, mut next: impl FnMut(usize) -> Vec<u8> + Send + 'static) {
     let server = Server::start(&[]);
     let target = Target::new(server.clear, server.secure, &[]);
@@ -43,7 +43,7 @@ async fn requests_that_are_reset_at_once() {
 
 #[tokio::test]
 async fn requests_the_server_is_made_to_reset() {
-    // CVE-2025-8671: an increment of nothing is an error of the stream (RFC 9113, section 6.9).
+    // CVE-2025-8671: an increment of zero is an error of the stream (RFC 9113, section 6.9).
     flood("a made reset", |turn| {
         let stream = stream(turn);
         let head = frame(kind::HEADERS, END_HEADERS, stream, raw::POST_WAITING);

@@ -1,4 +1,4 @@
-//! HTTP/2 by h2spec, whole and strict.
+//! HTTP/2 with h2spec, completely and strictly.
 
 use crate::server::Server;
 use crate::spec::{CASES, CONCURRENCY, run};
@@ -8,7 +8,7 @@ fn http2_conforms() {
     let server = Server::start(&[]);
     for (address, flags, known) in [
         (server.secure, &["--tls", "--insecure"][..], &[][..]),
-        // Who does not begin as HTTP/2 does is taken for HTTP/1.1 in the clear, and told 400 in its words.
+        // A client that doesn't start as in HTTP/2 counts as HTTP/1.1 without TLS, and gets HTTP/1.1's 400.
         (server.clear, &[], &["http2/3.5"]),
     ] {
         let (cases, mut failed) = run(address, flags, "/read/4000", &[]);

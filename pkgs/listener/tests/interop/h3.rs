@@ -1,4 +1,4 @@
-//! HTTP/3 by aioquic; the cases are in `h3.py`.
+//! HTTP/3 with aioquic; the cases are in `h3.py`.
 
 use std::process::Command;
 
@@ -132,7 +132,7 @@ fn bodies_that_drip_are_cut() {
 
 #[test]
 fn draining_finishes_what_is_in_flight() {
-    // The last notice comes while there are answers under way.
+    // The last notice arrives while answers are in progress.
     let server = Server::start(&["--drain-grace", "200"]);
     run(&server, &["says_goodbye"]);
     assert!(server.wait(PATIENCE).success());

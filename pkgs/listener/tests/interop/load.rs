@@ -1,4 +1,4 @@
-//! Clients that ask without pause while something happens to the server.
+//! Clients that send requests without pause while something happens to the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,23 +8,23 @@ use tokio::task::JoinSet;
 
 use crate::client::{ClientProtocol, Failure, Target};
 
-/// Longer than anything here takes on a machine that does much else.
+/// Longer than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadRequest {
     pub path: &'static str,
-    /// The answer's.
+    /// The answer's status.
     pub status: u16,
-    /// The answer's.
+    /// The answer's body.
     pub body: &'static str,
     /// How often on a connection.
     pub times: u64,
 }
 
 impl LoadRequest {
-    /// A path that is answered by 200, asked for without end.
+    /// A path that is answered with 200, requested endlessly.
     pub fn of(path: &'static str, body: &'static str) -> Self {
         Self { path, status: 200, body, times: u64::MAX }
     }
@@ -33,22 +33,22 @@ impl LoadRequest {
 /// What the clients share.
 #[derive(Default)]
 pub struct State {
-    /// Requests that were answered as they should be.
+    /// Requests that were answered as expected.
     pub answered: AtomicU64,
-    /// Set when the server was told to go: who cannot connect from now on is not surprised.
+    /// Set when the server was told to stop: from then on, failures to connect are no surprise.
     leaving: AtomicBool,
-    /// Set when the clients are to end.
+    /// Set when the clients should end.
     done: AtomicBool,
 }
 
-/// Some clients of one protocol.
+/// Several clients with one protocol.
 pub struct Load {
     pub state: Arc<State>,
     clients: JoinSet<Result<(), String>>,
 }
 
 impl Load {
-    /// So many clients, each with one connection at a time, and one request on it.
+    /// This many clients, each with one connection at a time, and one request on it.
     pub fn start(target: &Target, protocol: ClientProtocol, clients: usize, request: LoadRequest) -> Self {
         let state = Arc::new(State::default());
         let mut set = JoinSet::new();
@@ -58,7 +58,7 @@ impl Load {
         Self { state, clients: set }
     }
 
-    /// Waits for so many more answers.
+    /// Waits for this many more answers.
     pub async fn answers(&self, more: u64) {
         let until = self.state.answered.load(Relaxed) + more;
         let enough = async {
@@ -96,7 +96,7 @@ async fn run(
         let late = state.leaving.load(Relaxed);
         let mut connection = match target.connect(protocol).await {
             Ok(connection) => connection,
-            // It was told to go while this was under way.
+            // It was told to stop while this was in progress.
             Err(_) if state.leaving.load(Relaxed) => return Ok(()),
             Err(error) => return Err(format!("{protocol:?}: cannot connect: {error}")),
         };

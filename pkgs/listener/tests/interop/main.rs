@@ -1,8 +1,8 @@
-//! The listener as other implementations see it: `examples/interop.rs` in a process of its own, asked by clients
-//! of all kinds, polite and not.
+//! The listener as other implementations see it: `examples/interop.rs` in a separate process, with clients of all
+//! kinds, polite and not.
 //!
-//! They need Python and Go, which fetch what they need once (`tools`), and the server, which `cargo test` builds
-//! when it is not told to build this test alone.
+//! They need Python and Go, which fetch what they need once (`tools`), and the server, which `cargo test` builds unless
+//! it is told to build only this test.
 
 mod change;
 mod client;

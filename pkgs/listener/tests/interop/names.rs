@@ -1,4 +1,4 @@
-//! Certificates by name and sessions by ticket, as curl, openssl and aioquic see them.
+//! Certificates by name and sessions with tickets, as curl, openssl and aioquic see them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use crate::h3;
 use crate::server::Server;
 
-/// Exit status of curl where the certificate shown is for another name (curl(1)).
+/// curl's exit status if the presented certificate is for another name (curl(1)).
 const OTHER_NAME: i32 = 60;
 
-/// What each client asks for, and for which name it is shown a certificate.
+/// The name that each client requests, and the name in the certificate it gets.
 const SHOWN: [(&str, &str); 5] = [
     ("localhost", "localhost"),
     ("a.example", "a.example"),
@@ -20,13 +20,13 @@ const SHOWN: [(&str, &str); 5] = [
     ("other.example", "localhost"),
 ];
 
-/// A certificate for `name` that signs itself, in two files of `directory`: the chain, then the key.
+/// A self-signed certificate for `name`, in two files in `directory`: the chain, then the key.
 fn certificate(directory: &Path, name: &str) -> [PathBuf; 2] {
     let file = |kind: &str| directory.join(format!("{}.{kind}.pem", name.replace('*', "any")));
     signed(name, &rcgen::PKCS_ECDSA_P256_SHA256, [file("chain"), file("key")])
 }
 
-/// The same by a key of any kind.
+/// The same with any kind of key.
 fn signed(name: &str, algorithm: &'static rcgen::SignatureAlgorithm, files: [PathBuf; 2]) -> [PathBuf; 2] {
     let key = rcgen::KeyPair::generate_for(algorithm).expect("a key");
     let params = rcgen::CertificateParams::new([name.to_owned()]).expect("a name");
@@ -36,7 +36,7 @@ fn signed(name: &str, algorithm: &'static rcgen::SignatureAlgorithm, files: [Pat
     files
 }
 
-/// A server with a certificate for each name of [`SHOWN`], and a file with all of these.
+/// A server with a certificate for each name in [`SHOWN`], and a file with all of these.
 fn start(directory: &Path) -> (Server, PathBuf) {
     let mut arguments = Vec::new();
     for name in ["a.example", "*.b.example"] {
@@ -51,7 +51,7 @@ fn start(directory: &Path) -> (Server, PathBuf) {
     (server, trusted)
 }
 
-/// What `openssl s_client` prints of a connection on which it asks for `/`.
+/// What `openssl s_client` prints for a connection on which it requests `/`.
 fn openssl(server: &Server, arguments: &[&str]) -> String {
     let mut client = Command::new("openssl")
         .args(["s_client", "-ign_eof", "-connect", &server.secure.to_string()])
@@ -122,7 +122,7 @@ fn a_client_is_shown_a_certificate_whose_signatures_it_takes() {
         (&["-tls1_3", "-sigalgs", "RSA-PSS+SHA256:ECDSA+SHA256"], "ecdsa"),
         (&["-tls1_3", "-sigalgs", "RSA-PSS+SHA256"], "rsa"),
         (&["-tls1_2", "-sigalgs", "RSA-PSS+SHA256"], "rsa"),
-        // Before TLS 1.3 the cipher suite says so too.
+        // Before TLS 1.3, the cipher suite names it too.
         (&["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], "rsa"),
     ] {
         let chain = std::fs::read_to_string(directory.path().join(format!("{kind}.chain"))).expect("a chain");
@@ -134,7 +134,7 @@ fn a_client_is_shown_a_certificate_whose_signatures_it_takes() {
 #[test]
 fn sessions_are_resumed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    // For how long is a matter of seconds here and there, and tried where tickets are made.
+    // How long they last is a matter of seconds, and is tested where tickets are made.
     let server = Server::start(&["--workers", "2", "--ticket-key", "3600"]);
     let versions = ["-tls1_2", "-tls1_3"];
     let file = |version: &str| directory.path().join(version).display().to_string();
@@ -142,7 +142,7 @@ fn sessions_are_resumed() {
         let first = openssl(&server, &[version, "-sess_out", &file(version)]);
         assert!(first.contains("\nNew, TLSv1."), "{first}");
     }
-    // By whichever worker, and as often as one likes.
+    // With any worker, and as often as one likes.
     for version in versions {
         for _ in 0..4 {
             let text = openssl(&server, &[version, "-sess_in", &file(version)]);

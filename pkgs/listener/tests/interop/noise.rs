@@ -1,4 +1,4 @@
-//! What is malformed is answered with an error or cut off, and nobody else notices.
+//! Malformed input is answered with an error or cut off, and nobody else notices.
 
 use crate::raw::{self, END_HEADERS, END_STREAM, PREFACE, Raw, frame, kind};
 use crate::server::Server;

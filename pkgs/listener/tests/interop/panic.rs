@@ -10,14 +10,14 @@ use crate::load::{Load, LoadRequest, PATIENCE};
 use crate::raw::Raw;
 use crate::server::Server;
 
-/// Waits until so many lines of a log contain a word.
+/// Waits until this many lines of a log contain a word.
 fn logged(server: &Server, word: &str, times: usize) {
     until(word, || server.log().lines().filter(|line| line.contains(word)).count() >= times);
 }
 
 #[tokio::test]
 async fn a_panic_costs_its_request_and_nobody_elses() {
-    // One worker, so that who panics and who does not share a thread.
+    // One worker, so that requests that panic and others share a thread.
     let server = Server::start(&["--workers", "1"]);
     let target = Target::new(server.clear, server.secure, &server.certificate.all());
     let others = ClientProtocol::ALL
@@ -30,7 +30,7 @@ async fn a_panic_costs_its_request_and_nobody_elses() {
             assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{protocol:?} {path}");
             assert!(body.starts_with(b"{\"type\":\"about:blank\""), "{protocol:?} {path}: {body:?}");
             panics += 1;
-            // Of HTTP/1.1 the connection ends; of the others the stream.
+            // With HTTP/1.1 the connection ends, otherwise the stream.
             let again = connection.ask("/").await;
             let ends = matches!(protocol, ClientProtocol::Http1 | ClientProtocol::Http1Tls);
             assert_eq!(again.is_err(), ends, "{protocol:?} {path}: {again:?}");
@@ -47,7 +47,7 @@ async fn a_panic_costs_its_request_and_nobody_elses() {
         other.answers(10).await;
         other.end().await;
     }
-    // Each is told with its line, and counted.
+    // Each is logged with its line, and counted.
     for (line, times) in
         [("GET /panic?a", 5), ("GET /panic/later", 5), ("GET /panic/body", 5), (" panicked", 15)]
     {
@@ -88,13 +88,13 @@ fn a_worker_that_hangs_stops_the_watchdogs_pings() {
     }
     let mut waiting = Raw::connect(server.clear);
     waiting.send(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n").expect("it listens");
-    // Pings that nobody reads would block who sends them.
+    // Pings that nobody reads would block the sender.
     let read = std::thread::spawn({
         let socket = socket.try_clone().expect("a descriptor");
         move || while socket.recv(&mut [0; 64]).is_ok_and(|length| length > 0) {}
     });
     logged(&server, "stuck", 1);
-    // All that were sent while all went well come before this.
+    // All pings from before this come first.
     let end = UnixDatagram::unbound().expect("a socket");
     end.send_to(b"", path).expect("somebody reads");
     read.join().expect("no panic");

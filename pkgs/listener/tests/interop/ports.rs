@@ -1,10 +1,10 @@
-//! A port that is free for TCP is not always free for UDP.
+//! A port that is free for TCP isn't always free for UDP.
 
 use std::process::Command;
 
 use crate::server::Server;
 
-/// Ports of a network of its own, half of which are taken for UDP.
+/// Ports in a separate network, half of which are taken for UDP.
 const HALF_TAKEN: &str = "
 import os, socket, sys
 with open('/proc/sys/net/ipv4/ip_local_port_range', 'w') as ports:
@@ -27,7 +27,7 @@ fn a_port_that_the_kernel_chooses_is_free_for_datagrams_too() {
     if !network().arg("true").output().is_ok_and(|output| output.status.success()) {
         return bench::skip::skipped("ports that are taken for UDP", "no network of its own is allowed");
     }
-    // Each would come upon a taken one with 0.5.
+    // Each would hit a taken one with probability 0.5.
     for _ in 0..8 {
         let mut command = network();
         command.args(["python3", "-c", HALF_TAKEN]);

@@ -1,11 +1,11 @@
-//! Connections that send exactly what they are told to.
+//! Connections that send exactly what they are given.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use crate::load::PATIENCE;
 
-/// What a client of HTTP/2 says first (RFC 9113, section 3.4).
+/// What an HTTP/2 client sends first (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames (RFC 9113, section 6).
@@ -23,7 +23,7 @@ pub mod kind {
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// `GET /`, and `POST /wait/20000`, as HPACK has them (RFC 7541).
+/// `GET /`, and `POST /wait/20000`, in HPACK (RFC 7541).
 pub const GET: &[u8] = b"\x82\x86\x84\x41\x09localhost";
 pub const POST_WAITING: &[u8] = b"\x83\x86\x44\x0b/wait/20000\x41\x09localhost";
 
@@ -46,7 +46,7 @@ impl Raw {
         Self(stream)
     }
 
-    /// Connects and says that it is HTTP/2, with default settings.
+    /// Connects and starts HTTP/2, with default settings.
     pub fn http2(address: SocketAddr) -> Self {
         let mut raw = Self::connect(address);
         raw.send(PREFACE).expect("the server listens");
@@ -70,13 +70,13 @@ impl Raw {
         let mut all = Vec::new();
         match self.0.read_to_end(&mut all) {
             Err(error) if is_slow(&error) => panic!("not closed, after {:?}", String::from_utf8_lossy(&all)),
-            // A reset is as good.
+            // A reset is also fine.
             _ => all,
         }
     }
 
-    /// Sends what `next` makes until the server closes the connection, which it must have done before `most` bytes; reads
-    /// nothing meanwhile. How many bytes were sent.
+    /// Sends what `next` makes until the server closes the connection, which it must have done before `most` bytes;
+    /// reads nothing meanwhile. Returns how many bytes were sent.
     pub fn flood(&mut self, most: usize, mut next: impl FnMut(usize) -> Vec<u8>) -> usize {
         let mut sent = 0;
         for turn in 0.. {
@@ -97,7 +97,7 @@ pub fn is_slow(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// The status of the response at the front of `bytes`.
+/// The status of the response at the start of `bytes`.
 pub fn status(bytes: &[u8]) -> Option<u16> {
     let line = bytes.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     std::str::from_utf8(line).ok()?.parse().ok()

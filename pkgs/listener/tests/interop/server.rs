@@ -13,44 +13,44 @@ use testkit::{Launch, Metrics, binary};
 use crate::load::PATIENCE;
 use crate::raw::Raw;
 
-/// Ticks of the processor's time in a second, on every Linux there is.
+/// Ticks of CPU time per second, on every Linux.
 pub const TICKS: u64 = 100;
 
 /// A running server; killed when dropped.
 pub struct Server {
     process: testkit::Server,
-    /// HTTP/1.1 and HTTP/2 in the clear.
+    /// HTTP/1.1 and HTTP/2 without TLS.
     pub clear: SocketAddr,
     /// HTTP/1.1, HTTP/2 and, over UDP, HTTP/3.
     pub secure: SocketAddr,
-    /// Where its certificate is, to be replaced.
+    /// Its certificate's files, which can be replaced.
     pub certificate: Arc<Certificate>,
 }
 
 impl Server {
-    /// Starts one with these arguments on top, and waits until it listens.
+    /// Starts one with these additional arguments, and waits until it listens.
     pub fn start(arguments: &[&str]) -> Self {
         Self::run(program(), arguments, Files::new())
     }
 
-    /// The same by a command that takes the program and its arguments.
+    /// The same with a command that takes the program and its arguments.
     pub fn start_by(command: Command) -> Self {
         Self::run(testkit::Server::by(command).arg(path()), &[], Files::new())
     }
 
-    /// The same, with so many files at most.
+    /// The same, with this many files at most.
     pub fn start_with_files(files: u32, arguments: &[&str]) -> Self {
         let limit = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
         Self::run(testkit::Server::program("sh").args(["-c", &limit]).arg(path()), arguments, Files::new())
     }
 
-    /// The same with variables in its environment.
+    /// The same with environment variables.
     pub fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let program = variables.iter().fold(program(), |program, (name, value)| program.env(name, value));
         Self::run(program, arguments, Files::new())
     }
 
-    /// The same, on ports that are known beforehand, as of a server that has a name.
+    /// The same, on ports that are known beforehand, as for a server that has a name.
     pub fn start_on_ports(arguments: &[&str]) -> Self {
         // Free for UDP too.
         let free = || loop {
@@ -86,7 +86,7 @@ impl Server {
         Self { clear: addresses[0], secure: addresses[1], process, certificate }
     }
 
-    /// What it counts.
+    /// Its metrics.
     pub fn metrics(&self) -> Metrics {
         let mut raw = Raw::connect(self.clear);
         let request = b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -94,7 +94,7 @@ impl Server {
         Metrics::new(String::from_utf8(raw.rest()).expect("text"))
     }
 
-    /// Waits for a condition on what it counts.
+    /// Waits for a condition on its metrics.
     pub fn until(&self, condition: impl Fn(&Metrics) -> bool) {
         let begun = Instant::now();
         loop {
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    /// The processor's time it has used, in [`TICKS`] of a second.
+    /// The CPU time it has used, in [`TICKS`] of a second.
     pub fn time(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("it runs");
         // proc_pid_stat(5): utime and stime are the 14th and 15th fields; the 2nd, the name, ends with a bracket.
@@ -124,7 +124,7 @@ impl Deref for Server {
     }
 }
 
-/// What a server is started with.
+/// The files that a server is started with.
 struct Files {
     certificate: Arc<Certificate>,
     listen: [String; 2],
@@ -146,7 +146,7 @@ fn path() -> PathBuf {
     binary("examples/interop")
 }
 
-/// A certificate for `localhost` that signs itself, in files.
+/// A self-signed certificate for `localhost`, in files.
 pub struct Certificate {
     directory: tempfile::TempDir,
     all: Mutex<Vec<CertificateDer<'static>>>,
@@ -174,7 +174,7 @@ impl Certificate {
         self.all.lock().expect("no panic").clone()
     }
 
-    /// Replaces it by another.
+    /// Replaces it with another.
     pub fn renew(&self) {
         let made = testkit::certificate(&["localhost", "127.0.0.1"]);
         made.write(self.chain(), self.key());

@@ -1,4 +1,4 @@
-//! Clients that take their time are cut after the configured one.
+//! Slow clients are cut off after the configured time.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use crate::load::PATIENCE;
 use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
-/// The patience of the server here.
+/// The server's timeout here.
 const MILLISECONDS: &str = "3000";
 
-/// Sends a byte at a time until the connection is closed; what the server said.
+/// Sends one byte at a time until the connection is closed; returns what the server said.
 fn drip(mut raw: Raw, bytes: &[u8]) -> Vec<u8> {
     raw.0.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
     let (begun, mut told, mut buffer) = (Instant::now(), Vec::new(), [0; 1024]);
@@ -48,7 +48,7 @@ fn connections_that_say_nothing() {
     for mut raw in [Raw::connect(server.clear), Raw::connect(server.secure), Raw::http2(server.clear)] {
         raw.rest();
     }
-    // After a request as before one.
+    // After a request just as before one.
     let mut kept = Raw::connect(server.clear);
     kept.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").expect("the server listens");
     assert_eq!(raw::status(&kept.rest()), Some(200));

@@ -7,15 +7,15 @@ use std::process::Command;
 
 use crate::tools;
 
-/// Cases of h2spec 2.2.1.
+/// Cases in h2spec 2.2.1.
 pub const CASES: u32 = 146;
 
-/// The suite with a case that opens more streams than it may at once. Whether it does depends on how soon they are
-/// answered, so it has a run of its own, of requests that are answered late.
+/// The suite with a case that opens more streams than allowed at once. Whether it does depends on how soon they are
+/// answered, so it has a separate run, with requests that are answered late.
 pub const CONCURRENCY: &str = "http2/5.1.2";
 
-/// Runs suites, all if none are given, of requests for `path`; returns how many cases there were and which suites
-/// had any that failed or were skipped.
+/// Runs suites, all if none are given, with requests for `path`; returns how many cases there were and which suites had
+/// any that failed or were skipped.
 pub fn run(address: SocketAddr, flags: &[&str], path: &str, suites: &[&str]) -> (u32, Vec<String>) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let report = directory.path().join("report.xml");

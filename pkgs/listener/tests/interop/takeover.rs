@@ -1,4 +1,5 @@
-//! A program whose processes take over from each other while clients ask: shared by the tests of all that can.
+//! A program whose processes take over from each other while clients send requests: shared by the tests of all programs
+//! that can do so.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,39 +19,39 @@ use testkit::Server;
 use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest};
 
-/// Longer than anything here takes on a machine that does much else.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// How long a process that was taken over from waits for clients that are connected: longer than any is kept from asking.
+/// How long a process that was replaced waits for connected clients: longer than any is kept from sending.
 const DRAIN: &str = "90";
 
-/// Logged by who has been handed sockets and has yet to complete the takeover.
+/// Logged by a process that has received sockets and has yet to complete the takeover.
 const HANDED: &str = "a process that runs hands over its sockets";
 
-/// Threads of a process, unless it matters.
+/// A process's threads, unless it matters.
 const WORKERS: u8 = 2;
 
-/// How often a process is killed while it takes over. Some of them will have done so before.
+/// How often a process is killed while it takes over. Some of them will already have done so.
 const KILLS: usize = 12;
 
-/// A program, where it listens, and what it needs.
+/// A program, its addresses, and what it needs.
 pub struct Program {
     binary: &'static str,
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: tempfile::TempDir,
-    /// Where it is asked in the clear.
+    /// Its address without TLS.
     pub clear: SocketAddr,
-    /// The same by TLS.
+    /// The same with TLS.
     pub secure: SocketAddr,
-    /// Where operators ask.
+    /// The operators' address.
     pub admin: SocketAddr,
-    /// What it shows at first.
+    /// The certificate it presents at first.
     pub certificate: CertificateDer<'static>,
     flags: Vec<String>,
 }
 
 impl Program {
-    /// With these flags on top of those that say where it listens; `flags` is given where its files are.
+    /// A program with flags in addition to those for its addresses; `flags` gets the directory of its files.
     pub fn new(binary: &'static str, flags: impl Fn(&Path) -> Vec<String>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let made = testkit::certificate(&["localhost"]);
@@ -66,12 +67,12 @@ impl Program {
         self.directory.path().join(name)
     }
 
-    /// Where it is asked.
+    /// Its addresses for clients.
     pub fn target(&self) -> Target {
         Target::new(self.clear, self.secure, std::slice::from_ref(&self.certificate))
     }
 
-    /// Starts a process of so many workers, whose operators ask it at `admin`, with these flags too.
+    /// Starts a process with this many workers, which operators reach at `admin`, with these additional flags.
     fn spawn(&self, admin: SocketAddr, workers: u8, more: &[&str]) -> Server {
         let text = |name: &str| self.path(name).display().to_string();
         Server::program(self.binary)
@@ -89,7 +90,7 @@ impl Program {
         self.start_with(WORKERS, &[])
     }
 
-    /// The same with so many workers, and these flags too.
+    /// The same with this many workers, and these additional flags.
     pub fn start_with(&self, workers: u8, more: &[&str]) -> Server {
         let mut process = self.spawn(self.admin, workers, more);
         assert!(process.serves(), "{}", process.log());
@@ -112,7 +113,7 @@ impl Program {
     }
 }
 
-/// Who has a ticket of one process resumes the session with the next, and with the one after that.
+/// A client with a ticket from one process resumes the session with the next, and with the one after that.
 pub fn sessions_are_resumed_by_the_next(program: &Program, path: &str) {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(program.certificate.clone()).expect("a certificate");
@@ -144,7 +145,7 @@ pub fn sessions_are_resumed_by_the_next(program: &Program, path: &str) {
     assert_eq!(asks(), Some(HandshakeKind::Full), "with one that was told nothing");
 }
 
-/// Addresses whose ports nobody has, of TCP and UDP.
+/// Addresses whose ports nobody uses, for TCP and UDP.
 fn free() -> [SocketAddr; 3] {
     let mut held = Vec::new();
     [(); 3].map(|()| {
@@ -160,7 +161,7 @@ fn free() -> [SocketAddr; 3] {
     })
 }
 
-/// Waits until a process has logged this; false where it ends instead.
+/// Waits until a process has logged this; false if it ends instead.
 fn logs(process: &Server, text: &str) -> bool {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -176,7 +177,7 @@ fn logs(process: &Server, text: &str) -> bool {
     }
 }
 
-/// Waits for its end; its exit code, −1 by a signal.
+/// Waits for its end; returns its exit code, −1 for a signal.
 pub async fn ends(process: &Server) -> i32 {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -188,8 +189,8 @@ pub async fn ends(process: &Server) -> i32 {
     }
 }
 
-/// Three processes in a row take over, of more workers and of fewer, each while the one before still drains, and no client
-/// notices. Returns the last, and how many requests were answered. The first may have been started before.
+/// Three processes in a row take over, with more workers and with fewer, each while the previous one still drains, and
+/// no client notices. Returns the last, and how many requests were answered. The first may have been started before.
 pub async fn three_in_a_row(program: &Program, request: LoadRequest, first: Option<Server>) -> (Server, u64) {
     let mut process = first.unwrap_or_else(|| program.start());
     let loads = program.load(request);
@@ -246,7 +247,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
         }
         let mut next = program.spawn(program.admin, WORKERS, &[]);
         assert!(logs(&next, HANDED), "{}", next.log());
-        // Held still, it is known how far it has come.
+        // While it is stopped, it is known how far it has come.
         next.signal(Signal::STOP);
         if program.is_waited_for() {
             next.kill();
@@ -274,7 +275,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
     drop(next);
 }
 
-/// The process that serves is killed while another takes over: who was connected to it is lost, and nobody is refused.
+/// The serving process is killed while another takes over: those connected to it are lost, and nobody is refused.
 pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: LoadRequest) {
     const CLIENTS: u64 = 8;
     let mut process = program.start();
@@ -292,7 +293,7 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: 
                     Ok(connection) => connection,
                     Err(error) => {
                         assert!(!error.contains("refused"), "{error}");
-                        // Cut within the handshake of TLS.
+                        // Cut off during the TLS handshake.
                         lost.fetch_add(1, Relaxed);
                         continue;
                     }
@@ -335,7 +336,7 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: 
 }
 
 impl Program {
-    /// Whether the process that serves still waits for another, which has been told to hold still.
+    /// Whether the serving process still waits for another, which has been stopped.
     fn is_waited_for(&self) -> bool {
         let asking = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
         let there = SocketAddrUnix::new(self.path("handover")).expect("a path");
@@ -348,12 +349,12 @@ impl Program {
     }
 }
 
-/// One that speaks HTTP/3 is followed by one that does not: connections are served to their end.
+/// One that speaks HTTP/3 is followed by one that doesn't: connections are served to their end.
 pub async fn one_without_http3_leaves_its_connections_to_the_last(program: &Program) {
     let old = program.start();
     let (_endpoint, connection) = program.target().quic().await.expect("it listens");
     let new = tokio::task::block_in_place(|| program.start_with(WORKERS, &["--no-http3"]));
-    // Of a kind that nobody knows, which is read and nothing else (RFC 9114, section 6.2.3).
+    // Of an unknown type, which is read and otherwise ignored (RFC 9114, section 6.2.3).
     let mut stream = connection.open_uni().await.expect("it is there");
     stream.write_all(&[0x21; 64]).await.expect("it is there");
     stream.finish().expect("it is open");
@@ -362,7 +363,7 @@ pub async fn one_without_http3_leaves_its_connections_to_the_last(program: &Prog
     drop((old, new));
 }
 
-/// Asks in the clear, on a connection of its own; the answer's status and body.
+/// Sends a request without TLS, on a new connection; returns the answer's status and body.
 pub fn ask(address: SocketAddr, method: &str, path: &str, fields: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("nobody is refused");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -377,15 +378,15 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, fields: &str, body: &s
     (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
 }
 
-/// Clients that write all the time, to find out whether what is acknowledged is kept.
+/// Clients that constantly write, to find out whether what is acknowledged is kept.
 pub struct Writers {
     done: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<String>>>,
 }
 
 impl Writers {
-    /// Two of them. `write` is given the client's number and that of its write; it waits until that is acknowledged, and
-    /// returns its name.
+    /// Two of them. `write` gets the client's number and the number of its write; it waits until that is acknowledged,
+    /// and returns its name.
     pub fn start(write: impl Fn(usize, usize) -> String + Clone + Send + 'static) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let writer = |client| {
@@ -402,7 +403,7 @@ impl Writers {
         Self { done, threads }
     }
 
-    /// Ends them; what was acknowledged, which is something.
+    /// Ends them; returns what was acknowledged, which must not be empty.
     pub fn finish(self) -> Vec<String> {
         self.done.store(true, Relaxed);
         let join = |thread: JoinHandle<Vec<String>>| thread.join().expect("every write is acknowledged");

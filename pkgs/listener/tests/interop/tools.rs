@@ -1,15 +1,15 @@
-//! Programs of others, fetched once into the target directory.
+//! Third-party programs, fetched once into the target directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python that has aioquic.
+/// A Python with aioquic.
 pub fn aioquic() -> PathBuf {
     python("aioquic", include_str!("aioquic.txt")).join("python")
 }
 
-/// The directory of the programs of a Python that has what a file of requirements names.
+/// The directory with the programs of a Python that has what a requirements file names.
 pub fn python(name: &str, requirements: &str) -> PathBuf {
     let directory = kept(name, requirements, |directory| {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory));
@@ -20,11 +20,11 @@ pub fn python(name: &str, requirements: &str) -> PathBuf {
     directory.join("bin")
 }
 
-/// A directory named `name`, made by `make` if no earlier run has made it of the same `versions`.
+/// A directory named `name`, made by `make` unless an earlier run has made it with the same `versions`.
 pub fn kept(name: &str, versions: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = directory.join("done");
-    // Held until all of it is there, by whichever test or run comes first.
+    // Locked until all of it is there, by whichever test or run comes first.
     let lock = File::create(directory.with_added_extension("lock")).expect("a writable target directory");
     lock.lock().expect("a lock");
     if !fs::read_to_string(&done).is_ok_and(|of| of == versions) {
