@@ -1,4 +1,4 @@
-//! An issuer as far as these tests need one: it says of itself, of its keys and for codes whatever it is told to say.
+//! An issuer for these tests: it says whatever it is told to about itself and its keys, and in exchange for codes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::token::now;
 use crate::{Issuer, IssuerUrl};
 
-/// A key to sign with, and what is published of it.
+/// A signing key, and what is published about it.
 pub struct Key {
     pub id: &'static str,
     pub algorithm: Algorithm,
@@ -60,7 +60,7 @@ impl Key {
                     n: text(pair.public_key().modulus().big_endian_without_leading_zero()),
                     e: text(pair.public_key().exponent().big_endian_without_leading_zero()),
                 };
-                // What is in PKCS #8 after 26 bytes is PKCS #1.
+                // In PKCS #8, PKCS #1 follows after 26 bytes.
                 (EncodingKey::from_rsa_der(&der.as_ref()[26..]), AlgorithmParameters::RSA(published))
             }
         };
@@ -69,7 +69,7 @@ impl Key {
         Self { id, algorithm, signing, published }
     }
 
-    /// A token that says this.
+    /// A token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
         let header = Header { kid: Some(self.id.to_owned()), ..Header::new(self.algorithm) };
         self.sign_with(&header, claims)
@@ -80,7 +80,7 @@ impl Key {
     }
 }
 
-/// What it says by path, and how often it was asked, with what.
+/// Its answers by path, and how often and with what it was asked.
 #[derive(Clone, Default)]
 pub struct Says {
     pub answers: Arc<Mutex<HashMap<&'static str, (u16, String)>>>,
@@ -105,7 +105,7 @@ impl Says {
         };
         let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n", body.len());
         let answer = format!("{head}Location: /jwks\r\nConnection: close\r\n\r\n{body}");
-        // Whoever has enough of it goes away.
+        // A client that has read enough disconnects.
         let _ = stream.write_all(answer.as_bytes()).await;
         let _ = stream.shutdown().await;
     }
@@ -122,7 +122,7 @@ impl Fake {
         Self::listen(keys, None).await
     }
 
-    /// The same by TLS.
+    /// The same with TLS.
     pub async fn start_by_tls(keys: &[&Key], tls: TlsAcceptor) -> Self {
         Self::listen(keys, Some(tls)).await
     }
@@ -137,7 +137,7 @@ impl Fake {
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 match &tls {
-                    // Who does not know its certificate goes away.
+                    // A client that doesn't know its certificate disconnects.
                     Some(tls) => match tls.accept(stream).await {
                         Ok(stream) => all.answer(stream).await,
                         Err(_) => continue,
@@ -152,7 +152,7 @@ impl Fake {
         fake
     }
 
-    /// Says of itself what is usual, and this.
+    /// Publishes the usual metadata, and this.
     pub fn describe(&self, others: Value) {
         let url = &self.url;
         let mut metadata = json!({
@@ -167,7 +167,7 @@ impl Fake {
         self.say("/.well-known/openid-configuration", 200, metadata.to_string());
     }
 
-    /// Has these keys from now on.
+    /// Publishes these keys from now on.
     pub fn publish(&self, keys: &[&Key]) {
         let keys: Vec<&Value> = keys.iter().map(|key| &key.published).collect();
         self.say("/jwks", 200, json!({ "keys": keys }).to_string());
@@ -177,7 +177,7 @@ impl Fake {
         self.says.answers.lock().expect("no panic").insert(path, (status, body));
     }
 
-    /// How often it was asked for its keys.
+    /// How often its keys were requested.
     pub fn looks(&self) -> usize {
         let asked = self.says.asked.lock().expect("no panic");
         asked.iter().filter(|request| request.starts_with("GET /jwks ")).count()
@@ -191,13 +191,13 @@ impl Fake {
         Arc::new(Issuer::new(self.url(), None).expect("an issuer"))
     }
 
-    /// What a good token says.
+    /// The claims of a valid token.
     pub fn claims(&self) -> Value {
         json!({ "iss": self.url, "aud": "linerate", "sub": "1", "exp": now() + 300, "iat": now(), "groups": ["ops"],
                 "preferred_username": "ada" })
     }
 
-    /// The same, but for this.
+    /// The same, except for this claim.
     pub fn claims_but(&self, name: &str, value: Value) -> Value {
         let mut claims = self.claims();
         match value {
