@@ -38,7 +38,7 @@ impl Notes {
         testkit::eventually(what, async || met(self)).await;
     }
 
-    /// Waits until all is heard that was committed before now.
+    /// Waits until everything that was committed before now is heard.
     async fn catch_up(&self) {
         let now = Instant::now();
         self.until("all is heard", |notes| notes.heard.lock().expect("no panic").is_some_and(|at| at > now))
@@ -75,7 +75,7 @@ async fn every_commit_is_heard_once_whatever_order_transactions_end_in() {
     run(&note("before"));
     let notes = feed(&server.postgres);
     notes.catch_up().await;
-    // One that began before the others, and ends after them.
+    // One that started before the others, and ends after them.
     let slow =
         Connector::new(&server.local(), "slow").expect("no tokens").connect().await.expect("it connects");
     let transaction = slow.begin().await.expect("a transaction");
@@ -133,7 +133,7 @@ async fn a_standby_tells_what_it_has_and_never_that_this_is_all() {
     notes.until("it begins", |notes| notes.alls() == 1).await;
     run(&note("streamed"));
     notes.until("it is told", |notes| notes.count("streamed") == 1).await;
-    // What it has not replayed was committed all the same.
+    // What it hasn't replayed was committed nevertheless.
     there("SELECT pg_wal_replay_pause()");
     run(&note("late"));
     tokio::time::sleep(Duration::from_millis(600)).await;

@@ -1,4 +1,4 @@
-//! Against a real PostgreSQL, over TCP and by TLS.
+//! Tests with a real PostgreSQL, over TCP and TLS.
 #![forbid(unsafe_code)]
 
 mod connecting;
@@ -16,7 +16,7 @@ use bench::postgres::{Durability, Postgres};
 use postgres::{Connector, Conninfo, Error, Session};
 use tempfile::TempDir;
 
-/// A server with TLS, at a loopback address of its own.
+/// A server with TLS, at a separate loopback address.
 struct Server {
     postgres: Postgres,
     directory: TempDir,
@@ -35,7 +35,7 @@ impl Server {
         let server = testkit::certificate(&[&address, "localhost"]);
         write(&at("server.pem"), &server.cert.pem());
         write(&at("server.key"), &server.key.serialize_pem());
-        // The common name of a client's certificate is its role.
+        // The common name in a client's certificate is its role.
         let key = rcgen::KeyPair::generate().expect("a key");
         let mut client = rcgen::CertificateParams::new(Vec::<String>::new()).expect("no names");
         client.distinguished_name = rcgen::DistinguishedName::new();
@@ -65,13 +65,13 @@ impl Server {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// By its socket.
+    /// Through its socket.
     fn local(&self) -> Conninfo {
         self.postgres.url("postgres").parse().expect("a URL")
     }
 }
 
-/// A file that PostgreSQL's user may read, and nobody else.
+/// A file that only PostgreSQL's user may read.
 fn write(path: &str, text: &str) {
     fs::write(path, text).expect("a file");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("ours");
@@ -81,7 +81,7 @@ fn write(path: &str, text: &str) {
         .find_map(|name| accounts.lines().find_map(|line| line.strip_prefix(name)));
     let mut numbers =
         user.into_iter().flat_map(|line| line.split(':').skip(1)).filter_map(|number| number.parse().ok());
-    // Where this is not root, the server is of the same user.
+    // If this isn't root, the server runs as the same user.
     let _ = chown(Path::new(path), numbers.next(), numbers.next());
 }
 

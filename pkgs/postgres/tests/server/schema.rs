@@ -28,7 +28,7 @@ async fn the_generation_before_starts_after_a_newer_one_has_migrated_unless_a_st
     assert_eq!(run(3).await.expect("one more"), 3);
     let refused = run(2).await.expect_err("it needs a column that is gone");
     assert!(matches!(refused, Error::Newer { found: 3, min_reader: 3, known: 2 }), "{refused}");
-    // Another program's tables are its own affair.
+    // Another program's tables don't matter.
     let other = Migrations { program: "other", steps: &[] };
     assert_eq!(other.run(&session).await.expect("nothing to do"), 0);
 }
