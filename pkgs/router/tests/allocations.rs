@@ -1,4 +1,4 @@
-//! What takes no memory: counted by an allocator, not believed.
+//! What allocates no memory: an allocator counts.
 
 use http::Method;
 use router::{Builder, Lookup};

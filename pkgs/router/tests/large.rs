@@ -41,7 +41,7 @@ fn a_million_routes_match_with_as_few_tries_as_one() {
     assert!(find(&router, &format!("/api/v1/resource{RESOURCES}")).is_none());
 }
 
-/// All routes of `depth` segments that are each `a` or a parameter, ending in one that none shares.
+/// All routes with `depth` segments that are each `a` or a parameter, ending in a unique one.
 fn tangle(depth: u32) -> Builder<u32> {
     let mut builder = Builder::new();
     for bits in 0..1_u32 << depth {
@@ -53,8 +53,8 @@ fn tangle(depth: u32) -> Builder<u32> {
     builder
 }
 
-/// All nodes of that tangle: those before the last segment, and for each last segment that is static one
-/// with its end, for each parameter one and its end.
+/// All nodes of that tangle: those before the last segment, and for each static last segment one with its end, and for
+/// each parameter one and its end.
 fn nodes(depth: u32) -> u32 {
     (1 << depth) - 1 + (1 << (depth - 1)) * 3
 }
@@ -64,7 +64,7 @@ fn no_path_visits_more_nodes_than_the_tree_allows() {
     let depth = 10;
     let router = tangle(depth).build().expect("a tree");
     assert_eq!(router.tries(), nodes(depth));
-    // The worst path there is: it fails in every branch.
+    // The worst possible path: it fails in every branch.
     assert!(find(&router, &format!("{}/none", "/a".repeat(depth as usize))).is_none());
     let last = format!("{}/end1023", "/a".repeat(depth as usize));
     assert_eq!(find(&router, &last).map(|found| *found.value), Some(1023));

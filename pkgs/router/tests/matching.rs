@@ -1,4 +1,4 @@
-//! Which route matches which path, by tables.
+//! Which route matches which path, in tables.
 
 use http::Method;
 use router::{BuildError, Builder, Lookup, MAX_PATH, Match, Router, SyntaxError};
@@ -15,12 +15,12 @@ fn find<'r, 'p, T>(router: &'r Router<T>, path: &'p str) -> Option<Match<'r, 'p,
     router.find(&Method::GET, path).matched()
 }
 
-/// A path, and the route with its parameters that it matches.
+/// A path, and the route that it matches, with its parameters.
 type Case<'a> = (&'a str, Option<(&'a str, &'a [(&'a str, &'a str)])>);
 
 #[track_caller]
 fn check(routes: &[&'static str], cases: &[Case<'_>]) {
-    // Whatever order routes are added in, the tree is the same.
+    // Whatever the order in which routes are added, the tree is the same.
     let mut reversed = routes.to_vec();
     reversed.reverse();
     for router in [router(routes), router(&reversed)] {
@@ -321,7 +321,7 @@ fn the_path_decides_before_the_method_does() {
     assert_eq!(allow, "GET,HEAD");
 }
 
-/// What users of other routers rely on, in routes of our own.
+/// What users of other routers rely on, in our own routes.
 #[test]
 fn a_static_beginning_that_leads_nowhere_gives_way() {
     check(

@@ -1,4 +1,4 @@
-//! Precedence against a reference that tries every route: what the crate's documentation says, and
+//! Precedence compared with a reference that tries every route: it implements what the crate's documentation says, and
 //! nothing of how the tree does it.
 
 use http::Method;
@@ -13,7 +13,7 @@ enum Piece {
     Rest,
 }
 
-/// What decides between routes at one segment: less is first.
+/// What decides between routes at one segment: the lowest comes first.
 type Rank = (u8, isize, isize, String, String);
 
 impl Piece {
@@ -37,7 +37,7 @@ impl Piece {
     }
 }
 
-/// What the route's parameters are in the path, if it matches.
+/// The values of the route's parameters in the path, if it matches.
 fn captures(route: &[Piece], path: &str) -> Option<Vec<String>> {
     let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     let mut found = Vec::new();
@@ -101,7 +101,7 @@ proptest! {
         let mut builder = Builder::new();
         for route in &routes {
             let text: String = route.iter().enumerate().map(|(at, piece)| format!("/{}", piece.text(at))).collect();
-            // The same route twice is the only conflict.
+            // Adding the same route twice is the only conflict.
             let added = builder.insert(Method::GET, &text, kept.len());
             prop_assert_eq!(added.is_ok(), !kept.contains(&route), "{}", text);
             if added.is_ok() {

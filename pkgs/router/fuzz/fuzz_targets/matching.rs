@@ -1,5 +1,5 @@
-//! Any routes and any path: what matches is the route with its parameters put in, for its methods alone, and without
-//! other routes it matches all the same.
+//! Any routes and any path: a match is the route with its parameters filled in, only for its methods, and matches just
+//! the same without other routes.
 #![no_main]
 
 use http::Method;
@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     let other = router.find(&Method::PUT, path);
     assert!(matches!(other, Lookup::MethodNotAllowed(allow) if allow == "GET,HEAD"));
 
-    // Literals are compared as RFC 3986 normalises them, so only without escapes this is so simple.
+    // Literals are compared as RFC 3986 normalises them, so it is only this simple without escapes.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@{}".contains(&byte);
     if path.bytes().all(plain) && found.pattern().bytes().all(plain) {
         assert_eq!(filled(found.pattern(), found.params()), path, "{}", found.pattern());
@@ -36,7 +36,7 @@ fuzz_target!(|text: &str| {
     assert!(again.params().eq(found.params()));
 });
 
-/// The route with what its parameters are.
+/// The route with its parameters filled in.
 fn filled<'a>(route: &str, mut params: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut path = String::new();
     let mut rest = route;

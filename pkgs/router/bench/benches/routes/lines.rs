@@ -1,4 +1,4 @@
-//! What is measured: routes and paths of the bench of silent, a web framework, in its pull request 198.
+//! What is measured: routes and paths from the bench of silent, a web framework, in its pull request 198.
 
 use http::Method;
 
@@ -8,10 +8,10 @@ pub struct Line {
     pub name: &'static str,
     /// All routes, with the methods that have handlers.
     pub routes: &'static [(&'static str, &'static [Method])],
-    /// What is asked for.
+    /// What is requested.
     pub method: Method,
     pub path: &'static str,
-    /// How many requests make one.
+    /// How many requests count as one.
     pub requests: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The router beside its peers, in one run: how long each takes to find a route.
+//! The router compared with its peers, in one run: how long each takes to find a route.
 
 mod lines;
 mod matching;

@@ -1,5 +1,5 @@
-//! Finding the route of a path, and its parameters' places in it. The router finds it for a method too, which the others
-//! know nothing of.
+//! Finding the route for a path, and the positions of its parameters. The router also checks the method, which the
+//! others don't.
 
 use std::hint::black_box;
 
@@ -34,7 +34,7 @@ pub fn measure(group: &mut BenchmarkGroup<'_, WallTime>, line: &Line) {
 
     let mut path_tree = path_tree::PathTree::new();
     for (route, _) in line.routes {
-        // Its parameters are `:name`.
+        // Its parameters are written `:name`.
         let _ = path_tree.insert(&route.replace('{', ":").replace('}', ""), ());
     }
     group.bench_function("path-tree", |b| {

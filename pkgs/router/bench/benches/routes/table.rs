@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::lines::LINES;
 
-/// Prints what criterion has found out.
+/// Prints criterion's results.
 pub fn print(results: &Path) {
     println!(
         "\nFind the route of a path and where its parameters are: nanoseconds, medians; x: times the router's.\n"
