@@ -1,4 +1,4 @@
-//! What an admin listener answers.
+//! The answers of an admin listener.
 #![forbid(unsafe_code)]
 
 use std::pin::pin;
@@ -28,7 +28,7 @@ fn ask(admin: &Admin, method: &str, path: &str, fields: &[(&str, &str)]) -> Resp
     }
 }
 
-/// The status and a field.
+/// The status and a header.
 fn seen<'r>(response: &'r Response<Full<Bytes>>, field: &str) -> (u16, &'r str) {
     let field = response.headers().get(field).and_then(|value| value.to_str().ok());
     (response.status().as_u16(), field.unwrap_or_default())
@@ -66,7 +66,7 @@ fn what_is_not_there_is_404_and_another_method_405() {
     assert_eq!(seen(&missing, "content-type"), (404, problem::CONTENT_TYPE));
     let other = ask(&admin, "POST", "/metrics", &[]);
     assert_eq!(seen(&other, "allow"), (405, "GET,HEAD"));
-    // What the listener tells the request's id.
+    // The listener adds the request's id to this problem.
     for (answer, status) in [(missing, 404), (other, 405), (ask(&admin, "GET", "/readyz", &[]), 503)] {
         let problem = answer.extensions().get::<Problem>().cloned().expect("a problem");
         assert_eq!((problem.status, text(answer)), (status, problem.json()));

@@ -1,4 +1,4 @@
-//! Processes that take over from each other. They are this very test, started once more.
+//! Processes that take over from each other. They are this same test, started once more.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -24,16 +24,16 @@ use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Longer than anything here takes on a machine that does much else.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// What is said to all but the first.
+/// What all but the first are told.
 const BUSY: &str = "another process does so just now";
 
-/// What a process is to do: its program, whether it waits before it completes, the path, and where it listens.
+/// What a process should do: its program, whether it waits before it completes, the path, and its address.
 const ROLE: &str = "LINERATE_TEST_HANDOVER";
 
-/// A process: answers whoever connects with its id, and drains when it is told to.
+/// A process: it answers every connection with its id, and drains when it is told to.
 #[test]
 fn process() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -85,9 +85,9 @@ fn serve(
             idle = false;
             let _ = write!(stream, "{id}");
         }
-        // Looked at between rounds: what was accepted has its answer.
+        // Checked between rounds: accepted connections have their answer.
         if shutdown.is_triggered() {
-            // What tidies up is a thread, which this one is not to outrun: services take longer to end.
+            // A thread cleans up, and this one must not end before it: services take longer to end.
             let deadline = Instant::now() + Duration::from_secs(10);
             while !is_handed_over() && path.exists() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
@@ -101,7 +101,7 @@ fn serve(
     }
 }
 
-/// Where processes listen and hand over.
+/// The addresses where processes listen and hand over.
 struct Place {
     directory: tempfile::TempDir,
     tcp: SocketAddr,
@@ -152,7 +152,7 @@ impl Place {
         self.start_until(false, "ready")
     }
 
-    /// Starts one and waits until it says this, once nobody else asks any more.
+    /// Starts one and waits until it says this, once nobody else is asking.
     fn start_until(&self, waits: bool, word: &str) -> Process {
         loop {
             let mut process = self.start(waits);
@@ -163,7 +163,7 @@ impl Place {
         }
     }
 
-    /// Starts one that is refused for this reason, once nobody else asks any more.
+    /// Starts one that is refused for this reason, once nobody else is asking.
     fn refuses(&self, start: impl Fn(&Self) -> Process, reason: &str) {
         loop {
             let (code, error) = start(self).fails();
@@ -174,7 +174,7 @@ impl Place {
         }
     }
 
-    /// Who serves.
+    /// Which process serves.
     fn answers(&self) -> u32 {
         let by_unix = read(UnixStream::connect(self.unix()).expect("nobody is refused"));
         let by_tcp = read(TcpStream::connect(self.tcp).expect("nobody is refused"));
@@ -182,7 +182,7 @@ impl Place {
         by_tcp
     }
 
-    /// Says something at the path, once nobody else is asking there any more; what is answered, if anything.
+    /// Sends a message to the path, once nobody else is asking there; returns the answer, if any.
     fn ask(&self, word: &str) -> (Socket, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -196,7 +196,7 @@ impl Place {
         }
     }
 
-    /// A socket to say things at the path.
+    /// A socket for sending messages to the path.
     fn raw(&self) -> Socket {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -208,7 +208,7 @@ impl Place {
 /// The next packet, empty at the end.
 fn hear(mut peer: &Socket) -> String {
     let mut packet = [0; 2_000];
-    // The first may tell of a reset, and what was said before that comes behind it.
+    // The first read may report a reset, and what was said before that comes after it.
     let count = peer.read(&mut packet).or_else(|_| peer.read(&mut packet)).unwrap_or(0);
     String::from_utf8_lossy(&packet[..count]).into_owned()
 }
@@ -257,7 +257,7 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Its exit code, and what it said on stderr.
+    /// Its exit code, and what it printed on stderr.
     fn ends(&mut self) -> (Option<i32>, String) {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -272,13 +272,13 @@ impl Process {
         (status.code(), errors)
     }
 
-    /// Ends by itself, because another has taken over.
+    /// Checks that it ends by itself, because another has taken over.
     fn is_relieved(&mut self) {
         self.says("handed over true");
         assert_eq!(self.ends().0, Some(0));
     }
 
-    /// Ends by itself, since it cannot take over; its exit code, and why.
+    /// Checks that it ends by itself, since it can't take over; returns its exit code, and the reason.
     fn fails(&mut self) -> (Option<i32>, String) {
         let (code, errors) = self.ends();
         let mut errors: Vec<_> = errors.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -286,7 +286,7 @@ impl Process {
         (code, errors.remove(0).to_owned())
     }
 
-    /// Ends by itself, since it cannot take over, for a reason in one line.
+    /// Checks that it ends by itself, since it can't take over, with the reason in one line.
     fn is_refused(&mut self, reason: &str) {
         let (code, error) = self.fails();
         assert!(code == Some(2) && error.contains(reason), "{reason:?} is not {code:?} {error:?}");
@@ -370,7 +370,7 @@ fn one_that_is_killed_before_it_completes_changes_nothing() {
     let mut old = place.serve();
     for _ in 0..3 {
         let new = place.start_until(true, "begun true");
-        // Who connects meanwhile is served by the one that runs.
+        // The running process serves those that connect meanwhile.
         assert_eq!(place.answers(), old.id());
         assert_eq!(new.ends_killed(), None);
         assert_eq!(place.answers(), old.id());
@@ -405,7 +405,7 @@ fn of_two_at_once_one_wins() {
     first.says("ready");
     old.is_relieved();
     assert_eq!(place.answers(), first.id());
-    // Many at once: whoever gets through follows another, and somebody serves in the end.
+    // Many at once: whichever succeeds follows another, and somebody serves in the end.
     let mut rivals: Vec<_> = (0..4).map(|_| place.start(false)).collect();
     for rival in &rivals {
         rival.says_or_ends("ready");
@@ -454,7 +454,7 @@ fn who_says_what_is_not_asked_for_changes_nothing() {
         assert!(answer.is_empty() || answer.starts_with("no "), "{said:.20?}: {answer}");
         assert_eq!(place.answers(), old.id());
     }
-    // No word after the first, or a wrong one, after it was given everything.
+    // No message after the first, or a wrong one, after it was given everything.
     for said in ["", "served", "left", "serving now"] {
         let (peer, answer) = place.ask("linerate-handover 1 test");
         assert!(answer.starts_with("yes "), "{answer}");
@@ -473,7 +473,7 @@ fn who_says_what_is_not_asked_for_changes_nothing() {
     assert!(answer.is_empty() || answer.starts_with("no another process"), "{answer}");
     drop(peer);
     assert_eq!(place.answers(), old.id());
-    // Those before may still be looked at.
+    // Earlier ones may still be checked.
     drop(place.ask("linerate-handover 1 nobody"));
     let new = place.serve();
     old.is_relieved();
@@ -486,7 +486,7 @@ fn who_says_nothing_is_in_nobodys_way_for_long() {
     let mut old = place.serve();
     let silent = place.raw();
     place.start(false).is_refused(BUSY);
-    // Told so until the silent one is given up.
+    // It is told so until the silent one is given up.
     let new = place.serve();
     drop(silent);
     old.is_relieved();
@@ -580,14 +580,14 @@ fn another_user_is_refused() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
     };
     open(place.directory.path(), 0o755);
-    // By the mode of the file, and where that is laxer than it was made, by the user.
+    // Refused because of the file's mode, and if that is laxer than it was created, because of the user.
     let nobody = |place: &Place| place.run("test", false, &[], Some(NOBODY));
     place.refuses(nobody, "ermission denied");
     open(&place.path(), 0o666);
     place.refuses(nobody, "user 65534 may not");
     assert_eq!(place.answers(), old.id());
 
-    // And the other way round: nobody of another user is taken over from, unless that is root.
+    // And the other way round: nobody takes over from another user, unless that is root.
     let theirs = Place::new();
     open(theirs.directory.path(), 0o777);
     let process = theirs.run("test", false, &[theirs.tcp.to_string()], Some(NOBODY));

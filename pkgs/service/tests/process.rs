@@ -1,6 +1,6 @@
-//! What only a whole process shows: signals, notices to systemd, sockets passed by it.
+//! What only a whole process shows: signals, notifications to systemd, and sockets passed by it.
 //!
-//! The process is this very test binary, asked to run [`child`] alone.
+//! The process is this same test binary, told to run only [`child`].
 
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 /// No step of these tests takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A service that stops when told to, at once or never quite.
+/// A service that stops when told to, at once or never completely.
 #[test]
 #[ignore = "not a test: the process that the tests start"]
 fn child() {
@@ -45,7 +45,7 @@ fn child() {
     }
 }
 
-/// A program that has a variable for the flag of two of its commands.
+/// A program with a variable for a flag of two of its commands.
 #[derive(Debug, clap::Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -81,7 +81,7 @@ fn reader() {
     println!("{}", help.expect_err("help"));
 }
 
-/// A service that listens where it is told, and where systemd keeps its sockets answers who has waited in them.
+/// A service that listens where it is told, and that answers clients waiting in its sockets if systemd keeps them.
 #[test]
 #[ignore = "not a test: the process that the tests start"]
 fn keeper() {
@@ -105,7 +105,7 @@ fn keeper() {
     }
 }
 
-/// The child, through a shell that lets `prepare` go first.
+/// The child, in a shell that runs `prepare` first.
 fn start(prepare: &str, env: &[(&str, &str)], stdin: Stdio) -> (Child, impl Iterator<Item = String>) {
     let mut child = Command::new("/bin/sh")
         .args(["-c", &format!("{prepare} exec \"$0\" --exact child --ignored --nocapture")])
@@ -191,7 +191,7 @@ fn a_socket_passed_by_systemd_is_listened_on() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("an address");
     let env = [("LISTEN_FDS", "1"), ("LISTEN_FDNAMES", "http")];
-    // Passed as the third descriptor, to the process the shell becomes.
+    // Passed as the third descriptor, to the process that the shell becomes.
     let stdin = Stdio::from(OwnedFd::from(listener));
     let (mut child, mut lines) = start("exec 3<&0 </dev/null; LISTEN_PID=$$", &env, stdin);
     assert!(lines.any(|line| line.ends_with(&format!("listening on {address}"))));
@@ -219,7 +219,7 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // An address of the loopback that nobody else uses.
+    // A loopback address that nobody else uses.
     let [.., third, fourth] = std::process::id().to_be_bytes();
     let address = format!("127.77.{third}.{fourth}:7777");
     let keeper = |prepare: &str, kept: Option<(OwnedFd, OwnedFd)>| {
@@ -264,7 +264,7 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
     let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     datagrams.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     datagrams.send_to(b"early", &address).expect("waits");
-    // A third one is of an address that the service had before its settings changed.
+    // A third one has an address that the service had before its settings changed.
     let prepare = format!(
         "exec 3<&0 4<&2 5<&0 </dev/null 2>/dev/null; export LISTEN_PID=$$ LISTEN_FDS=3 \
          LISTEN_FDNAMES='{tcp_name}:{udp_name}:kept tcp 192.0.2.1_80';"
@@ -299,7 +299,7 @@ fn a_socket_that_was_kept_is_not_in_the_way_of_another_address_on_its_port() {
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let [.., third, fourth] = std::process::id().to_be_bytes();
     let address = format!("127.78.{third}.{fourth}:7777");
-    // As if it were that of all addresses.
+    // As if it were the socket for all addresses.
     let kept = TcpListener::bind(&address).expect("an address of its own");
     let held_by_manager = kept.try_clone().expect("a descriptor");
     let mut child = Command::new("/bin/sh")

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use libfuzzer_sys::fuzz_target;
 use service::proxies::{Proxies, ProxyArgs};
 
-// What a client sends as either field, and as the other one.
+// What a client sends as either header, and as the other one.
 fuzz_target!(|text: &[u8]| {
     let mut parts = text.splitn(2, |byte| *byte == b'\n');
     let (sent, other) = (parts.next().unwrap_or_default(), parts.next());
@@ -20,12 +20,12 @@ fuzz_target!(|text: &[u8]| {
         proxies.client(proxy, forwarded.as_deref().into_iter(), x_forwarded_for.as_deref().into_iter())
     };
 
-    // Appended to its line, and as a line of its own, by one proxy and by two.
+    // Appended to its line, and as a separate line, by one proxy and by two.
     for more in [&b", for=203.0.113.9"[..], b", for=\"203.0.113.9:1\";proto=https, for=10.0.0.2"] {
         assert_eq!(told(one(&behind(more)), None), client);
         let lines = [sent, &more[1..]];
         assert_eq!(proxies.client(proxy, lines.into_iter(), [].into_iter()), client);
-        // The other field can take its word away, and not put another in its place.
+        // The other header can cancel this one's address, but not replace it with another.
         let both = told(one(&behind(more)), other.map(<[u8]>::to_vec));
         assert!(both == client || both == proxy);
     }
@@ -36,6 +36,6 @@ fuzz_target!(|text: &[u8]| {
         let both = told(other.map(<[u8]>::to_vec), one(&behind(more)));
         assert!(both == client || both == proxy);
     }
-    // Alone, of a proxy that has added nothing: bounded, and some address.
+    // Without more, from a proxy that has added nothing: bounded, and some address.
     assert!(told(one(sent), None).is_some() && told(None, one(sent)).is_some());
 });

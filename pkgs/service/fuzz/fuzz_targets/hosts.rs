@@ -1,4 +1,4 @@
-//! `Host` and `Origin` of a request without a key: whatever is let in is a local name, read by a plain model of one.
+//! `Host` and `Origin` of a request without a key: whatever is let in is a local name according to a plain model.
 #![no_main]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use libfuzzer_sys::fuzz_target;
 use service::allowed_hosts::{AllowedHosts, SocketFamily};
 
-/// Whether a name of the DNS cannot be behind this.
+/// Whether this can't be a DNS name.
 fn is_local(authority: &str) -> bool {
     if let Some(rest) = authority.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };

@@ -1,4 +1,4 @@
-//! A file of settings: it is read, or told what is wrong in one line, however it is made.
+//! A settings file: it is read, or one line says what is wrong, whatever it contains.
 #![no_main]
 
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ fuzz_target!(|text: &[u8]| {
     let arguments = ["links".into(), "serve".into(), "--config".into(), file.into_os_string()];
     match try_parse_from::<Cli>("links", "serve", arguments, |_| None) {
         Ok(cli) => drop(format!("{:?}", cli.command)),
-        // As clap has it, with its usage.
+        // clap's error, with its usage.
         Err(Error::Usage(_)) => {}
         Err(error) => assert!(!error.to_string().contains(['\n', '\r', '\u{1b}']), "{error}"),
     }

@@ -67,7 +67,7 @@ struct Serve {
     logs: LogArgs,
 }
 
-/// What only `good` is.
+/// A value that is only `good`.
 #[derive(Clone, Debug)]
 struct Url;
 
@@ -84,7 +84,7 @@ type Env = [(&'static str, &'static str)];
 /// Arguments.
 type Line = [&'static str];
 
-/// Parses `serve` with `args`, where FILE among them or in `env` stands for a file that holds `toml`.
+/// Parses `serve` with `args`, where FILE in them or in `env` stands for a file that contains `toml`.
 fn parse(toml: &str, env: &[(&str, &str)], args: &[&str]) -> Result<Serve, String> {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("links.toml");
@@ -126,7 +126,7 @@ fn settings_can_be_checked_and_nothing_else_done() {
     assert!(!read(&[]).expect("parses"));
     assert!(read(&["--check"]).expect("parses"));
     assert!(read(&["--check", "--cache-bytes", "many"]).is_err());
-    // Of the command line alone: a file or a variable that says so would end every start.
+    // Only for the command line: in a file or a variable, it would end every start.
     let error = parse("database = 'x'\ncheck = true", &[], &["--config", "FILE"]).expect_err("no setting");
     assert!(error.contains("check: there is no such setting"), "{error}");
     parse("", &[("LINERATE_LINKS_CHECK", "many")], &["--database", "x"]).expect("not looked at");
@@ -293,7 +293,7 @@ fn another_subcommand_takes_what_it_shares_from_the_same_file() {
         }
     };
     let found = |database: &str, own: &str| Ok((Some(database.to_owned()), own.to_owned()));
-    // What only the server has is no fault of the file.
+    // The server's own settings aren't an error in the file.
     std::fs::write(file, "database = 'file'\ncache-bytes = 2\nown = 'file'").expect("a file");
     assert_eq!(add(&[], &["--config", file]), found("file", "file"));
     assert_eq!(add(&[], &["--config", file, "--own", "flag"]), found("file", "flag"));
