@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# abuse.sh [FILTER...]: what drips, stalls, floods and nests, against the real programs.
+# abuse.sh [FILTER...]: clients that drip, stall, flood and nest, against the real programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
-# All test targets of the workspace, for that builds its programs with them, in the profile of the tests: what 'make
-# test' has built is not built again.
+# All test targets of the workspace, since that builds its programs too, in the tests' profile: what 'make test' has
+# built isn't built again.
 cargo test --workspace --locked --no-run
-# Conversations nobody has held before, beside those that "make test" holds.
+# New random conversations, in addition to those of "make test".
 export LINERATE_ABUSE_SEED=${LINERATE_ABUSE_SEED:-random}
-# The names of the files: of no other crate are there tests of these names, but for the seeds'.
+# By file name: no other crate has tests with these names, except the seeds'.
 exec cargo test --workspace --locked --test abuse -- "$@" </dev/null

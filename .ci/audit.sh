@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# audit.sh: no dependency has a known vulnerability, a licence that we do not allow, or comes from elsewhere than the
-# registry. cargo-deny looks for all of it, by pkgs/deny.toml; for vulnerabilities it reads the same database as
-# cargo-audit, which therefore need not be built too.
+# audit.sh: no dependency has a known vulnerability or a licence that we don't allow, or comes from anywhere but the
+# registry. cargo-deny checks all of it, with pkgs/deny.toml; for vulnerabilities it reads the same database as
+# cargo-audit, so that needn't be built too.
 #
 # The database is a git checkout of RustSec/advisory-db: $LINERATE_ADVISORY_DB, or ~/.cache/linerate/inputs/advisory-db,
-# or a clone that is made where the network lets it be. Without one everything else is checked, and that is said.
+# or a clone that is made if the network allows it. Without one, everything else is checked, with a message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc git
@@ -13,11 +13,11 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
 tools=$(.ci/cargo-tool.sh cargo-deny 0.20.2)
 PATH=$tools:$PATH
 
-# Prints where the database is; fails where there is none.
+# Prints the database's directory; fails if there is none.
 database() {
     local place
     for place in "${LINERATE_ADVISORY_DB:-$cache/inputs/advisory-db}" "$cache/advisory-db"; do
-        # cargo-deny asks git how old it is.
+        # cargo-deny asks git for its age.
         if [[ -e $place/.git && -d $place/crates ]]; then
             realpath "$place"
             return
@@ -38,16 +38,16 @@ trap 'rm -rf "$work"' EXIT
 checks=(bans licenses sources)
 if place=$(database); then
     checks+=(advisories)
-    # The name that cargo-deny has for the database in a directory of several.
+    # cargo-deny's name for the database in a directory of several.
     ln -s "$place" "$work/advisory-db-3157b0e258782691"
     echo "audit: vulnerabilities known on $(git -C "$place" log -1 --format=%cs)"
 else
     echo "audit: skipped: no checkout of RustSec/advisory-db is at hand, so nobody looked for known vulnerabilities"
 fi
 cd pkgs
-# The directory of the database is the one setting that differs from machine to machine.
+# Only the directory of the database differs from machine to machine.
 sed "/^\[advisories\]/a db-path = \"$work\"" deny.toml >"$work/deny.toml"
-# One platform at a time: of two, cargo would ask for the crates of all others as well.
+# One platform at a time: with two, cargo would ask for the crates of all others as well.
 for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do
     if ! cargo fetch --locked --quiet --target "$target"; then
         [[ $target != x86_64-* ]] || exit 1

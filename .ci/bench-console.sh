@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench-console.sh [--quick] [--strict]: what the console costs. Builds the programs of PROFILE, release unless given, or takes
-# those in LINERATE_PROGRAMS.
+# bench-console.sh [--quick] [--strict]: what the console costs. Builds the programs with PROFILE, release by default,
+# or uses those in LINERATE_PROGRAMS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh python3 wrk

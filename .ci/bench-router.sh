@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench-router.sh [FILTER]: the router beside its peers. The bench is a workspace of its own, so that nothing
-# else has to build them.
+# bench-router.sh [FILTER]: the router compared with its peers. The bench is a separate workspace, so that nothing else
+# has to build them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh PACKAGE BENCH [ARGUMENT...]: runs a bench with the peers it measures against.
+# bench.sh PACKAGE BENCH [ARGUMENT...]: runs a bench with the peers it is compared with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc wrk h2load nginx

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# boxes.sh [DIRECTORY]: several boxes, by what modules/fleet renders and the programs in DIRECTORY: dashboards and alert
-# rules against real scrapes, and the service address by BGP and VRRP in network namespaces.
+# boxes.sh [DIRECTORY]: several boxes, with what modules/fleet renders and the programs in DIRECTORY: dashboards and
+# alert rules with real scrapes, and the service address with BGP and VRRP in network namespaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh bird curl ip keepalived openssl prometheus prometheus-node-exporter python3 unshare

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# cargo-tool.sh NAME VERSION [FLAG...]: sees to it that this version of a program of the registry is in
-# ~/.cache/linerate/cargo-tools/bin, whose path it prints. Built once, without optimisation, which takes a minute or two,
-# while a run takes seconds either way; the flags are cargo install's.
+# cargo-tool.sh NAME VERSION [FLAG...]: makes sure that this version of a program from the registry is in
+# ~/.cache/linerate/cargo-tools/bin, and prints its path. It is built once, without optimisation, which takes a minute
+# or two, while a run takes seconds either way; the flags are cargo install's.
 set -euo pipefail
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/linerate/cargo-tools
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# console.sh [--screenshots | FILTER]: the console in a real browser, before real services. With --screenshots its pictures
-# are made instead, into docs/screenshots. LINERATE_CONSOLE_LINKS=1000000 has so many links there.
+# console.sh [--screenshots | FILTER]: the console in a real browser, with real services. With --screenshots, it makes
+# pictures instead, in docs/screenshots. LINERATE_CONSOLE_LINKS=1000000 adds that many links.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tests=$PWD/pkgs/console/tests/browser
 
-# Without them everything else is tested all the same.
+# Without them, everything else is tested nevertheless.
 if ! .ci/install.sh node npm chromium openssl; then
     echo "console: skipped: there is no node, npm, chromium or openssl here, so no browser has seen the console"
     exit 0
@@ -14,7 +14,8 @@ if ! node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0
     echo "console: skipped: node $(node --version) is older than 18, so no browser has seen the console"
     exit 0
 fi
-# What `package-lock.json` says, by its digests, from whichever registry npm is set to; nothing of it runs when it is installed.
+# What `package-lock.json` lists, checked by digest, from whichever registry npm is set to; nothing of it runs when it
+# is installed.
 lock=$(sha256sum "$tests/package-lock.json" | cut -d ' ' -f 1)
 if [[ $(cat "$tests/node_modules/.lock" 2>/dev/null) != "$lock" ]]; then
     if ! (cd "$tests" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null); then
@@ -23,7 +24,7 @@ if [[ $(cat "$tests/node_modules/.lock" 2>/dev/null) != "$lock" ]]; then
     fi
     echo "$lock" >"$tests/node_modules/.lock"
 fi
-# Those that were built for other tests, where it is said which.
+# Programs that were built for other tests, if they are named.
 if [[ -z ${LINERATE_PROGRAMS-} ]]; then
     .ci/install.sh cargo cc
     PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
@@ -35,5 +36,5 @@ cd "$tests"
 if [[ ${1-} == --screenshots ]]; then
     exec node screenshots.mjs ../../../../docs/screenshots
 fi
-# All of it takes a minute or two; what hangs is ended, and named as what has not ended.
+# All of it takes a minute or two; a test that hangs is ended, and reported as unfinished.
 exec node --test --test-timeout=600000 --test-reporter=spec ${1:+--test-name-pattern="$1"} console.test.mjs sign_in.test.mjs

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# dist.sh [PROFILE]: pkgs/target/dist/linerate-VERSION-ARCH-linux.tar.xz, static programs with all that goes with them, and
-# linerate_VERSION_ARCH.deb, the same as a Debian package. Packing adds no time and no name of whoever does it.
+# dist.sh [PROFILE]: makes pkgs/target/dist/linerate-VERSION-ARCH-linux.tar.xz, static programs with everything that
+# belongs to them, and linerate_VERSION_ARCH.deb, the same as a Debian package. Packing adds no time and no name of
+# whoever does it.
 #
-# With LINERATE_PROGRAMS those in that directory are packed, and nothing is built; LINERATE_DIST says where to.
+# With LINERATE_PROGRAMS, the programs in that directory are packed, and nothing is built; LINERATE_DIST is the target
+# directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh dpkg-deb git python3 xz
@@ -28,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 umask 022
 mkdir -p "$output"
 
-# The archive goes into /usr/local; its settings are examples there, which are yet to be copied.
+# The archive goes into /usr/local; its settings are examples there, which still have to be copied.
 name=linerate-$version-$machine-linux
 .ci/stage.sh "$programs" "$work/archive" /usr/local
 mkdir -p "$work/$name"

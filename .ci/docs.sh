@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# docs.sh check|write|record [DIRECTORY]: the manual, by the programs in DIRECTORY, which are built where there is none.
+# docs.sh check|write|record [DIRECTORY]: the manual, with the programs in DIRECTORY, which are built if there is none.
 #
-# `check` follows every link, compares the pages that programs tell with what they say, runs the commands that documents
-# show, and builds the book by mdbook. `write` writes those pages, with those of the modules' options where nixpkgs
-# is at hand. `record` writes the README's picture of a terminal.
+# `check` follows every link, compares generated pages with what the programs print, runs the commands that documents
+# show, and builds the book with mdbook. `write` writes the generated pages, including those of the modules' options if
+# nixpkgs is available. `record` writes the README's picture of a terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc curl git ip openssl python3 sqlite3
@@ -21,7 +21,7 @@ case ${1:-} in
         python3 -B docs/book.py check
         python3 -B docs/reference.py check "$programs"
         python3 -B docs/commands.py check "$programs" README.md docs/tutorial.md docs/backup.md
-        # What is not needed to build a book is left out: its server and its search.
+        # Without what a book doesn't need: mdbook's server and search.
         tools=$(.ci/cargo-tool.sh mdbook 0.5.4 --no-default-features)
         PATH=$tools:$PATH python3 -B docs/book.py build "${CARGO_TARGET_DIR:-pkgs/target}/book"
         ;;

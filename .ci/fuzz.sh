@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS [NAME...]]: runs each fuzz target for so long, 60 s unless given, from its seeds and what earlier
-# runs have found. A name is a package's (links) or a target's (links/code); all run where none is given.
+# fuzz.sh [SECONDS [NAME...]]: runs each fuzz target for this long, 60 s by default, starting from its seeds and what
+# earlier runs have found. A name is a package's (links) or a target's (links/code); without names, all run.
 #
-# A finding does not stop the others. Ends with how often and how long each target ran and what it found, and with 1
-# where any found something. $FUZZ_SANITIZER is what the builds are instrumented with beside coverage: address, or none.
+# A finding doesn't stop the others. At the end it prints how often and how long each target ran and what it found, and
+# exits with 1 if any found something. $FUZZ_SANITIZER is the builds' instrumentation besides coverage: address, or
+# none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
@@ -30,12 +31,12 @@ trap 'exit 130' INT TERM
 # What the targets serve and store, which they leave behind.
 mkdir "$work/tmp"
 export TMPDIR=$work/tmp
-# Whole services run in some targets: what their threads hold when the target ends would be taken for leaks.
+# Some targets run whole services: what their threads hold when the target ends would count as leaks.
 export ASAN_OPTIONS=detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 options=(--sanitizer "${FUZZ_SANITIZER:-address}")
 failed=0
 
-# chosen PACKAGE [TARGET]: whether it was asked for.
+# chosen PACKAGE [TARGET]: whether it was selected.
 chosen() {
     local name
     [[ ${#names[@]} -gt 0 ]] || return 0
@@ -45,7 +46,7 @@ chosen() {
     return 1
 }
 
-# row TARGET RUNS SECONDS FOUND: says it, and notes it for the end.
+# row TARGET RUNS SECONDS FOUND: prints it, and keeps it for the end.
 row() {
     printf '%-24s %12s %8s  %s\n' "$@" | tee -a "$work/table"
 }
@@ -54,7 +55,7 @@ row() {
 one() {
     local log=$work/log begun=$SECONDS status=0 runs found=nothing
     mkdir -p "fuzz/corpus/$2"
-    # An input may take so long as the model of a connection waits for an answer, which is a finding of its own.
+    # An input may take as long as the model of a connection waits for an answer, which is a separate finding.
     cargo +nightly fuzz run "${options[@]}" "$2" "fuzz/corpus/$2" "fuzz/seeds/$2" -- \
         -max_total_time="$seconds" -timeout=120 -print_final_stats=1 >"$log" 2>&1 </dev/null || status=$?
     runs=$(sed -nE 's/^stat::number_of_executed_units: +//p' "$log" | tail -n 1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# install.sh PROGRAM...: sees to it that each of these can be run. Root on Debian gets what is
-# missing by apt; anybody else is told what to install. versitygw, which no distribution has, is built
-# into ~/.cache/linerate by Go, whose database of checksums vouches for its source.
+# install.sh PROGRAM...: makes sure that each of these can be run. Root on Debian gets missing programs with apt; others
+# are told what to install. versitygw, which no distribution has, is built into ~/.cache/linerate with Go, whose
+# checksum database vouches for its source.
 set -euo pipefail
 
-# The Debian package of a program, where it has another name.
+# The Debian package of a program, if it has another name.
 package() {
     case $1 in
         bird) echo bird2 ;;
@@ -37,7 +37,7 @@ package() {
     esac
 }
 
-# The gateway that tests take for S3, and the checksum of its module, as sum.golang.org has it.
+# The gateway that tests use as S3, and its module's checksum from sum.golang.org.
 versitygw=v1.8.0
 versitygw_sum=h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=
 
@@ -50,7 +50,7 @@ build_versitygw() {
     fi
     echo "building versitygw $versitygw"
     work=$(mktemp -d)
-    # Whatever the environment says, checksums are compared. Newer Go comes as a module, where this one is too old.
+    # Whatever the environment says, checksums are compared. If this Go is too old, a newer one comes as a module.
     export GOFLAGS=-modcacherw GONOSUMDB='' GOPRIVATE='' GONOSUMCHECK='' GOSUMDB=sum.golang.org GOTOOLCHAIN=auto
     export GOPATH=$work/path GOCACHE=$work/cache GOBIN=$work/bin
     if sum=$(cd "$work" && go mod download -json "github.com/versity/versitygw@$versitygw" </dev/null |
@@ -58,7 +58,7 @@ build_versitygw() {
         [[ $sum == "$versitygw_sum" ]] &&
         go install "github.com/versity/versitygw/cmd/versitygw@$versitygw" </dev/null; then
         mkdir -p "$directory"
-        # Moved in one step: another build may be at it.
+        # Moved in one step, since another build may be running.
         cp "$work/bin/versitygw" "$directory/.versitygw.$$"
         mv "$directory/.versitygw.$$" "$directory/versitygw"
         rm -rf "$work"
@@ -69,14 +69,14 @@ build_versitygw() {
     fi
 }
 
-# nginx is in /usr/sbin, which is not in everybody's PATH; rustup's programs are in the home; each version
-# of PostgreSQL has a directory of its own.
+# nginx is in /usr/sbin, which isn't in everybody's PATH; rustup's programs are in the home directory; each version of
+# PostgreSQL has its own directory.
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 for directory in /usr/lib/postgresql/*/bin; do
     PATH=$PATH:$directory
 done
 
-# What a PostgreSQL with fail-over is made of.
+# What a PostgreSQL with fail-over needs.
 [[ " $* " != *" fleet "* ]] || set -- "${@/#fleet/postgres}" etcd haproxy ip pgbouncer pkill psql python3 setpriv
 
 missing=()
@@ -91,7 +91,7 @@ for program in "$@"; do
         exit 1
     fi
     command -v "$program" >/dev/null || missing+=("$program")
-    # Debian has the part that makes virtual environments in a package of its own.
+    # Debian has the part that makes virtual environments in a separate package.
     if [[ $program == python3 ]] && command -v python3 >/dev/null && ! python3 -c 'import ensurepip' 2>/dev/null; then
         missing+=(python3)
     fi
@@ -105,11 +105,11 @@ if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 echo "installing $*"
-# Parts of `make test` run beside one another; apt has one user at a time, and does not wait for its lists.
+# Parts of `make test` run concurrently; apt has one user at a time, and doesn't wait for its lists.
 exec 9>/run/lock/linerate-apt
 flock 9
 export DEBIAN_FRONTEND=noninteractive
-# A package that starts its daemon would take ports; this keeps it from starting, in this run only.
+# A package that starts its daemon would take ports; this keeps it from starting, only in this run.
 policy=/usr/sbin/policy-rc.d
 if [[ ! -e $policy ]]; then
     trap 'rm -f "$policy"' EXIT

@@ -2,19 +2,19 @@
 # nix.sh check|render|options|host: the Nix half, without building anything.
 #
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
-# warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
-# `render` writes tests/rendered/ and docs/reference/options.md, `options` the latter alone. `host NAME DIRECTORY` writes there a host with units and scripts of NixOS itself, which
-# are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, and so
-# are `console` and `late`.
+# warnings, on hosts that render differently than in tests/rendered/, and on units that systemd objects to. `render`
+# writes tests/rendered/ and docs/reference/options.md, `options` only the latter. `host NAME DIRECTORY` writes a host
+# there with NixOS's own units and scripts, which this repository doesn't store, or exits with 3 if there is no nixpkgs:
+# `companions` is tests/companions.nix, and so are `console` and `late`.
 #
-# The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
-# ~/.cache/linerate/inputs. Where there are neither, it says what it skips. advisory-db may be missing there: nothing is
-# built, so nobody looks into it.
+# The inputs are those in flake.lock if the network has them, or else a nixpkgs and a crane below
+# ~/.cache/linerate/inputs. If there are neither, it prints what it skips. advisory-db may be missing there: nothing is
+# built, so nobody reads it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# skip NAME REASON: a machine without nixpkgs can still test everything else. What was skipped is counted at the end of
-# `make test`, by the file that LINERATE_SKIPS names.
+# skip NAME REASON: a machine without nixpkgs can still test everything else. The end of `make test` counts what was
+# skipped, from the file that LINERATE_SKIPS names.
 skip() {
     local said="skipped: $1: $2"
     echo "$said"
@@ -23,8 +23,8 @@ skip() {
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
 
-# nixfmt as nixpkgs has it, written in Rust, and a linter for names that nobody uses. Installed where nixpkgs is too:
-# they take a minute to compile.
+# nixpkgs' nixfmt, which is written in Rust, and a linter for unused names. They are only installed if nixpkgs is there
+# too, since they take a minute to compile.
 tools() {
     local bin=$cache/nix-tools
     PATH=$bin/bin:$PATH
@@ -47,11 +47,11 @@ lint() {
     echo "nix-check: ${#files[@]} files are formatted and linted"
 }
 
-# Sets `inputs` to the arguments that name them; fails where there are none.
+# Sets `inputs` to the arguments that name them; fails if there are none.
 inputs() {
     local name path
-    # Nix 2.8, which Debian 12 has, crashes where it collects garbage while it copies sources into the store. It reserves
-    # this, uses what it needs, and collects none before.
+    # Nix 2.8, which Debian 12 has, crashes if it collects garbage while it copies sources into the store. It reserves
+    # this much memory, uses what it needs, and doesn't collect before it is used up.
     export GC_INITIAL_HEAP_SIZE=4G
     inputs=()
     nixpkgs=
@@ -66,7 +66,7 @@ substituters =
 warn-dirty = false"
         mkdir -p "$cache/inputs/advisory-db"
         for name in nixpkgs crane advisory-db; do
-            # A path outside the store would be hashed at every evaluation.
+            # A path outside the store would be hashed in every evaluation.
             path=$(nix store add-path --name source "$cache/inputs/$name")
             [[ $name != nixpkgs ]] || nixpkgs=$path
             inputs+=(--override-input "$name" "path:$path")
@@ -76,12 +76,12 @@ warn-dirty = false"
         command -v nix >/dev/null || return 1
         export NIX_CONFIG="experimental-features = nix-command flakes
 warn-dirty = false"
-        # Fetches what flake.lock names: some 40 MB, once.
+        # Fetches what flake.lock names: about 40 MB, once.
         timeout 300 nix flake archive >/dev/null 2>&1 || return 1
     fi
 }
 
-# What Nix writes to stderr is of interest where it fails.
+# What Nix writes to stderr only matters if it fails.
 quietly() {
     local said
     said=$(mktemp)
@@ -95,7 +95,7 @@ quietly() {
 
 rendered() {
     local evaluated
-    # And two boxes of a fleet and one with a console, which are no hosts of the flake.
+    # And two boxes of a fleet and one with a console, which aren't hosts of the flake.
     evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "hosts:
         let of = number: hosts.vm.extendModules { modules = [ (($(cat tests/fleet.nix)) number) ]; };
             console = hosts.vm.extendModules { modules = [ ($(cat tests/console.nix)) ]; };
@@ -103,7 +103,7 @@ rendered() {
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
 
-# What bash runs when the system of the installer is built, which is no host of the flake: that it can read it.
+# What bash runs when the installer's system is built, which isn't a host of the flake: checks that bash can parse it.
 installer() {
     evaluate packages.x86_64-linux.tengbe-installer 'image: {
         "what builds the installer" = builtins.unsafeDiscardStringContext image.config.system.build.toplevel.buildCommand;
@@ -111,7 +111,7 @@ installer() {
     echo "nix-check: bash reads what builds the installer"
 }
 
-# The scripts of the unit that updates a box every night, NixOS's and ours, run.
+# The scripts of the unit that updates a box every night, NixOS's and ours, executed.
 nightly() {
     local flake=git+https://git.example/boxes
     evaluate nixosConfigurations.tengbe "host: let
@@ -125,7 +125,7 @@ nightly() {
     echo "nix-check: a nightly update is booted where anything of the system has changed"
 }
 
-# What the manual says of the modules' options: check or write it.
+# What the manual says about the modules' options: check or write it.
 options() {
     evaluate packages.x86_64-linux.options 'one: { inherit (one) options release; }' | python3 -B docs/reference.py options "$1"
 }
@@ -150,23 +150,23 @@ host() {
     quietly nix show-derivation --recursive "$system" | python3 tests/rendered.py texts "$2/$1"
 }
 
-# What an older systemd may say of units that are right: names it is too young to know, which it ignores.
+# What an older systemd may say about correct units: names that are newer than it, which it ignores.
 known_complaints=(
     # 254
     "Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)' in section \[?.?Service.?\]?, ignoring"
-    # Of the list of system calls
+    # About the list of system calls
     'System call cachestat is not known, ignoring'
 )
 
-# judge HOST DIRECTORY UNIT: whether systemd takes a unit that has this directory beside it. It ends with 0 where it says
-# no more than a warning, so both count.
+# judge HOST DIRECTORY UNIT: whether systemd accepts a unit with this directory beside it. It exits with 0 if it only
+# prints a warning, so both count.
 judge() {
     local said status=0 pattern
     said=$(SYSTEMD_UNIT_PATH=$2: systemd-analyze verify --man=no "$3" 2>&1) || status=$?
     for pattern in "${known_complaints[@]}"; do
         said=$(grep --invert-match --extended-regexp "$pattern" <<<"$said" || true)
     done
-    # What it says of units of this machine is not about ours.
+    # What it says about this machine's units isn't about ours.
     said=$(grep --extended-regexp "^$2/|^[^/ ]*linerate-" <<<"$said" || true)
     if [[ $status -ne 0 || -n $said ]]; then
         echo "error: $1: $(basename "$3"): systemd-analyze verify ends with $status: $said" >&2
@@ -188,7 +188,7 @@ judge_refuses() {
     rm "$unit"
 }
 
-# systemd judges what was rendered, with programs that are on this machine in the place of those that are not.
+# systemd judges what was rendered, with programs on this machine in place of those that are missing.
 units() {
     if ! command -v systemd-analyze >/dev/null; then
         skip "units by systemd-analyze" "it is missing"
@@ -210,7 +210,7 @@ units() {
         done
         for unit in "$directory/$host"/linerate-{links,files,api,doctor,nic-*@}.service; do
             [[ -e $unit ]] || continue
-            # In tenths. Queues are placed and looked at by root, in the host's network, through /proc and /sys.
+            # In tenths. Root places and inspects queues, in the host's network, through /proc and /sys.
             case $unit in
                 *linerate-nic-* | *linerate-doctor*) threshold=25 ;;
                 *) threshold=15 ;;
@@ -224,7 +224,7 @@ units() {
     done
 }
 
-# Those that `make install` and `make dist` make of them.
+# The units that `make install` and `make dist` derive from them.
 units_without_nix() {
     command -v systemd-analyze >/dev/null || return 0
     local directory unit
@@ -239,7 +239,7 @@ units_without_nix() {
     echo "nix-check: the units for a Linux without Nix are right"
 }
 
-# The kernel's own parser, which only root may ask.
+# The kernel's own parser, which only root may use.
 tables() {
     if ! nft --check list ruleset >/dev/null 2>&1; then
         skip "tables by nft" "it is missing or not allowed"
@@ -254,13 +254,13 @@ tables() {
     echo "nix-check: nft takes all tables"
 }
 
-# Writes what an output of the flake comes to, by a function of it, as JSON.
+# Writes the value of a flake output, after applying a function, as JSON.
 evaluate() {
     quietly nix eval "${inputs[@]}" --json ".#$1" --apply "$2"
 }
 
-# What `nix flake check --no-build` evaluates, in more processes than its one, which keeps whatever it has evaluated: the
-# VM tests are some thirty systems, and all at once they took 18 GB and more.
+# What `nix flake check --no-build` evaluates, in more processes than its single one, which keeps everything it has
+# evaluated: the VM tests are about thirty systems, and all at once they took 18 GB and more.
 outputs() {
     local of='builtins.mapAttrs (_: one: one.drvPath)' system name names
     quietly nix flake show "${inputs[@]}" --json | python3 -c '
@@ -295,10 +295,11 @@ if others:
     echo "nix-check: every output of the flake evaluates"
 }
 
-# The VM tests, and their scripts against the types of the driver that runs them: an evaluation passes any text.
+# The VM tests, and their scripts checked against the types of the driver that runs them, since an evaluation accepts
+# any text.
 types() {
     local venv=$cache/nix-tools/mypy directory test name driver=$nixpkgs/nixos/lib/test-driver machine=Machine
-    # Where newer releases have it, and what they call a machine, since one may be a container there.
+    # Its path in newer releases, and their name for a machine, since one may be a container there.
     [[ ! -d $driver/src ]] || driver+=/src
     ! grep -q QemuMachine "$nixpkgs/nixos/lib/test-script-prepend.py" 2>/dev/null || machine=QemuMachine
     if [[ -z $nixpkgs ]]; then
@@ -330,7 +331,7 @@ test = json.load(sys.stdin)
 print(open(sys.argv[1]).read())
 print("\n".join(f"{machine}: {sys.argv[2]}" for machine in test["machines"]))
 print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" $machine <"$directory/$name.json" >"$directory/$name.py"
-        # What it says of the driver itself is not ours, so it is its words that count, not its exit code.
+        # What it says about the driver itself doesn't matter here, so its messages count, not its exit code.
         if (MYPYPATH=$driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
             "$directory/$name.py" || true) | grep -F "$name.py:" >&2; then
             echo "error: the script of $test does not fit the driver" >&2

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# nixos.sh [HOST...]: builds every host's system, or those named, without a binary cache and without fetching: nixpkgs with
-# programs from Debian 13 (tests/nixos). Compares what is in each closure with tests/nixos/closures, and its size with a
-# bound. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disks DIRECTORY GUEST...` builds the images of
-# guests of tests/portable, as DIRECTORY/GUEST. `nixos.sh --images DIRECTORY IMAGE...` builds the flake's images in the same
-# way, as DIRECTORY/IMAGE, and looks whether each is a disk that a firmware boots. `nixos.sh --packages [PACKAGE...]` builds
-# the flake's packages of our programs by crane, the generic ones where none is named, and looks for their manuals and
-# completions; that takes a release build for each kind of CPU, so it is no part of `make test`. `nixos.sh --systems [HOST...]`
-# builds hosts' systems of these, vm's where none is named.
+# nixos.sh [HOST...]: builds every host's system, or the named ones, without a binary cache and without fetching:
+# nixpkgs with programs from Debian 13 (tests/nixos). It compares what is in each closure with tests/nixos/closures, and
+# its size with a limit. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disks DIRECTORY GUEST...` builds
+# the images of guests of tests/portable, as DIRECTORY/GUEST. `nixos.sh --images DIRECTORY IMAGE...` builds the flake's
+# images in the same way, as DIRECTORY/IMAGE, and checks that each is a disk that firmware can boot. `nixos.sh
+# --packages [PACKAGE...]` builds the flake's packages of our programs with crane, the generic ones by default, and
+# checks for their manuals and completions; that takes a release build for each kind of CPU, so it isn't part of `make
+# test`. `nixos.sh --systems [HOST...]` builds hosts' systems from these, vm's by default.
 #
-# Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
-# where one is missing. Images have those of $PROFILE, of cargo's profile `try` where that is not set.
+# Our programs are those that cargo has built for the tests: from $CARGO_TARGET_DIR or pkgs/target, as they are, or
+# built if one is missing. Images use those of $PROFILE, by default cargo's profile `try`.
 #
-# Where nixpkgs, crane, Debian's packages or crates are not to be had, it says so and ends with 0; the file that
+# If nixpkgs, crane, Debian's packages or crates aren't available, it says so and exits with 0; the file that
 # LINERATE_SKIPS names gets a line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -94,14 +94,14 @@ packages=$cache/inputs/nixpkgs/pkgs
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cp -r "$packages/by-name/sw/switch-to-configuration-ng/src" "$scratch/switch"
-# As tests/nixos/switch-to-configuration.nix has it.
+# As in tests/nixos/switch-to-configuration.nix.
 sed -i 's/^rust-ini = .*/rust-ini = { version = "=0.21.1", features = [/' "$scratch/switch/Cargo.toml"
 cp -r "$packages/build-support/kernel/make-initrd-ng" "$scratch/initrd"
 cp -r "$packages/by-name/ch/chroot-realpath/src" "$scratch/realpath"
 natives=(switch initrd realpath)
 crane=$cache/inputs/crane
 if [[ $released ]]; then
-    # Ours, and those of what crane builds with.
+    # Our crates, and those of crane's build tools.
     ln -s "$PWD/pkgs" "$scratch/ours"
     cp -r "$crane/pkgs/crane-utils" "$scratch/crane-utils"
     natives+=(ours crane-utils)
@@ -121,14 +121,14 @@ for crate in "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/*.crate; do
     [[ -e $cache/nixos/crates/${crate##*/} ]] || cp "$crate" "$cache/nixos/crates/"
 done
 
-# Ours, but where crane builds them: without debug information, which is most of them.
+# Our programs, unless crane builds them: without debug information, which makes up most of their size.
 programs=
 if [[ ! $released ]]; then
     built=${CARGO_TARGET_DIR:-pkgs/target}/debug
     programs=$scratch/programs
     mkdir "$programs"
     names=(linerate linerate-api linerate-files linerate-links)
-    # Those of the tests have other features.
+    # The tests' programs have other features.
     if [[ $mode == images && ${PROFILE:=try} != dev ]]; then
         (cd pkgs && cargo build --locked --profile "$PROFILE" --bins "${names[@]/#/--package=}")
         built=${CARGO_TARGET_DIR:-pkgs/target}/$PROFILE
@@ -153,7 +153,7 @@ max-jobs = auto
 cores = $([[ $released ]] && nproc || echo 1)
 warn-dirty = false
 ${NIX_CONFIG:-}"
-# Others are made once their script is another.
+# Others are made when their script changes.
 test_keys=$cache/nixos/keys-$(sha256sum tests/nixos/keys.sh | cut -c -16)
 arguments=()
 for input in "$cache/inputs/nixpkgs" "$crane"; do
@@ -168,7 +168,7 @@ if ! tests/nixos/keys.sh "$test_keys" >"$scratch/log" 2>&1; then
     exit 1
 fi
 
-# All of them at once: most of an evaluation is common to them.
+# All of them at once, since they share most of an evaluation.
 began=$SECONDS
 attributes=()
 case $mode in
@@ -192,12 +192,12 @@ mapfile -t derivations <<<"$derivations"
 tests/nixos/closure.py fetches "${derivations[@]}"
 echo "nixos: evaluated in $((SECONDS - began)) s"
 
-# is_package DIRECTORY DEBUG: whether there is a program that runs, with its manual and completions, and nothing of the
-# machine; and aside of it, by its build id, which lines it is of.
+# is_package DIRECTORY DEBUG: whether there is a program that runs, with its manual and completions, and without any of
+# the machine's paths; and in the other output, under its build id, its line tables.
 is_package() {
     local program id lines
     program=$(echo "$1"/bin/*)
-    # This machine may be another CPU than it is made for.
+    # It may be made for another CPU than this machine's.
     [[ $host == *-alderlake || $host == *-icelake-server ]] || "$program" --version || return 1
     [[ -s $1/share/man/man1/${program##*/}.1.gz ]] || return 1
     [[ -s $1/share/bash-completion/completions/${program##*/}.bash ]] || return 1
@@ -212,7 +212,7 @@ is_package() {
         "lines: $(($(stat -c %s "$lines") >> 10)) KiB, $(nix-store --query --requisites "$2" | wc -l) paths"
 }
 
-# is_released SYSTEM: whether it has our programs as crane built them, and their lines aside.
+# is_released SYSTEM: whether it has our programs as built by crane, and their line tables in a separate output.
 is_released() {
     local program id
     ! nix-store --query --requisites "$1" | grep -e '-of-the-machine' || return 1
@@ -225,7 +225,7 @@ is_released() {
         "$(nix-store --query --requisites "$1" | wc -l) paths"
 }
 
-# is_bootable FILE: whether a firmware finds a loader with an entry on this disk, and that a root with a label.
+# is_bootable FILE: whether firmware finds a loader with an entry on this disk, and that finds a root with a label.
 is_bootable() {
     .ci/install.sh blkid mdir sfdisk
     local disk=$1 start size type label esp=C12A7328-F81F-11D2-BA4B-00A0C93EC93B expected=(ESP '?*') number=0
@@ -243,7 +243,7 @@ is_bootable() {
     grep -qi '::/EFI/BOOT/BOOTX64.EFI' <<<"$files" && grep -q '::/loader/entries/.*\.conf' <<<"$files"
 }
 
-# is_image DIRECTORY: whether a firmware finds a loader with a boot file on this disk, and the store is what its hash says.
+# is_image DIRECTORY: whether firmware finds a loader with a boot file on this disk, and the store matches its hash.
 is_image() {
     .ci/install.sh mdir sfdisk veritysetup
     local disk start size type name hash store verity part
@@ -275,8 +275,8 @@ is_image() {
     done
 }
 
-# is_described DISK SBOM PAYLOAD: whether what is said of an appliance is so: its provenance has the digests of all of its
-# files, and its bill of materials the paths of its store and our crates.
+# is_described DISK SBOM PAYLOAD: whether an appliance's descriptions are correct: its provenance has the digests of all
+# its files, and its bill of materials has the paths of its store and our crates.
 is_described() {
     local raw
     raw=$(basename "$1"/*.raw)
@@ -294,14 +294,14 @@ is_described() {
         <(sed -nE '/^name = /{N; s/name = "(.*)"\nversion = "(.*)"/pkg:cargo\/\1@\2/p}' pkgs/Cargo.lock | sort)
 }
 
-# is_signed PAYLOAD SIGN: whether keys make of it an update whose manifest is theirs, and with it a boot loader and a boot
-# file that Secure Boot takes.
+# is_signed PAYLOAD SIGN: whether signing it with keys makes an update whose manifest they have signed, and a boot
+# loader and a boot file that Secure Boot accepts.
 is_signed() {
     .ci/install.sh gpgv mdir sbverify
     local keys=$scratch/keys signed=$scratch/signed
     rm -rf "$keys" "$signed"
     cp -a "$test_keys" "$keys"
-    # To sign what PCR 11 will be, systemd loads a library for TPMs that is not among those of hosts here.
+    # To sign the expected PCR 11, systemd loads a library for TPMs that hosts here don't have.
     rm "$keys"/pcr.*
     "$2/bin/linerate-sign" "$1" "$signed" "$keys" || return 1
     (
@@ -315,12 +315,12 @@ is_signed() {
     rm -rf "$signed"
 }
 
-# Root's builds may write what root's files let root write, as a builder's own user: else Python leaves its caches in the
-# store, and depmod its lists in a kernel that is there already.
+# Root's builds may only write what a builder's own user could: otherwise Python leaves its caches in the store, and
+# depmod its lists in an existing kernel.
 builder=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
 failed=
 mkdir -p "$cache/nixos/roots"
-# Where those beside the disks begin, and what reads a store.
+# Where those beside the disks start, and what reads a store.
 next=${#hosts[@]}
 erofs=
 [[ $mode != images ]] || erofs=$("${builder[@]}" nix-store --quiet --realise "${derivations[-1]}" 2>"$scratch/log")
@@ -331,7 +331,7 @@ for index in "${!hosts[@]}"; do
     before=$(readlink "$root" || true)
     if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
         >/dev/null 2>"$scratch/log"; then
-        # The end of what it said, and of what each build that failed said.
+        # The end of its output, and of the output of each failed build.
         tail -n 20 "$scratch/log" >&2
         while read -r builder; do nix-store --read-log "$builder" | tail -n 20 >&2; done \
             < <(grep -oE "builder for '[^']*'" "$scratch/log" | cut -d "'" -f 2)
@@ -339,7 +339,7 @@ for index in "${!hosts[@]}"; do
         exit 1
     fi
     echo "nixos: $host is built, in $((SECONDS - began)) s"
-    # An image is a copy of all that is in it: one that was replaced is deleted, where nothing else is made of it.
+    # An image is a copy of everything in it: a replaced one is deleted, unless something else is made from it.
     if [[ $mode != check && $mode != write && -n $before && $before != "$(readlink "$root")" ]]; then
         nix-store --quiet --delete "$before" >/dev/null 2>&1 || true
     fi
@@ -369,7 +369,7 @@ for index in "${!hosts[@]}"; do
                 echo "error: $host is no image that boots" >&2
                 exit 1
             }
-            # The same again: the boot file and the disk, of the payload that there is.
+            # Again: the boot file and the disk, from the same payload.
             if ! nice "${builder[@]}" nix-store --quiet --realise --check "${derivations[index]}" >/dev/null 2>"$scratch/log"; then
                 tail -n 5 "$scratch/log" >&2
                 echo "error: $host is another one when it is built again" >&2

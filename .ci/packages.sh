@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# packages.sh: what `make install` and `make dist` make, each in a fresh Debian of this machine's release: set up, served
-# from, replaced by the next version, and removed. LINERATE_PROGRAMS names the programs that are packed; those that were
-# built for the tests otherwise.
+# packages.sh: tests what `make install` and `make dist` make, each in a fresh Debian of this machine's release:
+# installed, used, replaced by the next version, and removed. LINERATE_PROGRAMS names the programs to pack; by default,
+# those that were built for the tests.
 #
-# It needs root, who alone makes fresh roots. Where none can be made, it says what it skips.
+# It needs root, since only root can make fresh roots. If none can be made, it prints what it skips.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,12 +14,12 @@ skip() {
 
 [[ $(id -u) == 0 ]] || skip "fresh roots are made by root"
 .ci/install.sh dpkg-deb ip make mmdebstrap python3 setpriv strip unshare xz
-# Programs want libraries no older than those they were linked with.
+# Programs need libraries no older than those they were linked with.
 # shellcheck source=/dev/null
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 [[ -n $release && -e /etc/debian_version ]] || skip "it is about Debian, and this is none"
 
-# The fresh root is made once a release.
+# The fresh root is made once per release.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate/packages
 root=$cache/$release.tar
 if [[ ! -s $root ]]; then
@@ -31,12 +31,12 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Without what only a debugger reads, and packed in a hurry: it is taken apart in a moment.
+# Without what only a debugger reads, and packed quickly, since it is unpacked in a moment.
 mkdir "$work/programs"
 for name in linerate linerate-links linerate-files linerate-api; do
     strip -o "$work/programs/$name" "${LINERATE_PROGRAMS:-${CARGO_TARGET_DIR:-pkgs/target}/debug}/$name"
 done
 XZ_OPT=-0 DPKG_DEB_COMPRESSOR_LEVEL=0 LINERATE_PROGRAMS=$work/programs LINERATE_DIST=$work/dist .ci/dist.sh >/dev/null
 .ci/stage.sh "$work/programs" "$work/installed" /usr/local
-# Mounts, processes and addresses of its own, which end with it.
+# Its own mounts, processes and addresses, which end with it.
 unshare --mount --pid --fork --kill-child --net python3 -B tests/packages.py "$root" "$work"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# portable.sh [NAME...]: boots the rendered hosts on Debian 13 under QEMU, and runs the scripts of tests/vm there: all
-# of them, or those named. `portable.sh --boot HOST` boots a host to look around in.
+# portable.sh [NAME...]: boots the rendered hosts on Debian 13 in QEMU, and runs the scripts of tests/vm there: all of
+# them, or the named ones. `portable.sh --boot HOST` boots a host to look around in.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ $(id -u) != 0 ]]; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# stage.sh PROGRAMS DESTDIR PREFIX: puts the programs in the directory PROGRAMS below DESTDIR/PREFIX, with their manual
-# pages, completions, units and users, and their settings into DESTDIR/etc/linerate, where there are none yet.
+# stage.sh PROGRAMS DESTDIR PREFIX: installs the programs from the directory PROGRAMS below DESTDIR/PREFIX, with their
+# manual pages, completions, units and users, and their settings into DESTDIR/etc/linerate, unless there are some
+# already.
 set -euo pipefail
 programs=$(realpath "$1") destination=$2 prefix=$3
 cd "$(dirname "$0")/.."

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Formatting, lints and all tests, on whatever machine this is. Ends with how long each part took, and with what was
-# skipped, by name and reason.
+# Formatting, lints and all tests, on any machine. At the end it prints how long each part took, and what was skipped,
+# with names and reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-# Tests append a line `skipped: NAME: REASON` for each thing that they could not test here.
+# Tests append a line `skipped: NAME: REASON` for each thing that they couldn't test here.
 export LINERATE_SKIPS=$work/skips
 : >"$LINERATE_SKIPS"
 : >"$work/durations"
 [[ ! -t 1 ]] || export CARGO_TERM_COLOR=always
 running=()
 
-# part NAME COMMAND...: runs it, and notes how long it took.
+# part NAME COMMAND...: runs it, and records how long it took.
 part() {
     local name=$1 status=0 begun=$SECONDS
     shift
@@ -23,16 +23,16 @@ part() {
     return "$status"
 }
 
-# beside NAME COMMAND...: the same beside the parts that follow; what it says is shown by `join`.
+# beside NAME COMMAND...: the same concurrently with the following parts; `join` shows its output.
 beside() {
-    # A process group of its own, so that all of it can be ended.
+    # Its own process group, so that all of it can be ended.
     set -m
     part "$@" >/dev/null &
     set +m
     running+=("$! $1")
 }
 
-# Waits for what runs beside, and shows what it said.
+# Waits for the concurrent part, and shows its output.
 join() {
     local one status=0
     for one in "${running[@]}"; do
@@ -44,13 +44,13 @@ join() {
     return "$status"
 }
 
-# What is printed last, whatever came of it.
+# What is printed last, whatever the result.
 report() {
     local status=$? one seconds ended name failed begun
     for one in "${running[@]}"; do
         kill -- "-${one%% *}" 2>/dev/null || true
     done
-    # What was under way when somebody ended all this is what it was ended for.
+    # What was running when somebody ended all this is probably why they did.
     for begun in "$work"/*.begun; do
         [[ -e $begun ]] || continue
         name=$(basename "$begun" .begun)
@@ -72,7 +72,7 @@ report() {
     echo "== $(wc -l <"$work/skipped") skipped"
     cat "$work/skipped"
     failed=$(awk '$2 != 0 { print $3 }' "$work/durations" | xargs)
-    # Once more, where only the end of all this is kept.
+    # Once more, if only the end of all this is kept.
     for name in $failed; do
         printf '\n== the last of %s\n' "$name"
         tail -n 40 "$work/$name.log" | cut -c -400
@@ -93,7 +93,7 @@ no_tracing() {
         --features linerate-links/no-tracing,linerate-files/no-tracing,linerate-api/no-tracing
 }
 
-# Its peers are nobody else's, for one bench: they are built where `make bench-router` has built them before.
+# Its peers belong only to this bench: they are built if `make bench-router` has built them before.
 router_bench() {
     if [[ -d pkgs/target/router-bench ]]; then
         (cd pkgs/router/bench && CARGO_TARGET_DIR=../../target/router-bench cargo check --locked --benches)
@@ -105,7 +105,7 @@ router_bench() {
 .ci/install.sh cargo cc curl git go haproxy ip man nginx openssl postgres python3 wrk
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
-# Nix evaluates on one CPU, and cargo has much to wait for: they share well. Tests come when nothing else runs.
+# Nix evaluates on one CPU, and cargo often waits: they share well. Tests run when nothing else does.
 beside nix-check .ci/nix.sh check
 part structure make --no-print-directory check-structure
 part format in_pkgs cargo fmt --all --check
@@ -115,24 +115,24 @@ part audit .ci/audit.sh
 part no-tracing no_tracing
 part router-bench router_bench
 join
-# Real systems, of the programs that were built for the tests. They wait for disks and one another; beside them runs what has
-# a network and directories of its own, and patience: the manual, which is what the programs say and what its commands
-# print, and packages in fresh roots.
+# Real systems, with the programs that were built for the tests. They wait for disks and one another; concurrently, what
+# has its own network and directories, and long timeouts: the manual, compared with what the programs print and its
+# commands do, and packages in fresh roots.
 beside docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 beside packages .ci/packages.sh
 part nixos .ci/nixos.sh
 part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
     aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
 join
-# What measures time comes when nothing else runs.
+# What measures time runs when nothing else does.
 part tests tests/cargo.py
-# The modules' settings, by the programs themselves.
+# The modules' settings, compared with the programs'.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
-# What guests boot from, beside what mostly waits: for a browser, for routers.
+# The guests' disks, concurrently with what mostly waits: for a browser, for routers.
 beside vm-prepare .ci/portable.sh --prepare
 # Dashboards, alert rules and the service address of several boxes.
 part boxes .ci/boxes.sh "${CARGO_TARGET_DIR:-pkgs/target}/debug"
-# What was built for the tests is what the browser sees and what the guests run.
+# The browser and the guests use what was built for the tests.
 part console env LINERATE_PROGRAMS="$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")" .ci/console.sh
 join
 part vm-test .ci/portable.sh

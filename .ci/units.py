@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """units.py PREFIX DIRECTORY: writes the services' units for a Linux without Nix into DIRECTORY.
 
-They are those of tests/rendered, which the modules come to, so that sandbox, limits and restarts are written once. What
-is NixOS's or that host's own is left out: paths into its store, its certificates, its sockets, its cores and its bound on
-memory, which follows from settings there and not here.
+They are those in tests/rendered, which the modules produce, so that sandbox, limits and restarts are written once. What
+is specific to NixOS or that host is left out: paths into its store, its certificates, its sockets, its cores and its
+memory limit, which depends on its settings.
 """
 
 import re
@@ -12,12 +12,12 @@ from pathlib import Path
 
 RENDERED = Path(__file__).parents[1] / "tests/rendered"
 ANYWHERE = r"X-|"
-# Of a service, what is that host's.
+# What is specific to that host, for a service.
 OF_SERVICE = re.compile(ANYWHERE + "Requires=|LoadCredential=|MemoryMax=")
-# What the console has beside it is bound, and asked on its socket, wherever it runs.
+# The console's helpers are bound, and used through their sockets, wherever they run.
 OF_CONSOLE = re.compile(ANYWHERE + "CPUAffinity=")
 
-# By their units: of which host, the command, the page of the manual, and what is left out.
+# By unit: its host, the command, the manual page, and what is left out.
 UNITS = {
     **{
         f"linerate-{name}.service": (
@@ -37,7 +37,7 @@ UNITS = {
 
 
 def command(rendered: str, prefix: str) -> str:
-    """As it is there, by the program here; the profile is NixOS's."""
+    """Returns it with this system's program instead; the profile belongs to NixOS."""
     program, *arguments = rendered.split()
     line = " ".join([f"{prefix}/bin/{program.rsplit('/', 1)[-1]}", *arguments])
     return line.replace(" --profile /etc/linerate/profile.json", "")
@@ -52,10 +52,10 @@ def unit(name: str, prefix: str) -> str:
         elif line.startswith("ExecReload=") and own and " serve " in own:
             line = f"ExecReload={prefix}/bin/{own.replace(' serve ', ' reload ', 1)}"
         elif line.startswith("ExecReload="):
-            # kill(1) is of no package that every system has, and what every shell can do.
+            # Not every system has a package with kill(1), but every shell has it built in.
             line = "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'"
         elif line.startswith("After="):
-            # Of units that there are here.
+            # Only units that exist here.
             line = " ".join(["After=network.target", *({"linerate-links.service"} & set(line[6:].split()))])
         elif line.startswith("[") and lines:
             lines.append("")
