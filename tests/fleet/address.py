@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""address.py DIRECTORY: the service address of two boxes, in network namespaces, by BIRD and keepalived with what
-tests/rendered/fleet-1 and -2 tell them, and by the programs in DIRECTORY.
+"""address.py DIRECTORY: the service address of two boxes, in network namespaces, with BIRD and keepalived, their
+configuration from tests/rendered/fleet-1 and -2, and the programs in DIRECTORY.
 
-A router spreads visitors over both boxes (BGP, ECMP); beside that, one of them has another address (VRRP). A box that is
-drained loses no request; one that is cut off, without anybody being told, costs less than a second.
+A router spreads visitors over both boxes (BGP, ECMP); in addition, one of them has another address (VRRP). A drained
+box loses no request; if one is cut off without notice, the outage is shorter than a second.
 """
 
 import json
@@ -29,17 +29,17 @@ template bgp box { local as 65000; bfd; hold time 9; connect retry time 1; error
 protocol bgp n1 from box { neighbor 10.99.0.1 as 65001; }
 protocol bgp n2 from box { neighbor 10.99.0.2 as 65002; }
 """
-# A box that was cut off may be without answers for less than this.
+# A box that was cut off may leave requests unanswered for less than this.
 CUT_SECONDS = 1.0
-# How many requests may be sent twice when flows are moved there and back: what four clients have under way, and some more,
-# since the network forgets where the address was only by and by.
+# How many requests may be sent twice when flows are moved there and back: those that four clients have in flight, and
+# some more, since the network forgets only gradually where the address was.
 MOVED = 16
-# How long requests go on before and after something happens.
+# How long requests continue before and after an event.
 CALM_SECONDS = 1.0
 
 
 class Machine:
-    """A network and mounts of its own."""
+    """A machine with its own network and mounts."""
 
     def __init__(self, name: str, here: Path) -> None:
         self.name, self.here = name, here
@@ -110,7 +110,7 @@ class Box(Machine):
         self.run(self.programs / "linerate", "fleet", "drain" if drained else "undrain")
 
     def health(self) -> str:
-        """What a load balancer is answered."""
+        """Returns what a load balancer gets as an answer."""
         return self.shell("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8120/readyz").strip()
 
     def visits(self) -> int:
@@ -122,7 +122,7 @@ class Box(Machine):
 
 
 class Visitors:
-    """Requests that go on until they are asked what became of them."""
+    """Requests that continue until their results are collected."""
 
     def __init__(self, machine: Machine, address: str, here: Path) -> None:
         begun = here / "begun"
@@ -158,7 +158,7 @@ def main() -> None:
         boxes = {number: Box(number, router, programs, here) for number in (1, 2)}
 
         def announced(*wanted: int) -> None:
-            """Until the router sends visitors to these boxes and to no other."""
+            """Waits until the router sends visitors to these boxes and to no others."""
 
             def look() -> bool | None:
                 routes = router.shell(f"ip route show {ANYCAST}")
@@ -173,7 +173,7 @@ def main() -> None:
             )
 
         try:
-            # BGP: drained, and taken again.
+            # BGP: drained, and back in service.
             announced(1, 2)
             assert [box.health() for box in boxes.values()] == ["200", "200"]
             visitors = Visitors(visitor, ANYCAST, here)
@@ -192,7 +192,7 @@ def main() -> None:
             print(f"address: BGP: drained and taken again: {requests} requests, {again} sent twice, {lost} lost")
             assert lost == 0 and again <= MOVED, "a drain loses nothing, and moves what is under way"
 
-            # Cut off: nothing tells the router but BFD.
+            # Cut off: only BFD tells the router.
             visitors = Visitors(visitor, ANYCAST, here)
             cut = time.monotonic()
             router.shell("ip link set v2 nomaster")
@@ -206,7 +206,7 @@ def main() -> None:
             router.shell("ip link set v2 master br0")
             announced(1, 2)
 
-            # VRRP: drained, and taken again.
+            # VRRP: drained, and back in service.
             shared(1)
             visitors = Visitors(visitor, SHARED, here)
             boxes[1].drain(True)

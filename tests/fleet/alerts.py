@@ -1,12 +1,12 @@
-"""When each alert fires, and when it does not: for promtool, by what Prometheus would have scraped.
+"""When each alert fires, and when it doesn't: for promtool, with what Prometheus would have scraped.
 
-Values are written as promtool has them: `0+10x30` begins with 0 and has 10 more each minute, 30 times.
+Values are in promtool's notation: `0+10x30` starts with 0 and increases by 10 each minute, 30 times.
 """
 
 from typing import Any
 
 SERVICES = ("links", "files", "api")
-# By alert: series that fire it, and series that do not. `S` is a service, of which alerts and series are called so.
+# By alert: series that fire it, and series that don't. `S` stands for a service, as in the names of alerts and series.
 OF_EACH_SERVICE = {
     "Errors": (
         {
@@ -103,7 +103,7 @@ LOOKS = {"GenerationsApart": "25h", "DoctorWarning": "70m", "Certificate": "70m"
 
 
 def cases() -> dict[str, tuple[dict[str, str], dict[str, str], str]]:
-    """By alert: what fires it, what does not, and when to look."""
+    """Returns, by alert, what fires it, what doesn't, and when to look."""
     found = {f"Linerate{name}": (*series, LOOKS.get(name, LOOK)) for name, series in OTHERS.items()}
     for service in SERVICES:
         for name, series in OF_EACH_SERVICE.items():
@@ -116,7 +116,7 @@ def cases() -> dict[str, tuple[dict[str, str], dict[str, str], str]]:
 
 
 def promtool_tests(rules: dict[str, Any], path: str) -> dict[str, Any]:
-    """promtool's file: each alert fires where it should, and does not where it should not."""
+    """Returns promtool's file: each alert fires where it should, and doesn't where it shouldn't."""
     known = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     table = cases()
     assert known.keys() == table.keys(), f"alerts without a case, or the other way: {known.keys() ^ table.keys()}"
@@ -134,7 +134,7 @@ def promtool_tests(rules: dict[str, Any], path: str) -> dict[str, Any]:
                 }
             )
     for test in tests:
-        # promtool compares labels; those of series are the series' own.
+        # promtool compares labels; a series' labels are its own.
         if test.pop("fires"):
             rule = known[test["alert_rule_test"][0]["alertname"]]
             labels = next(iter(test["input_series"]))["series"]
@@ -145,7 +145,7 @@ def promtool_tests(rules: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def kept(series: str, query: str) -> dict[str, str]:
-    """The labels of a series that a query keeps: those that it sums by."""
+    """Returns the labels of a series that a query keeps: those that it sums by."""
     labels = dict(one.split("=", 1) for one in series.partition("{")[2].rstrip("}").split(",") if one)
     by = {name.strip() for name in query.partition("by (")[2].partition(")")[0].split(",")}
     return {name: value.strip('"') for name, value in labels.items() if name in by}

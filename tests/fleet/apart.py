@@ -1,4 +1,4 @@
-"""What tests of several boxes share: a network of their own, programs that end with it, and waiting."""
+"""What tests of several boxes share: a separate network, programs that end with it, and waiting."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 RENDERED = Path(__file__).parents[1] / "rendered"
-# The longest that anything may take to be there, on a machine that has other things to do.
+# The longest that anything may take to appear, on a busy machine.
 PATIENCE_SECONDS = 60
 POLL_SECONDS = 0.05
 # Set in the namespaces that a test runs in.
@@ -29,9 +29,9 @@ def skip(name: str, reason: str) -> None:
 
 
 def apart(name: str) -> None:
-    """Goes on in a network, mounts and a process table of its own; what is started there ends with it."""
+    """Continues with its own network, mounts and process table; what is started there ends with it."""
     if APART in os.environ:
-        # A name for a network namespace, and the state of daemons, are this test's own too.
+        # The names of network namespaces, and the state of daemons, belong to this test too.
         for directory in ("/run", "/var/lib"):
             shell(f"mount -t tmpfs tmpfs {directory}")
         shell("mkdir -p /run/netns && ip link set lo up")
@@ -51,7 +51,7 @@ def shell(script: str) -> str:
 
 
 def until(what: str, look: Callable[[], T | None], patience: float = PATIENCE_SECONDS) -> T:
-    """What a look finds, once it finds something."""
+    """Waits until a check finds something, and returns it."""
     end = time.monotonic() + patience
     while True:
         if (found := look()) is not None:
@@ -62,7 +62,7 @@ def until(what: str, look: Callable[[], T | None], patience: float = PATIENCE_SE
 
 
 def got(url: str) -> str | None:
-    """What is at a URL, if it answers 200."""
+    """Returns the content of a URL, if it answers 200."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             text: str = answer.read().decode()

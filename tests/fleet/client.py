@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""client.py ADDRESS FILE: asks for a short link again and again, each time by a new connection, until its standard input
-ends. Then prints what became of the requests, as JSON.
+"""client.py ADDRESS FILE: requests a short link again and again, each time on a new connection, until its standard
+input ends. Then it prints the results of the requests, as JSON.
 
-A GET whose connection ends without an answer is sent once more by another one, as browsers do (RFC 9110, section 9.2.2).
-FILE is there once the first answer has come.
+A GET whose connection ends without an answer is sent once more on another one, as browsers do (RFC 9110, section
+9.2.2). FILE exists once the first answer has arrived.
 """
 
 import json
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 CLIENTS = 4
-# How long an answer may take; the network between has no delay.
+# How long an answer may take; the network in between has no delay.
 PATIENCE_SECONDS = 0.2
 # Between two requests of a client.
 PAUSE_SECONDS = 0.002
@@ -37,7 +37,7 @@ def main() -> None:
     done = threading.Event()
     lock = threading.Lock()
     requests, again, lost = 0, 0, 0
-    # When attempts were given up that had no answer (CLOCK_MONOTONIC, which the test has too).
+    # When attempts without an answer were given up (CLOCK_MONOTONIC, which the test shares).
     failed: list[float] = []
 
     def client() -> None:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""monitoring.py DIRECTORY: dashboards, alert rules and scrapes of tests/rendered/fleet-1 against the programs in DIRECTORY.
+"""monitoring.py DIRECTORY: dashboards, alert rules and scrapes of tests/rendered/fleet-1 with the programs in
+DIRECTORY.
 
-A Prometheus asks the real services as that host would. Every panel's query and every alert's has to name metrics that
-are there, and every panel has to show something; promtool takes the rules, and each alert fires when it should.
+A Prometheus scrapes the real services as that host would. Every query of a panel or an alert has to use existing
+metrics, and every panel has to show something; promtool accepts the rules, and each alert fires when it should.
 """
 
 import json
@@ -23,7 +24,7 @@ WORDS = {"by", "without", "on", "ignoring", "group_left", "group_right", "and", 
 
 
 def metrics(query: str) -> set[str]:
-    """The metrics that a query names."""
+    """Returns the metrics in a query."""
     query = re.sub(r'"(\\.|[^"\\])*"', "", query)
     query = re.sub(r"\{[^}]*\}|\[[^]]*\]", "", query)
     query = re.sub(r"\b(by|without|on|ignoring)\s*\([^)]*\)", "", query)
@@ -32,12 +33,12 @@ def metrics(query: str) -> set[str]:
 
 
 def start(*command: str | Path, log: Path) -> None:
-    """A program that ends with the namespace."""
+    """Starts a program that ends with the namespace."""
     subprocess.Popen(command, stdout=log.open("w"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
 
 def services(programs: Path, here: Path) -> None:
-    """All of them, with all that is measured turned on, asked something."""
+    """Starts all of them, with all measurements turned on, and sends them some requests."""
     shell(
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 90 -subj /CN=localhost"
         f" -keyout {here}/key.pem -out {here}/chain.pem"
@@ -57,7 +58,7 @@ def services(programs: Path, here: Path) -> None:
         flags += f" --tls-listen 127.0.0.1:{port + 3} {tls}"
         start(programs / f"linerate-{name}", "serve", *flags.split(), log=here / f"{name}.out")
     shell(f"mkdir {here}/textfile")
-    # What it finds is no matter.
+    # What it finds doesn't matter.
     subprocess.run(
         [programs / "linerate", "doctor", "--interval", "0", "--textfile", f"{here}/textfile/doctor.prom"],
         capture_output=True,
@@ -76,7 +77,7 @@ def services(programs: Path, here: Path) -> None:
 
 
 def asked(expression: str) -> list[Any]:
-    """What Prometheus answers to a query; nothing where there is nothing."""
+    """Returns Prometheus' result for a query; nothing if there is none."""
     answer = got(f"http://127.0.0.1:9090/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
     if answer is None:
         sys.exit(f"error: Prometheus refuses {expression}")
@@ -102,7 +103,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         rules_hold(rules, here)
-        # A card beside loopback, of which machines' panels are.
+        # A card beside loopback, which the panels for machines show.
         shell("ip link add e0 type veth peer name e1; ip link set e0 up; ip link set e1 up")
         shell(f"ip address add {ADDRESS}/24 dev e0")
         services(programs, here)
@@ -154,7 +155,7 @@ def main() -> None:
         generation = (HOST / "generation").read_text().strip()
         assert {one["metric"]["generation"] for one in info} == {generation}, info
         assert {one["metric"]["service"] for one in info} == {"links", "files", "api"}, info
-        # The other box is not there, which the alert is for.
+        # The other box doesn't exist, which the alert is for.
         until(
             "an alert for the box that is away",
             lambda: asked('ALERTS{alertname="LinerateNodeDown",node="fleet-2"}') or None,
