@@ -1,17 +1,18 @@
-# Hosts as images, each with a disk of its first version and one of what it may be updated to, and of what it must not be.
+# Hosts as images, each with a disk of its first version and a disk with the versions that it may and must not be
+# updated to.
 {
   lib,
   pkgs,
-  # The host as an image, of this version and with this module besides.
+  # The host as an image, with this version and this additional module.
   appliance,
-  # As keys.sh makes them.
+  # Made by keys.sh.
   keys,
 }:
 let
   made = host: host.config.system.build.linerateImage;
 
-  # FIRST as nixos.img; updates.img has LATER, each by its version, and what WRONG makes of them in the directory `updates`.
-  # UNUSED keys sign nothing.
+  # FIRST as nixos.img; updates.img has LATER, each by its version, and what WRONG makes from them in the directory
+  # `updates`. UNUSED keys sign nothing.
   disks =
     name:
     {
@@ -60,7 +61,7 @@ let
       linerate.appliance.image = {
         secureBoot = true;
         var.encrypt = true;
-        # Of which a test waits for the end.
+        # A test waits for it to pass.
         var.askSeconds = 120;
       };
     };
@@ -98,7 +99,7 @@ lib.mapAttrs disks {
     unused = plain;
   };
 
-  # Its boot files are signed for Secure Boot, and to open /var by a TPM.
+  # Its boot files are signed for Secure Boot, and so that a TPM opens /var.
   sealed = {
     first = sealed "1";
     later = [ (sealed "2") ];

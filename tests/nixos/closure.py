@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What is judged of tests/nixos's builds.
+"""Checks tests/nixos's builds.
 
 closure.py fetches DERIVATION...: ends with an error that names each derivation that would fetch, and what wants it.
-closure.py check HOST SYSTEM: compares the names of what is in its closure with closures/HOST, and its size with BOUND_MIB.
+closure.py check HOST SYSTEM: compares the names in its closure with closures/HOST, and its size with BOUND_MIB.
 closure.py write HOST SYSTEM: writes that file.
 """
 
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 CLOSURES = Path(__file__).with_name("closures")
-# What each may take on the disk: some 5 % more than it did when this was written.
+# How much each may take on the disk: about 5 % more than when this was written.
 BOUND_MIB = {"aws-c6i": 507, "installer": 549, "template": 475, "tengbe": 507, "vm": 523}
 # Scripts, units and settings, which tests/rendered has, and which are a few bytes each.
 SMALL_BYTES = 16384
@@ -24,7 +24,7 @@ def nix(*command: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """A store path's name, without its hash."""
+    """Returns a store path's name, without its hash."""
     return path.rsplit("/", 1)[-1][33:]
 
 
@@ -34,7 +34,7 @@ def fetches(derivations: list[str]) -> None:
     for path, derivation in graph.items():
         for needed in derivation["inputDrvs"]:
             wanted_by.setdefault(needed, []).append(path)
-    # Whose output is known by its hash is what Nix lets reach for the network.
+    # Nix gives network access to derivations whose output is known by its hash.
     fetching = [
         path
         for path, derivation in graph.items()
@@ -53,7 +53,7 @@ def fetches(derivations: list[str]) -> None:
 
 
 def closure(system: str) -> dict[str, int]:
-    """Bytes by name."""
+    """Returns bytes by name."""
     listed = json.loads(nix("nix", "path-info", "--json", "--recursive", system))
     # A list before Nix 2.19.
     paths = listed if isinstance(listed, dict) else {one["path"]: one for one in listed}
@@ -62,7 +62,7 @@ def closure(system: str) -> dict[str, int]:
     while ahead:
         path = ahead.pop()
         names[name_of(path)] = names.get(name_of(path), 0) + paths[path]["narSize"]
-        # It needs nothing beside it, and which paths compression leaves readable in it is chance.
+        # It needs nothing beside it, and chance decides which paths in it remain readable after compression.
         if name_of(path).startswith("initrd-linux-"):
             continue
         new = set(paths[path]["references"]) - seen

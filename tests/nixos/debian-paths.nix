@@ -1,5 +1,5 @@
-# What a host has besides because its programs are Debian's: they look for their own below /usr, where NixOS has nothing.
-# The one module that tests/nixos adds to a host.
+# What a host has in addition because its programs are Debian's: they look for their files below /usr, where NixOS has
+# nothing. The only module that tests/nixos adds to a host.
 {
   config,
   lib,
@@ -9,8 +9,8 @@
 let
   systemd = config.systemd.package;
   initrd = config.boot.initrd.systemd.contents;
-  # Others it opens where a host has an encrypted disk and a TPM for it, and libcryptsetup opens systemd's part for that.
-  # The loader looks for them there.
+  # It opens others if a host has an encrypted disk and a TPM for it, for which libcryptsetup opens systemd's part. The
+  # loader looks for them there.
   libraries = "/usr/lib/x86_64-linux-gnu";
   sealing = lib.optionalAttrs config.boot.initrd.systemd.tpm2.enable (
     {
@@ -44,7 +44,7 @@ in
       "/usr/lib/udev".source = "${systemd}/lib/udev";
       # Debian's kmod and systemd-modules-load know no other place.
       "/usr/lib/modules".source = "${initrd."/lib".source}/modules";
-      # mount, fsck and others, by systemd's units for file systems.
+      # mount, fsck and others, for systemd's file system units.
       "/usr/bin".source = initrd."/bin".source;
     }
     // lib.mapAttrs (_: source: { inherit source; }) sealing
@@ -82,7 +82,8 @@ in
       ln -sfn /run/booted-system/kernel-modules/lib/modules $directory/modules
     done
   '';
-  # Debian's systemd-shutdown does not start from a file system in memory: the kernel panics, at the end of every shutdown.
+  # Debian's systemd-shutdown doesn't start from a file system in memory: the kernel panics at the end of every
+  # shutdown.
   systemd.shutdownRamfs.enable = false;
   # Debian's PAM has no pam_lastlog.
   security.pam.services.login.updateWtmp = lib.mkForce false;

@@ -1,11 +1,11 @@
-# nixpkgs' packages made of Debian 13's, whose names, versions and hashes are in a list such as debian.txt.
+# nixpkgs' packages made from Debian 13's, whose names, versions and hashes are in a list such as debian.txt.
 {
   lib,
   stdenvNoCC,
   list,
-  # Where their files are.
+  # The directory of their files.
   debs,
-  # What runs their scripts.
+  # The shell that runs their scripts.
   shell,
 }:
 let
@@ -30,7 +30,7 @@ let
   names = lib.attrNames pinned;
   known = name: pinned.${name} or (throw "debian.txt does not have ${name}");
 
-  # A file with its hash is no fetch: Nix takes it from where it is, or not at all.
+  # A file with its hash isn't fetched: Nix takes it from its path, or not at all.
   source =
     name:
     let
@@ -54,9 +54,9 @@ let
       loader,
       # Libraries that it opens by name.
       opens ? [ ],
-      # Shell, after the files are at their places.
+      # Shell commands, after the files are in place.
       fix ? "",
-      # What runs its scripts.
+      # The interpreter of its scripts.
       interpreter ? "/bin/sh",
     }:
     stdenvNoCC.mkDerivation {
@@ -72,7 +72,7 @@ let
       preferLocalBuild = true;
     };
 
-  # The C library, with that of gcc, which each depends on the other.
+  # The C library together with gcc's, since they depend on each other.
   glibc = make {
     name = "glibc";
     packages = [
@@ -85,8 +85,8 @@ let
   };
   loader = "${glibc}/lib/ld-linux-x86-64.so.2";
 
-  # What systemd opens by name, which no header of a file says: modules, compressed journals and coredumps, sealed
-  # credentials. It does so in its library, and the loader goes by what that says.
+  # What systemd opens by name, which no file's header lists: modules, compressed journals and coredumps, sealed
+  # credentials. Its library does so, and the loader uses that library's header.
   openedBySystemd = map (name: libraries.${name}) [
     "libkmod2"
     "liblz4-1"
@@ -94,7 +94,7 @@ let
     "libzstd1"
   ];
 
-  # By Debian's name: each a store path of its own, so that a closure has what is linked against and nothing else.
+  # By Debian's name: each a separate store path, so that a closure has what is linked against and nothing else.
   libraries =
     lib.mapAttrs (
       name: _:
@@ -110,7 +110,7 @@ let
       libgcc-s1 = glibc;
     };
 
-  # All that these packages may be linked against.
+  # Everything that these packages may be linked against.
   needsOf =
     packages:
     let
@@ -132,8 +132,8 @@ rec {
     upstream
     ;
 
-  # nixpkgs splits a package into outputs, and lets modules change how it is built. Here an output is the whole, and
-  # what would change it changes nothing.
+  # nixpkgs splits a package into outputs, and lets modules change how it is built. Here an output is the whole package,
+  # and such changes have no effect.
   whole =
     derivation: attributes:
     let
@@ -162,7 +162,7 @@ rec {
     in
     self;
 
-  # NAME of nixpkgs out of these packages. Attributes are what modules ask of it.
+  # NAME of nixpkgs, made from these packages. Modules read the attributes.
   package =
     name: packages:
     {

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Debian 13's packages, of which tests/nixos makes nixpkgs' packages, by pinned version and hash.
+"""Debian 13's packages, from which tests/nixos makes nixpkgs' packages, with pinned versions and hashes.
 
-debian.py fetch: sees to it that all of debian.txt are in the cache, and prints which list is: debian.txt, or one beside the
-cache with today's versions, where the mirror has no more what is pinned. Says why and ends with 3 where neither is to be
-had.
-debian.py pin: writes debian.txt anew, with today's versions. A line that has a name alone asks for that package; the
-libraries that others depend on come and go by themselves.
+debian.py fetch: makes sure that everything in debian.txt is in the cache, and prints the list that is: debian.txt, or
+one beside the cache with today's versions, if the mirror no longer has what is pinned. Prints the reason and exits
+with 3 if neither is available.
+debian.py pin: rewrites debian.txt with today's versions. A line with only a name asks for that package; the libraries
+that others depend on are added and removed automatically.
 
-They come from the mirror that this machine's own apt has, by an apt with lists of its own.
+They come from the mirror that this machine's own apt uses, through an apt with separate lists.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# The second is for what is younger than Debian 13.
+# The second is for what is newer than Debian 13.
 SUITES = ["trixie", "forky"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIST = Path(__file__).resolve().with_name("debian.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linerate" / "nixos"
 KERNEL = "linux-image-"
-# Opened by name, so that nobody depends on them: what systemd asks a TPM by.
+# Opened by name, so that nothing depends on them: what systemd uses for TPMs.
 OPENED = {"libtss2-esys-3.0.2-0t64", "libtss2-rc0t64"}
-# Linked against without saying so.
+# Linked against without a declared dependency.
 BESIDES = {"libext2fs2t64": {"libcom-err2"}}
 # Once Debian has newer ones.
 TODAYS = CACHE / "debian.txt"
@@ -36,11 +36,11 @@ HEADER = """\
 
 
 class Unavailable(Exception):
-    """Why the packages are not to be had."""
+    """Why the packages aren't available."""
 
 
 def is_library(name: str) -> bool:
-    """Whether others are linked against it. The names of PAM's and the name service's modules begin so too."""
+    """Whether others are linked against it. The names of PAM's and the name service's modules start the same way."""
     return re.match(r"(lib(?!pam-|nss-|python)|zlib1g|bind9-libs)(?!.*-(bin|dev)$)", name) is not None
 
 
@@ -49,7 +49,7 @@ class Gone(Unavailable):
 
 
 def read(path: Path) -> dict[str, list[str]]:
-    """The columns of each package's line, by its name."""
+    """Returns the columns of each package's line, by its name."""
     rows = [line.split() for line in path.read_text().splitlines() if line and not line.startswith("#")]
     return {row[0]: row for row in rows}
 
@@ -59,7 +59,7 @@ def file_of(name: str, version: str) -> Path:
 
 
 def mirror() -> str:
-    """Where this machine's apt has Debian from."""
+    """Returns the mirror that this machine's apt uses for Debian."""
     said = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian"],
         check=True,
@@ -68,14 +68,14 @@ def mirror() -> str:
     ).stdout
     for line in said.splitlines():
         uri = line.split()[-1].rstrip("/")
-        # Not that of security updates, which has not all packages.
+        # Not the one for security updates, which doesn't have all packages.
         if uri.endswith("/debian"):
             return uri
     raise Unavailable("apt of this machine knows no mirror of Debian")
 
 
 class Apt:
-    """apt with a directory of its own, for Debian 13 on whatever machine this is."""
+    """apt with its own directory, for Debian 13 on any machine."""
 
     def __init__(self) -> None:
         root = CACHE / "apt"
@@ -90,7 +90,7 @@ class Apt:
             f'Dir::Etc::sourcelist "{root}/sources.list"; Dir::Etc::sourceparts "-"; Dir::Etc::preferencesparts "-";\n'
             'Acquire::Languages "none"; APT::Sandbox::User "root"; APT::Architecture "amd64"; Acquire::Retries "2";\n'
             f'APT::Default-Release "{SUITES[0]}"; Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";\n'
-            # Without it, a mirror that does not answer is a warning.
+            # Without it, a mirror that doesn't answer only causes a warning.
             'APT::Update::Error-Mode "any";\n'
         )
         self.environment = os.environ | {"APT_CONFIG": str(root / "apt.conf"), "LC_ALL": "C"}
@@ -103,7 +103,7 @@ class Apt:
         )
 
     def download(self, wanted: dict[str, str]) -> None:
-        """Files of these packages in these versions, or those that can be had."""
+        """Downloads the files of these packages in these versions, or the available ones."""
         arguments = [f"{name}={version}" for name, version in wanted.items()]
         said = self.run("apt-get", "download", "--print-uris", *arguments)
         if said.returncode != 0:
@@ -147,7 +147,7 @@ def fetch() -> None:
 
 
 def complete(path: Path) -> None:
-    """Sees to it that what a list has is in the cache."""
+    """Makes sure that everything on a list is in the cache."""
     rows = read(path)
     missing = {name: row[1] for name, row in rows.items() if not file_of(name, row[1]).exists()}
     if missing:
@@ -166,9 +166,9 @@ def pin() -> None:
 
 
 def todays() -> tuple[str, int]:
-    """The list with today's versions, and how large its packages are, in MiB."""
+    """Returns the list with today's versions, and the size of its packages, in MiB."""
     apt = Apt()
-    # A kernel's name has its version.
+    # A kernel's name contains its version.
     wanted = [name for name in read(LIST) if not is_library(name) and not name.startswith(KERNEL)] + sorted(OPENED)
     kernel = re.search(rf"Depends: ({KERNEL}\d\S*)", apt.run("apt-cache", "depends", f"{KERNEL}amd64").stdout)
     if kernel is None:

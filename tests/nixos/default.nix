@@ -1,22 +1,22 @@
-# The flake of this repository, as it is, given a nixpkgs whose packages are those of overlay.nix: hosts, images and
-# packages that can be built on a machine with no binary cache.
+# This repository's flake, unchanged, with a nixpkgs whose packages are those of overlay.nix: hosts, images and packages
+# that can be built on a machine without a binary cache.
 {
   nixpkgs,
   crane,
-  # Debian's packages, as in debian.txt; their files, and those of crates.
+  # Debian's packages, as in debian.txt; their files, and the crates' files.
   list,
   debs,
   crates,
   # The Rust toolchain's directory.
   rust,
-  # Where our programs are, built by cargo, to take the place of crane's; null for crane's.
+  # The directory of our programs, built by cargo, instead of crane's; null for crane's.
   programs ? null,
   # Keys for tests of images, made by keys.sh.
   keys ? throw "tests/nixos/keys.sh has made no keys",
 }:
 let
   path = text: /. + text;
-  # As a flake's input.
+  # In the form of a flake's input.
   upstream =
     let
       self = (import (path nixpkgs + "/flake.nix")).outputs { inherit self; } // {
@@ -29,7 +29,7 @@ let
 
   pkgs = import (path nixpkgs) {
     system = "x86_64-linux";
-    # None, but those of this file.
+    # None except those in this file.
     config = { };
     overlays = [
       (import ./overlay.nix {
@@ -72,21 +72,21 @@ let
       pkgs:
       (import craneLib { inherit pkgs; }).overrideScope (
         _: previous: {
-          # The toolchain is the machine's: no path of it is in the store, and none to be taken out of programs.
+          # The toolchain is the machine's: none of its paths is in the store, so none has to be removed from programs.
           buildPackage =
             arguments:
             previous.buildPackage (
               arguments
               // {
                 doNotRemoveReferencesToRustToolchain = true;
-                # What binutils' wrapper says, of which stdenv.nix has none.
+                # binutils' wrapper sets this, which stdenv.nix doesn't have.
                 OBJCOPY = "objcopy";
                 READELF = "readelf";
               }
             );
         }
       );
-    # Not looked into.
+    # Not read.
     advisory-db = throw "tests/nixos checks no advisories";
     self = linerate // {
       outPath = ../..;
@@ -106,7 +106,7 @@ let
   };
 
   hosts = linerate.nixosConfigurations // {
-    # hosts/images.nix makes this of it, for its disk.
+    # hosts/images.nix makes this from it, for its disk.
     installer = inputs.nixpkgs.lib.nixosSystem {
       modules = [
         (import ../../hosts/installer {
@@ -134,7 +134,7 @@ let
         ./guest.nix
       ];
     };
-    # The medium that puts metal onto a disk.
+    # The medium that installs metal onto a disk.
     medium = inputs.nixpkgs.lib.nixosSystem {
       modules = [
         (import ../../hosts/installer {
@@ -168,7 +168,7 @@ let
 in
 {
   inherit hosts pkgs;
-  # What guests boot from.
+  # The guests' disks.
   disks =
     inputs.lib.mapAttrs (_: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk) guests
     // appliances;

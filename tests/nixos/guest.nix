@@ -1,4 +1,4 @@
-# What a host has besides as a guest of tests/portable: QEMU's disk and card, an address, and the driver's shell.
+# What a host has in addition as a guest of tests/portable: QEMU's disk and card, an address, and the driver's shell.
 { lib, pkgs, ... }:
 {
   boot.initrd.availableKernelModules = [
@@ -6,7 +6,7 @@
     "virtio_blk"
     "virtio_pci"
   ];
-  # The last step of the initrd: the driver of the tests waits for it.
+  # The last step of the initrd, which the tests' driver waits for.
   system.activationScripts.begins = "echo the system begins >/dev/console";
 
   # Nobody looks at the menu.
@@ -14,7 +14,7 @@
 
   networking.hostName = lib.mkForce "box";
   networking.hosts."192.168.1.2" = [ "visitor" ];
-  # As machine 1 of a test has it, on its first card.
+  # As machine 1 of a test, on its first card.
   systemd.network.networks."05-test" = {
     matchConfig.PermanentMACAddress = "52:54:00:00:01:01";
     networkConfig = {
@@ -29,7 +29,8 @@
     netcat
   ];
 
-  # tests/portable/debian.py has the same for Debian: a virtio port, and no terminal, which would echo and drop.
+  # tests/portable/debian.py has the same for Debian: a virtio port, and not a terminal, which would echo and drop
+  # bytes.
   systemd.services.test-shell = {
     description = "The driver's shell";
     wantedBy = [ "sysinit.target" ];

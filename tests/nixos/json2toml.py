@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""json2toml.py INPUT OUTPUT, or remarshal -i INPUT -if json -of toml -o OUTPUT: JSON as the same in TOML, as far as Nix's
-modules and crane write such: the programs of these names, from nixpkgs' remarshal, have dependencies that the machine that
-builds may not have."""
+"""json2toml.py INPUT OUTPUT, or remarshal -i INPUT -if json -of toml -o OUTPUT: converts JSON to TOML, as far as Nix's
+modules and crane use it: the programs with these names, from nixpkgs' remarshal, have dependencies that the building
+machine may not have."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ def value(of: Any) -> str:
         return "{ " + ", ".join(f"{key(name)} = {value(inner)}" for name, inner in of.items()) + " }"
     if isinstance(of, list):
         return "[" + ", ".join(value(inner) for inner in of) + "]"
-    # Strings, numbers and booleans are written alike.
+    # Strings, numbers and booleans are written the same way.
     return json.dumps(of)
 
 

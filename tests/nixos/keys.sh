@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# keys.sh DIRECTORY: makes keys for tests of images there, unless they are there: who signs updates (gnupg, update.gpg), who
-# signs for Secure Boot (db, with PK, KEK and db.auth to be enrolled), somebody else for each (other), who signs what PCR 11 is
-# to be (pcr), and a server's certificate (server) with who has signed it (ca). They are nobody's: made on this machine, and in
-# no image but that of a test.
+# keys.sh DIRECTORY: makes keys for tests of images there, unless they exist: for signing updates (gnupg, update.gpg)
+# and for Secure Boot (db, with PK, KEK and db.auth to be enrolled), others for each (other), a key that signs the
+# expected PCR 11 (pcr), and a server's certificate (server) with its authority (ca). They belong to nobody: they are
+# made on this machine, and are only in a test's images.
 set -euo pipefail
 [[ ! -e $1/complete ]] || exit 0
 rm -rf "$1"
 mkdir -p "$1"
 cd "$1"
 
-# signer DIRECTORY: a home of GnuPG's with a key in it.
+# signer DIRECTORY: makes a GnuPG home directory with a key in it.
 signer() {
     mkdir -m 700 "$1"
     gpg --homedir "$1" --batch --quiet --passphrase '' --quick-generate-key "$1 <test@example.com>" ed25519 sign never
@@ -25,12 +25,12 @@ signer other/gnupg
 for name in db other/db; do
     openssl req -x509 -newkey rsa:2048 -nodes -days 7300 -subj "/CN=linerate's tests, ${name%/*}" -keyout "$name.key" -out "$name.crt"
 done
-# One certificate for all of them, as bootctl has it too.
+# One certificate for all of them, as bootctl does too.
 attributes=NON_VOLATILE,BOOTSERVICE_ACCESS,RUNTIME_ACCESS,TIME_BASED_AUTHENTICATED_WRITE_ACCESS
 openssl x509 -in db.crt -outform DER -out db.der
 for name in PK KEK db; do
     sbsiglist --owner 6c696e65-7261-7465-7465-737473000000 --type x509 --output "$name.esl" db.der
-    # Without `--attr` it says that the certificate is to be added to others, which a firmware takes for PK from nobody.
+    # Without `--attr` it says that the certificate is to be added to others, which firmware never accepts for PK.
     sbvarsign --attr "$attributes" --key db.key --cert db.crt --output "$name.auth" "$name" "$name.esl"
     rm "$name.esl"
 done

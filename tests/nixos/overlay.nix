@@ -1,18 +1,18 @@
-# nixpkgs with the programs that our hosts run taken from Debian 13, those that only build taken from the machine, and
-# NixOS's own compiled by the machine's Rust toolchain. Everything else is nixpkgs as it is: modules, scripts, generators,
-# builders and hooks.
+# nixpkgs with the programs that our hosts run taken from Debian 13, build-only programs taken from the machine, and
+# NixOS's own compiled with the machine's Rust toolchain. Everything else is nixpkgs unchanged: modules, scripts,
+# generators, builders and hooks.
 {
-  # Debian's packages, as in debian.txt, and where their files are, by NAME_VERSION.deb.
+  # Debian's packages, as in debian.txt, and the directory of their files, as NAME_VERSION.deb.
   list,
   debs,
-  # Where crates are, by NAME-VERSION.crate.
+  # The directory of crates, as NAME-VERSION.crate.
   crates,
   # The Rust toolchain's directory, with bin/cargo and bin/rustc.
   rust,
 }:
 final: prev:
 let
-  # What attributes there are must not depend on them.
+  # The names of attributes must not depend on them.
   inherit (prev) lib;
   debian = import ./debian.nix {
     inherit debs lib list;
@@ -27,7 +27,7 @@ let
     whole
     ;
 
-  # Packages that need nothing but to be unpacked: by nixpkgs' name, Debian's.
+  # Packages that only need to be unpacked: Debian's, by nixpkgs' name.
   plain = lib.mapAttrs (name: packages: package name packages { }) {
     acl = [ "acl" ];
     attr = [ "attr" ];
@@ -100,7 +100,7 @@ let
     zstd = [ "zstd" ];
   };
 
-  # A program of the machine, for what only builds. A closure that has it ends the test: its links lead nowhere.
+  # A program from the machine, only for builds. A closure with it fails the test: its links lead nowhere.
   ofMachine =
     name: programs:
     whole (
@@ -110,7 +110,7 @@ let
       ''
     );
 
-  # What modules name and no host of ours has a use for, or what Debian has no part of.
+  # What modules name but our hosts don't need, or what Debian has no part of.
   nothing = name: whole (final.runCommandLocal name { } "mkdir -p $out/{bin,lib,share,etc}") { };
 
   # The kernel with its modules, and what NixOS asks of its configuration.
@@ -160,8 +160,8 @@ let
       meta.platforms = lib.platforms.linux;
     };
 
-  # Cargo's programs of the machine, with a hook for what they build: it was linked against the machine's libraries, and
-  # finds Debian 13's in the store.
+  # The machine's cargo, with a hook for what it builds: it was linked against the machine's libraries, and finds Debian
+  # 13's in the store.
   toolchain =
     whole
       (final.runCommandLocal "rust-of-the-machine" { } ''
@@ -218,7 +218,7 @@ plain
   runtimeShell = "${final.bash}/bin/bash";
   runtimeShellPackage = final.bash;
 
-  # Other names of the same, and what lacks a file that NixOS looks for.
+  # Other names for the same, and packages that lack a file that NixOS looks for.
   bind = final.dnsutils // {
     host = final.dnsutils;
   };
@@ -283,8 +283,8 @@ plain
     touch $out/etc/ssl/trust-source/ca-bundle.trust.p11-kit
   '') { p11kit = final.cacert; };
 
-  # NixOS compiles its setuid wrappers against a static musl, and takes a header from glibc's sources: here against the
-  # machine's static glibc, and what ld.so(8) says that it ignores in a setuid program.
+  # NixOS compiles its setuid wrappers with a static musl, and takes a header from glibc's sources: here it uses the
+  # machine's static glibc, and what ld.so(8) says it ignores in a setuid program.
   pkgsStatic = {
     callPackage =
       file: arguments:
@@ -331,7 +331,7 @@ plain
       );
   };
 
-  # Users, and who may be which.
+  # Users, and who may become which user.
   shadow =
     package "shadow"
       [
@@ -384,7 +384,7 @@ plain
   util-linuxMinimal = final.util-linux;
   libuuid = final.util-linux;
   cloud-utils = package "cloud-utils" [ "cloud-guest-utils" ] {
-    # nixpkgs wraps it in what it calls.
+    # nixpkgs wraps it with the programs it calls.
     fix = ''
       sed -i '2i PATH=${
         lib.makeBinPath [
@@ -417,7 +417,7 @@ plain
           withTpm2Tss = false;
         };
       };
-  # Their rules call programs at Debian's places, and no host of ours has such a disk.
+  # Their rules call programs at Debian's paths, and none of our hosts has such a disk.
   bcache-tools = package "bcache-tools" [ "bcache-tools" ] { fix = "rm $out/lib/udev/rules.d/*"; };
   mdadm = package "mdadm" [ "mdadm" ] { fix = "rm -f $out/lib/udev/rules.d/*"; };
 
@@ -523,7 +523,7 @@ plain
         };
       };
   systemdMinimal = final.systemd;
-  # What systemd encrypts and asks a TPM by, where it is told to (debian-paths.nix): of hosts that do not, it is no part.
+  # What systemd encrypts with and uses for TPMs, if configured (debian-paths.nix): other hosts don't contain it.
   libcryptsetup = whole libraries.libcryptsetup12 { };
   tpm2-tss = package "tpm2-tss" [
     "libtss2-esys-3.0.2-0t64"
@@ -532,7 +532,7 @@ plain
     "libtss2-sys1t64"
     "libtss2-tcti-device0t64"
   ] { };
-  # Python's module for boot files is no package of nixpkgs' here.
+  # Python's module for boot files isn't a nixpkgs package here.
   systemdUkify =
     package "ukify"
       [
@@ -620,7 +620,7 @@ plain
   ) { };
   microcode-intel = final.microcodeIntel;
 
-  # NixOS's own programs, by the machine's Rust.
+  # NixOS's own programs, with the machine's Rust.
   cargo = toolchain;
   rustc = toolchain;
   cargo-auditable.meta.broken = true;
@@ -633,7 +633,7 @@ plain
       # nixpkgs has tested them.
       buildRustPackage = arguments: platform.buildRustPackage (arguments // { doCheck = false; });
     };
-  # Crates come from cargo's own cache: their hashes are checked as those of a fetch.
+  # Crates come from cargo's own cache: their hashes are checked like those of a fetch.
   fetchurl =
     arguments:
     let
@@ -680,14 +680,14 @@ plain
     cc -Wall -Werror -o $out/bin/move-mount ${./move-mount.c}
     patchelf --set-interpreter ${loader} --set-rpath ${debian.glibc}/lib $out/bin/move-mount
   '';
-  # Only for generations older than boot specifications, which no host of ours has.
+  # Only for generations older than boot specifications, which none of our hosts has.
   bootspec = nothing "bootspec";
 
-  # For builds only.
+  # Only for builds.
   binutils = final.stdenv.cc.bintools;
   binutils-unwrapped = final.binutils;
   buildPerl = final.perl;
-  # Builds are root's here.
+  # Builds run as root here.
   fakeroot = final.writeShellScriptBin "fakeroot" ''exec "$@"'';
   sqlite = ofMachine "sqlite" [ "sqlite3" ] { };
   libxslt = ofMachine "xsltproc" [ "xsltproc" ] { };
@@ -713,15 +713,15 @@ plain
     install -D ${./json2toml.py} $out/bin/json2toml
     ln -s json2toml $out/bin/remarshal
   '';
-  # Judges of scripts that nixpkgs' own CI has judged.
+  # Checkers for scripts that nixpkgs' own CI has checked.
   mypy = final.writeShellScriptBin "mypy" "";
   shellcheck-minimal = final.writeShellScriptBin "shellcheck" "" // {
-    # What says whether it can be built.
+    # Shows whether it can be built.
     compiler = final.stdenv.cc;
   };
   shellcheck = final.shellcheck-minimal;
 
-  # What keeps nft from asking a kernel when it checks tables: here it asks that of the machine.
+  # It keeps nft from asking a kernel when it checks tables: here it asks the machine's.
   lklWithFirewall = nothing "lkl";
   libredirect = nothing "libredirect";
 

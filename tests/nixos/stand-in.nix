@@ -1,5 +1,4 @@
-# Our programs as cargo built them for the tests of the workspace, in the place of crane's: a release takes minutes for
-# each CPU.
+# Our programs as cargo built them for the workspace's tests, instead of crane's: a release takes minutes for each CPU.
 { programs }:
 {
   lib,
@@ -8,9 +7,9 @@
   ...
 }:
 {
-  # The installer runs none of them itself.
+  # The installer itself runs none of them.
   config = lib.optionalAttrs (options ? linerate) {
-    # So that images have such a statement, to be read.
+    # So that images have such a statement for tests to read.
     linerate.appliance.image.provenance = {
       builder = "https://builds.example/tests";
       source = "git+https://git.example/boxes?rev=0123";

@@ -1,7 +1,7 @@
-# The standard environment: nixpkgs' own builder (pkgs/stdenv/generic, as the manual's chapter "Bootstrapping" has its
-# stages), with programs of the machine that builds: bash, coreutils and gcc of Debian, in the place of some 800 things
-# that would have to be fetched and compiled first. What it builds links against Debian 13's libraries in the store
-# (`debian.nix`, `relink.sh`), so nothing of the machine is in a closure.
+# The standard environment: nixpkgs' own builder (pkgs/stdenv/generic, with stages as in the manual's chapter
+# "Bootstrapping"), with programs from the building machine: Debian's bash, coreutils and gcc, instead of about 800
+# things that would have to be fetched and compiled first. What it builds links against Debian 13's libraries in the
+# store (`debian.nix`, `relink.sh`), so nothing from the machine is in a closure.
 { nixpkgs }:
 {
   localSystem,
@@ -25,14 +25,15 @@ let
         "/usr"
         "/"
       ];
-      # Without a sandbox Nix begins no build while the home that it names exists, and what cargo writes would make it.
+      # Without a sandbox, Nix starts no build while the home directory that it names exists, and what cargo writes
+      # would create it.
       preHook = "export PATH=$PATH:/usr/sbin:/sbin HOME=$NIX_BUILD_TOP";
       fetchurlBoot = _: throw "the standard environment fetches nothing";
     };
 
   withoutCompiler = environment null;
 
-  # What the compiler wrapper is asked for, without wrapping: the machine's programs at the usual names.
+  # What the compiler wrapper is used for, without wrapping: the machine's programs under the usual names.
   compiler =
     withoutCompiler.mkDerivation {
       name = "cc-of-the-machine";

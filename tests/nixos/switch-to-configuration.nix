@@ -1,6 +1,6 @@
-# NixOS's program that switches to a new generation, from nixpkgs' source. The one dependency that it has from a
-# repository is taken from the registry: the same version, with the same feature. And it gives systemd more than 5 s to answer,
-# which is little where every instruction is emulated and the box serves besides.
+# NixOS's program that switches to a new generation, from nixpkgs' source. Its one dependency from a repository is taken
+# from the registry: the same version, with the same feature. And it gives systemd more than 5 s to answer, which is
+# short if every instruction is emulated and the box is also serving.
 {
   dbus-dev,
   interfaces,

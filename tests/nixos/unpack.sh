@@ -1,4 +1,4 @@
-# Debian's packages as one of nixpkgs: usr/ at the top, one bin, one lib, links that hold, and programs that find their
+# Debian's packages as one of nixpkgs': usr/ at the top, one bin, one lib, valid links, and programs that find their
 # libraries in the store. `debs`, `libraries` (those they may need), `loader` and `openedLibraries` (those they open by
 # name while they run) come from debian.nix.
 
@@ -27,7 +27,7 @@ merge usr/share share
 merge etc etc
 ln -s bin "$out/sbin"
 
-# Where links lead: absolute ones into the package, and none through the directory that went.
+# The targets of links: absolute ones into the package, and none through the directory that was removed.
 find "$out" -type l -print0 | while IFS= read -r -d '' link; do
     to=$(readlink "$link")
     new=$(sed -E "s#^/(usr/)?(s?bin|lib|share|libexec|etc)/#$out/\2/#; s#x86_64-linux-gnu/##" <<<"$to")
@@ -38,7 +38,7 @@ find "$out/bin" -type f -exec sed -i -E "1s,^#! */(usr/)?bin/(ba)?sh\>,#!$interp
 
 runHook postUnpack
 
-# Links into packages that are not in this one.
+# Links into packages that aren't in this one.
 find "$out" -xtype l ! -lname '/nix/store/*' -delete
 
 [[ -n ${loader:-} ]] || return 0
@@ -57,7 +57,7 @@ find "$out" -type f \( -perm -100 -o -name '*.so*' \) -print0 | while IFS= read 
         patchelf --set-rpath "$search" "$file"
         patchelf --shrink-rpath "$file"
         if [[ -n $opened ]]; then patchelf --add-rpath "${opened#:}" "$file"; fi
-        # Whatever it is linked against is there, or the build ends here and not in a guest.
+        # Whatever it is linked against is there, or else the build ends here rather than in a guest.
         found=$(patchelf --print-rpath "$file" | tr : '\n')
         for name in $needed; do
             [[ $name == ld-linux* ]] && continue

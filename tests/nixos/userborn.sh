@@ -1,12 +1,12 @@
-# userborn CONFIGURATION DIRECTORY: writes group, passwd and shadow below DIRECTORY, as NixOS's program of that name does
-# for users that are declared: who is there keeps number and password, who is new gets the first that is free, and who is
-# declared no more cannot log in.
+# userborn CONFIGURATION DIRECTORY: writes group, passwd and shadow below DIRECTORY, as NixOS's program with that name
+# does for declared users: existing ones keep their number and password, new ones get the first free number, and those
+# no longer declared can't log in.
 configuration=$1 directory=$2
 for name in group passwd shadow; do
     [[ -e $directory/$name ]] || : >"$directory/$name"
 done
 
-# put MODE NAME: replaces the file by standard input, at once.
+# put MODE NAME: replaces the file with standard input, atomically.
 put() {
     umask 077
     cat >"$directory/.$2.new"
@@ -17,8 +17,8 @@ put() {
 # shellcheck disable=SC2016 # jq's variables
 common='
 def rows: split("\n") | map(select(. != "") | split(":"));
-# The numbers of all who are wanted, by name: given, as before, or the first that is free between these two, downwards
-# for those of the system as Debian and NixOS count.
+# The numbers of all wanted names: given, as before, or the first free one between these two, counting downwards for
+# system users as Debian and NixOS do.
 def numbered($wanted; $before; $number):
     reduce ($wanted | sort_by(.[$number] == null)[]) as $one ({};
         . as $taken
