@@ -1,6 +1,6 @@
-# What goes wrong while an image is updated: a server that stalls, an EFI partition that is full, and power that is cut at any
-# moment. The box boots what ran before or what is new, keeps what is in /var, and the next update needs nobody's help.
-# LINERATE_CUTS says how often power is cut, LINERATE_SEED when.
+# What goes wrong while an image is updated: a server that stalls, a full EFI partition, and power cuts at any moment.
+# The box boots what ran before or the new version, keeps what is in /var, and the next update works without anybody's
+# help. LINERATE_CUTS says how often power is cut, LINERATE_SEED when.
 
 import json
 import os
@@ -11,7 +11,7 @@ versions = "/boot/EFI/Linux"
 cuts = int(os.environ.get("LINERATE_CUTS", "2"))
 seed = os.environ.get("LINERATE_SEED") or str(random.randrange(10**6))
 moments = random.Random(seed)
-# Of an update, in MiB; a cut may come when all is written, too.
+# The size of an update, in MiB; a cut may also come when everything is written.
 UPDATE_MIB = 270
 
 
@@ -29,7 +29,7 @@ def newer() -> str:
 
 
 def serve(what: str) -> None:
-    """As the server's directory, of a version that is not on the disk yet."""
+    """Makes this the server's directory, with a version that isn't on the disk yet."""
     box.wait_for_unit("boot.mount")
     box.wait_for_file("/dev/disk/by-id/virtio-updates")
     box.succeed(
@@ -54,7 +54,7 @@ def labels() -> set[str]:
 
 
 def written(mib: int, unit: str) -> None:
-    """Until so much more is on the disk, or the update has ended."""
+    """Waits until this much more is on the disk, or the update has ended."""
     sectors = "{ read -ra now </sys/block/vda/stat; echo ${now[6]}; }"
     state = f"$(systemctl show -P ActiveState {unit})"
     box.wait_until_succeeds(f"[[ {state} == activ* ]]", 30)
@@ -105,14 +105,14 @@ for number in range(cuts):
         try:
             written(mib, "linerate-update")
         except Exception:
-            # It was whole before, and the box has begun to boot.
+            # It was complete before, and the box has started to boot.
             pass
         box.crash()
         box.start()
-        # It may have been whole.
+        # It may have been complete.
         assert running() in (before, target), running()
         if running() == "3":
-            # Which is ill: it gives the box back, after its second try.
+            # It is unhealthy: it gives the box back after its second try.
             box.wait_for_shutdown()
             box.start()
             box.wait_for_shutdown()

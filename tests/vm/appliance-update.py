@@ -1,5 +1,5 @@
-# The host as an image is updated to versions that are signed and whole, and to no others; one that is not healthy, or does not
-# start, gives the box back. It has a server of updates in itself (tests/appliance.nix).
+# The host as an image is updated to signed and intact versions, and to no others; one that isn't healthy, or doesn't
+# start, gives the box back. It has an update server in itself (tests/appliance.nix).
 
 import json
 
@@ -9,7 +9,7 @@ counted = "/run/counted"
 
 
 def settle(version: str) -> None:
-    """That this version runs, and is healthy."""
+    """Waits until this version runs, and is healthy."""
     box.wait_for_unit("multi-user.target")
     box.wait_for_unit("linerate-health.service")
     runs(version)
@@ -21,7 +21,7 @@ def runs(version: str) -> None:
 
 
 def serve(what: str) -> None:
-    """As the server's directory."""
+    """Makes this the server's directory."""
     box.wait_for_file("/dev/disk/by-id/virtio-updates")
     box.succeed(
         f"mkdir -p /run/updates/all {served}",
@@ -52,17 +52,17 @@ def labels() -> list[str]:
 
 
 def slot() -> str:
-    """What the beginning of the empty slot's partitions is."""
+    """Returns the start of the empty slot's partitions."""
     return box.succeed("for part in 4 5; do head -c 1M /dev/vda$part | sha256sum; done")
 
 
 def tried(version: str) -> None:
-    """As if it had been tried once: that each is tried twice is seen of generations."""
+    """Makes it look as if it had been tried once: another test shows that generations are tried twice."""
     box.succeed(f"cd {versions} && mv box_{version}+2-0.efi box_{version}+1-1.efi && sync -f .")
 
 
 def gives_back(begins: bool) -> None:
-    """Boots what is on trial, and what it is followed by, without anybody's doing."""
+    """Boots what is on trial, and then what follows it, without any intervention."""
     box.shutdown()
     box.start()
     if begins:
@@ -144,7 +144,7 @@ with subtest("a store of which a bit is another does not boot, and gives the box
     assert update("apply") == {"next": "3"}
     assert labels()[1:5] == ["verity_3", "store_3", "verity_2", "store_2"], labels()
     tried("3")
-    # Of the file system's own block, which is read first; udev may not have heard of the partition's name yet.
+    # In the file system's own block, which is read first; udev may not know the partition's name yet.
     flip = (
         "device=/dev/vda3; blockdev --setrw $device;"
         " byte=$(od -An -tu1 -j1100 -N1 $device);"

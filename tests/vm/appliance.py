@@ -1,5 +1,5 @@
-# The host as an image boots from its firmware on, lets nobody write where nothing is to be written, knows that it runs what
-# was built, and gives its disk a second slot and /var.
+# The host as an image boots from its firmware, lets nobody write where nothing should be written, knows that it runs
+# what was built, and gives its disk a second slot and /var.
 
 import json
 
@@ -27,7 +27,7 @@ with subtest("doctor sees that what runs is what was built, and would see anothe
     for store, expected in ((profile["image"]["store"], []), ("/var", ["/var"])):
         profile["image"]["store"] = store
         box.succeed(f"echo '{json.dumps({'image': profile['image']})}' >/run/profile.json")
-        # It ends with 3 where it has found something.
+        # It exits with 3 if it has found something.
         found = json.loads(box.execute("linerate --json doctor --profile /run/profile.json")[1])
         assert "image" not in found["idle"], found
         assert [one["subject"] for one in found["findings"] if one["rule"] == "image"] == expected, found

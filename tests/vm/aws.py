@@ -1,4 +1,4 @@
-# The host for EC2 as far as it goes without EC2: it boots, is as declared, and takes settings from user data.
+# The host for EC2, as far as it works without EC2: it boots, is as declared, and takes settings from user data.
 
 import json
 
@@ -16,7 +16,7 @@ with subtest("services answer, and no unit has failed"):
 
 with subtest("nobody but the emulator is to blame for what doctor finds"):
     found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]
-    # It has two CPUs, none of which changes its speed, and no clock to ask.
+    # It has two CPUs, neither of which changes its speed, and no clock to ask.
     assert {finding["rule"] for finding in found} <= {"clock", "cpus", "governor"}, found
 
 with subtest("its root has grown to the disk"):
@@ -26,7 +26,7 @@ with subtest("the kernel is set as declared"):
     parameters = box.succeed("cat /proc/cmdline").split()
     declared = {"boot.panic_on_fail", "nvme_core.io_timeout=4294967295"}
     assert declared <= set(parameters), parameters
-    # NixOS's module for EC2 says another one than ours; the last counts, and a panic boots the box anew either way.
+    # NixOS's module for EC2 has another value than ours; the last one counts, and a panic reboots the box either way.
     panic = [parameter for parameter in parameters if parameter.startswith("panic=")][-1]
     assert box.succeed("sysctl -n kernel.panic").strip() == panic.removeprefix("panic=") != "0", parameters
     for name, value in profile["kernel"]["sysctl"].items():
@@ -49,7 +49,7 @@ with subtest("user data become settings, and nothing else"):
     box.succeed("mkdir -p /etc/ec2-metadata")
     lines = ["#!/bin/sh", "LINERATE_LINKS_PUBLIC_URL=https://go.example", "PATH=/nowhere", "touch /root/ran"]
     box.succeed(f"printf '%s\\n' {' '.join(repr(line) for line in lines)} > /etc/ec2-metadata/user-data")
-    # A byte that is no text, which tools for text stop at.
+    # A byte that isn't text, at which text tools stop.
     box.succeed("printf 'a\\0b\\n' >> /etc/ec2-metadata/user-data")
     box.succeed("systemctl restart linerate-user-data.service linerate-links.service")
     token = json.loads(

@@ -1,5 +1,5 @@
-# What others do beside our services, as the modules set it up: PostgreSQL under the API, Litestream beside links, and
-# ACME for files. The visitor keeps the replica, and is the authority that signs.
+# What third-party programs do beside our services, as the modules set them up: PostgreSQL for the API, Litestream
+# beside links, and ACME for files. The visitor keeps the replica, and is the certificate authority.
 
 import json
 
@@ -9,13 +9,13 @@ as_links = "runuser -u linerate-links --"
 
 
 def added(name: str) -> dict[str, str]:
-    """A user that was acknowledged."""
+    """Adds a user, which has to be acknowledged."""
     told = visitor.succeed(f"""curl -sf --json '{{"email": "{name}@example.com", "name": "{name}"}}' {users}""")
     return dict(json.loads(told))
 
 
 def kept(user: dict[str, str]) -> bool:
-    """Whether it is as it was. The first answer of a database that begins again may take longer than the API waits."""
+    """Whether it is unchanged. The first answer of a restarting database may take longer than the API waits."""
     told = visitor.wait_until_succeeds(f"curl -sf {users}/{user['id']}")
     return told == json.dumps(user, separators=(",", ":"))
 
@@ -81,7 +81,7 @@ with subtest("links are streamed off the box"):
     box.succeed("systemctl restart linerate-litestream.service")
     box.succeed("(echo code,target; seq 300 | sed 's#.*#first&,https://example.com/&#') > /tmp/first.csv")
     box.succeed(f"{as_links} linerate-links import --database {links}/links.db - --format csv < /tmp/first.csv")
-    # It checkpoints its log when it ends, under Litestream's eyes.
+    # It checkpoints its log when it ends, while Litestream is watching.
     box.succeed("systemctl restart linerate-links.service")
     box.succeed("(echo code,target; seq 300 | sed 's#.*#second&,https://example.com/&#') > /tmp/second.csv")
     box.succeed(f"{as_links} linerate-links import --database {links}/links.db - --format csv < /tmp/second.csv")
@@ -126,10 +126,10 @@ with subtest("an authority signs one, and files takes it without a restart"):
         "systemd-run --unit=authority -E PEBBLE_VA_NOSLEEP=1 $(command -v pebble) -config /root/pebble.json"
     )
     visitor.wait_for_open_port(14000)
-    # By which lego trusts the address that it asks.
+    # lego uses it to trust the address that it asks.
     own = visitor.succeed("cat /root/authority.pem")
     box.succeed(f"echo '{own}' > /var/lib/acme/authority.pem; chmod 644 /var/lib/acme/authority.pem")
-    # 25.11 made a unit of its own of what asks the authority.
+    # 25.11 has a separate unit for asking the authority.
     unit = box.succeed("systemctl cat acme-order-renew-box.service >/dev/null 2>&1 && echo order-renew-box || echo box")
     drop_in = f"/run/systemd/system/acme-{unit.strip()}.service.d"
     box.succeed(

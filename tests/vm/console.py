@@ -1,5 +1,5 @@
-# The console on real drivers, in the units that the host gives it and its helpers: its page shows who serves which queue,
-# and what is placed and put back there is what `linerate nic` sees.
+# The console with real drivers, in the units that the host gives it and its helpers: its page shows which queue is
+# served where, and what is placed and undone there is what `linerate nic` sees.
 
 import html
 import json
@@ -9,7 +9,7 @@ CONSOLE = "http://127.0.0.1:8110"
 LINKS = "runuser -u linerate-links -- linerate-links key add"
 
 start_all()
-# Whatever came of it, the boot is over, and nothing places queues any more that is not told to.
+# Whatever the result, the boot is over, and nothing places queues any more without being told to.
 box.wait_for_unit("multi-user.target")
 box.execute("systemctl is-system-running --wait")
 box.succeed("udevadm settle", "systemctl stop 'linerate-nic-*'")
@@ -17,7 +17,7 @@ box.execute("linerate nic undo")
 
 
 def asked(path: str, jar: str = "writer", /, **fields: str) -> tuple[int, str]:
-    """The status and the page, as whoever has these cookies sees it; with fields, what follows a form of ours."""
+    """Returns the status and the page that somebody with these cookies sees; with fields, those after posting a form."""
     form = "".join(f" --data-urlencode '{name}={value}'" for name, value in fields.items())
     if fields:
         form += f" -H 'Origin: {CONSOLE}'"
@@ -32,7 +32,7 @@ def token(page: str) -> str:
 
 
 def sign_in(scope: str, jar: str) -> str:
-    """By a key of its own."""
+    """Signs in with a new key."""
     made = box.succeed(f"{LINKS} {jar} --scope {scope} --json --database /var/lib/linerate-links/links.db")
     key = str(json.loads(made)["key"])
     assert asked("/sign-in", jar, csrf=token(asked("/sign-in", jar)[1]), key=key)[0] == 303
@@ -40,7 +40,7 @@ def sign_in(scope: str, jar: str) -> str:
 
 
 def shown(page: str, card: str) -> list[dict[str, str]]:
-    """The rows of a card's queues, by the names of their columns."""
+    """Returns the rows of a card's queues, by column name."""
     table = page.split(f'aria-label="{card}"')[1].split("</table>")[0]
     rows = []
     for row in re.findall(r"<tr.*?</tr>", table.split("<tbody>")[1], re.DOTALL):
@@ -54,7 +54,7 @@ def affinity(irq: int) -> str:
 
 
 def planned(card: str) -> list[dict[str, str]]:
-    """The same as `linerate nic plan` and the kernel tell it."""
+    """Returns the same from `linerate nic plan` and the kernel."""
     interface = json.loads(box.succeed(f"linerate --json nic plan {card}"))["interfaces"][0]
     rows = []
     for queue, placement in zip(interface["queues"], interface["plan"]["placements"]):
@@ -71,7 +71,7 @@ def planned(card: str) -> list[dict[str, str]]:
 
 
 def is_shown(card: str) -> None:
-    """A page may be of a second ago."""
+    """Waits, since a page may be a second old."""
     rows = planned(card)
     last: list[dict[str, str]] = []
 
@@ -86,7 +86,7 @@ def is_shown(card: str) -> None:
 
 
 def masks(card: str) -> str:
-    """All that placement may write, as it is now."""
+    """Returns everything that placement may write, as it is now."""
     irqs = " ".join(f"/proc/irq/{irq}/smp_affinity" for row in planned(card) for irq in row["Interrupt"].split(", "))
     return box.succeed(f"grep -H . {irqs} /sys/class/net/{card}/queues/*/[rx]ps_cpus")
 
@@ -96,7 +96,7 @@ def verified(card: str) -> int:
 
 
 def helped(action: str, card: str) -> dict[str, str]:
-    """What the helper wrote down last, which is this; the journal has it a little later."""
+    """Waits for the helper's last log entry, which is this one; the journal has it a little later."""
     last = "journalctl -u linerate-console-helper --no-pager -o cat | grep '\"audit\"' | tail -n 1"
     said = box.wait_until_succeeds(f"{last} | grep '\"action\":\"{action}\",\"target\":\"{card}\"'")
     return dict(json.loads(said))
@@ -124,7 +124,7 @@ assert cards, "the box has no card with several queues"
 
 for card in cards:
     with subtest(f"{card}: the page shows its queues, their interrupts and CPUs as they are and as planned"):
-        # Not as planned, whatever the driver has begun with.
+        # Not as planned, whatever the driver has started with.
         box.succeed(f"echo f > /proc/irq/{planned(card)[0]['Interrupt'].split(',')[0]}/smp_affinity")
         before = masks(card)
         is_shown(card)
@@ -146,7 +146,7 @@ for card in cards:
         assert verified(card) == 0
         is_shown(card)
         assert all(row["CPU now"] == row["CPU planned"] for row in planned(card)), planned(card)
-        # Of the key's own text there is as much as tells it from others.
+        # Of the key's own text, it has as much as distinguishes it from others.
         assert helped("nic.apply", card)["by"] == f"key {writer[:12]}… from 127.0.0.1"
 
     with subtest(f"{card}: put back by the page, nic verify finds what there was before"):

@@ -1,4 +1,4 @@
-# What a stranger on the network reaches of the box: the services, ssh with a key, and nothing else.
+# What a stranger on the network can reach on the box: the services, ssh with a key, and nothing else.
 
 start_all()
 box.wait_for_unit("linerate-links.service")
@@ -14,14 +14,14 @@ with subtest("the services are let in"):
         visitor.wait_for_open_port(port, "box")
 
 with subtest("nothing else is, and is not even refused"):
-    # Somebody listens everywhere at each, on the box itself.
+    # On the box itself, somebody listens everywhere on each of these.
     for port in [12345, 9100]:
         box.execute(f"nc -lk {port} >/dev/null 2>&1 &")
         box.wait_for_open_port(port)
     for port in [8081, 8091, 8101]:
         box.wait_for_open_port(port)
     for port in [8081, 8091, 8101, 9100, 12345]:
-        # curl ends with 28 where nobody answers, and with 7 where somebody refuses.
+        # curl exits with 28 if nobody answers, and with 7 if somebody refuses.
         status, _ = visitor.execute(f"curl -s --max-time 3 telnet://box:{port} </dev/null")
         assert status == 28, f"port {port}: curl ended with {status}"
 
@@ -30,7 +30,7 @@ with subtest("connections of the services are not tracked, others are"):
     visitor.execute(f"timeout 5 nc box {ssh_port} </dev/null")
     tracked = box.succeed("conntrack -L -p tcp")
     assert f"dport={ssh_port} " in tracked, tracked
-    # What the box asks of itself is, until it is answered.
+    # The box's own requests are tracked until they are answered.
     others = [line for line in tracked.splitlines() if "src=127.0.0.1" not in line]
     for port in [80, 8090, 8100, 8443, 8444]:
         assert not [line for line in others if f"dport={port} " in line], others
@@ -47,7 +47,7 @@ with subtest("ssh takes a key that it knows, and no other"):
     assert visitor.succeed(f"{ssh} -o BatchMode=yes hostname").strip() == "box"
 
 with subtest("forged senders are dropped"):
-    # An address that the box reaches by no card of its own (reverse path filter).
+    # An address that the box reaches through none of its cards (reverse path filter).
     visitor.succeed("ip address add 10.99.0.1/32 dev lo")
     status, _ = visitor.execute("curl -s --interface 10.99.0.1 --max-time 3 http://box/")
     assert status == 28, f"curl ended with {status}"

@@ -1,11 +1,11 @@
-# A generation that hangs before anybody can judge it: the watchdog boots the box anew until its tries are used up, and
-# then the generation before is booted.
+# A generation that hangs before it can be judged: the watchdog reboots the box until its tries are used up, and then
+# the previous generation boots.
 
 entries = "/boot/loader/entries"
 
 
 def booted() -> str:
-    """The entry that the boot loader chose, without what it counts."""
+    """Returns the entry that the boot loader chose, without its counter."""
     variable = "/sys/firmware/efi/efivars/LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
     # UTF-16, after four bytes of attributes.
     selected = box.succeed(f"cat {variable} | tail -c +5 | tr -d '\\0'")

@@ -10,7 +10,7 @@
   nodes.box = {
     imports = [ metal ];
     virtualisation = {
-      # All that boots it is on its disk, and all that it mounts is what the host says.
+      # Everything that boots it is on its disk, and everything it mounts is what the host says.
       directBoot.enable = false;
       mountHostNixStore = false;
       useEFIBoot = true;

@@ -1,4 +1,4 @@
-# The image boots from its firmware on, grows to its disk, and serves.
+# The image boots from its firmware, grows to its disk's size, and serves.
 
 import json
 
@@ -16,7 +16,7 @@ with subtest("its root has grown to the disk"):
 
 with subtest("nobody but the emulator is to blame for what doctor finds"):
     found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]
-    # It has two CPUs, none of which changes its speed, and no clock to ask.
+    # It has two CPUs, neither of which changes its speed, and no clock to ask.
     assert {finding["rule"] for finding in found} <= {"clock", "cpus", "governor"}, found
 
 with subtest("services answer"):

@@ -1,4 +1,5 @@
-# The installer puts a host onto the disk of a machine, by NixOS's own installer, and turns it off; the disk then boots.
+# The installer installs a host onto a machine's disk, with NixOS's own installer, and turns the machine off; the disk
+# then boots.
 
 import json
 
@@ -14,7 +15,7 @@ with subtest("what it left boots, is healthy, and answers"):
     assert failed == "", failed
     box.wait_until_succeeds("systemctl is-system-running | grep -qx running", 120)
     found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]
-    # As of the image: the emulator's CPUs and clock.
+    # As for the image: the emulator's CPUs and clock.
     assert {finding["rule"] for finding in found} <= {"clock", "cpus", "governor"}, found
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"

@@ -7,13 +7,13 @@
         name: text:
         pkgs.writeShellApplication {
           inherit name text;
-          # Warnings of what the tests put in its place.
+          # Warnings about the tests' replacements.
           checkPhase = "";
         };
     in
     {
       imports = [ visitor ];
-      # A medium, two disks of other sizes, and one that is too small.
+      # A medium, two disks with other sizes, and one that is too small.
       virtualisation.emptyDiskImages = [
         9216
         10240

@@ -15,7 +15,7 @@ kept = "/root/sums"
 
 
 def install(*files: str) -> str:
-    """What the installer says, with these files beside the key; it must not have written anything."""
+    """Returns the installer's message, with these files beside the key; it must not have written anything."""
     box.succeed(f"rm -rf /mnt; mkdir /mnt; mount {medium}1 /mnt; rm -f /mnt/disk /mnt/erase")
     for file in files:
         name, _, text = file.partition("=")
@@ -38,7 +38,7 @@ with subtest("disks as somebody may have them"):
         f"mount {medium}1 /mnt; echo ssh-ed25519 AAAA > /mnt/authorized_keys; umount /mnt",
         f"for disk in {one} {other} {small}; do head -c 1M $disk | sha256sum; done > {kept}",
     )
-    # NixOS's part is to put a system there, and the host's to say how it boots.
+    # NixOS's part is to install a system there, and the host defines how it boots.
     box.succeed(
         "mkdir -p /usr/local/bin; cat > /usr/local/bin/nixos-install <<'END'\n#!/bin/sh\n"
         'echo "$@" > "$2/installed"\nEND\n'

@@ -1,5 +1,5 @@
-# What EC2 knows of an instance, by IMDSv2: its key comes in by ssh, its user data are settings. The visitor stands in for
-# the service, and answers nobody without a token.
+# What EC2 knows about an instance, through IMDSv2: its key is accepted for ssh, and its user data are settings. The
+# visitor plays the service, and answers nobody without a token.
 
 import json
 
@@ -32,7 +32,7 @@ visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/known/key")
 visitor.succeed("mv /root/known/key.pub /root/known/1.0/meta-data/public-keys/0/openssh-key")
 visitor.succeed("echo i-0123456789abcdef0 > /root/known/1.0/meta-data/instance-id")
 visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/host")
-# As NixOS reads a host's key: a line each, of the private one with | for line feeds.
+# The form in which NixOS reads a host's key: one line each, the private one with | for line feeds.
 visitor.succeed(
     "(echo LINERATE_LINKS_PUBLIC_URL=https://go.example; echo SSH_HOST_ED25519_KEY:$(tr '\\n' '|' < /root/host);"
     " echo SSH_HOST_ED25519_KEY_PUB:$(cat /root/host.pub)) > /root/known/1.0/user-data"
@@ -46,12 +46,12 @@ visitor.succeed(
 visitor.wait_for_open_port(80, "169.254.169.254")
 
 box.start()
-# EC2 has it on the link before anything starts; here it is asked again once there is a way to it.
-# What asks since boot has given up on a token by now, and would go on without one.
+# EC2 has it on the link before anything starts; here it is asked again once there is a route to it. The unit that has
+# asked since boot has given up on a token by now, and would continue without one.
 box.succeed("systemctl stop fetch-ec2-metadata.service")
 box.wait_until_succeeds("ip route replace 169.254.169.254 via $(getent hosts visitor | cut -d ' ' -f 1)")
 box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
-# Without any until now, a box made one of its own.
+# Without any until now, a box created its own.
 box.succeed("rm /var/lib/ssh/ssh_host_ed25519_key*")
 for unit in ["fetch-ec2-metadata", "linerate-user-data", "apply-ec2-data", "linerate-links"]:
     box.succeed(f"systemctl restart {unit}.service")
@@ -68,7 +68,7 @@ with subtest("user data are settings"):
         " http://127.0.0.1:8081/api/v1/links"
     )
     assert "https://go.example/" in made, made
-    # This time: another test may have gone before.
+    # From this run: another test may have gone before.
     run = box.succeed("systemctl show -P InvocationID linerate-user-data.service").strip()
     assert "are no settings" not in box.succeed(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={run}")
 
@@ -91,7 +91,7 @@ with subtest("the instance's key comes in, and no other"):
     visitor.fail(f"{ssh} -i /root/another true")
 
 with subtest("a token was asked for, and nothing without one"):
-    # What only looks whether somebody listens asks for nothing.
+    # A client that only checks whether somebody listens sends no request.
     asked = visitor.succeed("grep -E '^[A-Z]' /root/asked").splitlines()
     assert asked[0].startswith("PUT /latest/api/token "), asked
     assert any(line.startswith("GET /1.0/user-data ") for line in asked), asked

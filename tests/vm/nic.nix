@@ -4,7 +4,7 @@
     imports = [ box ];
     virtualisation = {
       cores = lib.mkForce 4;
-      # A network of the driver's has one queue; this card brings four of its own.
+      # A network from the driver has one queue; this card brings its own four.
       qemu.options = [
         "-netdev user,id=queues"
         "-device pcie-root-port,id=queues-port,slot=9"

@@ -1,14 +1,14 @@
-# Queues of real drivers on their CPUs: placed, verified, placed again after the link and its channels changed, put
-# back as they were. On every card of the box that has several queues.
+# Queues of real drivers on their CPUs: placed, verified, placed again after the link and its channels changed, and
+# restored. On every card of the box with several queues.
 
 import json
 import re
 
 start_all()
 box.wait_for_unit("multi-user.target")
-# Drivers come when udev has seen their cards.
+# Drivers appear once udev has seen their cards.
 box.wait_until_succeeds("ls -d /sys/class/net/*/queues/rx-1")
-# Only what is said here happens.
+# Only this test acts.
 box.succeed("systemctl stop 'linerate-nic-*'")
 box.execute("linerate nic undo")
 
@@ -20,10 +20,10 @@ def driver_of(card: str) -> str:
 
 
 def interrupts(card: str) -> dict[str, int]:
-    """The card's interrupts, by what the driver calls them, of those that serve queues."""
+    """Returns the card's interrupts that serve queues, by the driver's names for them."""
     device = box.succeed(f"readlink -f /sys/class/net/{card}/device").strip()
     if driver_of(card) == "virtio_net":
-        # The vectors are the PCI device's, above the virtio device.
+        # The vectors belong to the PCI device, above the virtio device.
         pattern = f"{device.rsplit('/', 1)[1]}-(input|output)\\.[0-9]+"
     else:
         pattern = f"{card}-(TxRx|rx|tx)-[0-9]+"
@@ -36,7 +36,7 @@ def interrupts(card: str) -> dict[str, int]:
 
 
 def masks(card: str) -> dict[str, str]:
-    """All that placement may write, as it is now."""
+    """Returns everything that placement may write, as it is now."""
     files = " ".join(f"/proc/irq/{irq}/smp_affinity" for irq in interrupts(card).values())
     lines = box.succeed(f"grep -H . {files} /sys/class/net/{card}/queues/*/[rx]ps_cpus").splitlines()
     return dict(line.rsplit(":", 1) for line in lines)
@@ -71,7 +71,7 @@ for card in cards:
 
     with subtest(f"{card}: each queue gets a CPU of its own, and every CPU a queue to send by"):
         names = interrupts(card)
-        # igb gives each direction an interrupt of its own where it has enough.
+        # igb gives each direction a separate interrupt if it has enough.
         assert len(names) in (4, 8), names
         apply(card)
         for direction in ("input", "output", "TxRx", "rx", "tx"):
@@ -89,7 +89,7 @@ for card in cards:
         box.succeed(f"ip address add {subnet}.1/24 broadcast + dev {card}")
         for sender in range(CPUS):
             box.execute(f"taskset -c {sender} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
-        # An interrupt moves when it comes: those of sending came now.
+        # An interrupt moves when it fires: those for sending have fired now.
         moved = served_by(card, "effective_affinity_list")
         for name, cpu in served_by(card).items():
             if "input" not in name and "-rx-" not in name:
@@ -117,20 +117,20 @@ for card in cards:
     with subtest(f"{card}: placement is as applied after the link was down and up"):
         box.succeed(f"ip link set {card} down", f"ip link set {card} up")
         box.wait_until_succeeds(f"grep -q 1 /sys/class/net/{card}/carrier")
-        # Drivers ask for their interrupts anew, and the kernel forgets XPS.
+        # Drivers request their interrupts again, and the kernel forgets XPS.
         apply(card)
         assert sorted(masks(card).values()) == sorted(placed.values())
 
     with subtest(f"{card}: placement follows the number of channels"):
         box.succeed(f"ethtool -L {card} combined 2")
         apply(card)
-        # virtio keeps the interrupts of queues that are not in use.
+        # virtio keeps the interrupts of unused queues.
         used = {cpu for name, cpu in served_by(card).items() if name[-1] in "01"}
         assert len(used) == 2, served_by(card)
         box.succeed(f"ethtool -L {card} combined 4")
         apply(card)
         assert len(box.succeed(f"ls -d /sys/class/net/{card}/queues/rx-*").split()) == 4
-        # The driver chose anew for its new queues, so that there is no way back to before them.
+        # The driver has chosen again for its new queues, so there is no way back to the earlier state.
         box.succeed(f"linerate nic undo {card}")
         assert box.execute("ls /run/linerate/*")[1].strip() == ""
 
@@ -146,7 +146,7 @@ for card in cards:
             assert sum(queues) == 6 and max(queues) - min(queues) <= 1, served
             for sender in range(CPUS):
                 box.execute(f"taskset -c {sender} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
-            # Those that came have moved: a CPU sends by one queue alone.
+            # Those that fired have moved: a CPU sends through a single queue.
             moved = served_by(card, "effective_affinity_list")
             assert sum(moved[name] == served[name] for name in served) >= CPUS, (moved, served)
             box.succeed(f"linerate nic undo {card}")
@@ -172,13 +172,13 @@ with subtest("apply does not fight irqbalance"):
 
 
 def rings(card: str) -> list[str]:
-    """Those to receive and to send."""
+    """Returns those for receiving and for sending."""
     now = box.succeed(f"ethtool -g {card}").split("Current hardware settings:")[1]
     return re.findall(r"^(?:RX|TX):\s+(\d+)", now, re.MULTILINE)
 
 
 def differs(profile: dict[str, object]) -> list[str]:
-    """What doctor finds to be otherwise than a profile has it."""
+    """Returns what doctor finds to differ from a profile."""
     text = json.dumps({"nic": {"card": profile}})
     said = box.execute(f"linerate --json doctor --interval 0 --profile <(echo '{text}')")[1]
     rules = ("channels", "rings", "coalescing")

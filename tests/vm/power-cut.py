@@ -1,5 +1,5 @@
-# The power goes while links and users are being made: what was acknowledged to another machine is there afterwards.
-# Both are on SQLite.
+# The power fails while links and users are being created: what was acknowledged to another machine is there afterwards.
+# Both use SQLite.
 
 import json
 
@@ -11,7 +11,7 @@ box.wait_for_unit("linerate-links.service")
 visitor.wait_for_open_port(80, "box")
 visitor.wait_for_open_port(8100, "box")
 
-# The API is for this machine only, so another one comes to it by ssh.
+# The API only serves this machine, so another one uses ssh to reach it.
 box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
 ssh_port = box.succeed("ss -Hltnp | grep sshd | head -n 1 | sed 's/.*:\\([0-9]*\\) .*:.*/\\1/'").strip()
 visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519 <<< y")
@@ -26,7 +26,7 @@ token = json.loads(
 
 
 def write(turn: int) -> None:
-    """Makes links until the power goes, and keeps the codes of those that were acknowledged."""
+    """Creates links until the power fails, and keeps the codes of the acknowledged ones."""
     visitor.wait_for_open_port(int(ssh_port), "box")
     visitor.succeed(
         f"ssh -p {ssh_port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes"

@@ -10,12 +10,12 @@ for port in [80, 8090, 8100, 8443, 8444]:
 
 
 def load(name: str, protocol: str, url: str, clients: int = 1) -> None:
-    """Clients that keep their connections, until `end`."""
+    """Starts clients that keep their connections, until `end`."""
     visitor.succeed(f"load begin {name} {protocol} {url} {clients}")
 
 
 def goes_on(names: list[str]) -> None:
-    """Every client is answered again."""
+    """Waits until every client is answered again."""
     visitor.succeed(f"load goes-on {' '.join(names)}")
 
 
@@ -67,7 +67,7 @@ with subtest("files and api restart twice under load, on sockets that systemd ke
         assert kept > of_worker and (kept - 1) % of_worker == 0, (service, kept)
 
 with subtest("who connects while a service starts again waits for it"):
-    # Held up before it is there, as by a large database.
+    # Delayed at its start, as by a large database.
     box.succeed("mkdir -p /run/systemd/system/linerate-files.service.d")
     box.succeed(
         "printf '[Service]\nExecStartPre=sleep 5\n' > /run/systemd/system/linerate-files.service.d/late.conf",
@@ -90,7 +90,7 @@ with subtest("files reloads under load"):
     end(under_way, "200")
 
 with subtest("a request under way is finished before the service ends"):
-    # Its head comes slowly: the connection is open, and half a request is read, when the service is told to stop.
+    # Its head arrives slowly: the connection is open, and half a request is read, when the service is told to stop.
     visitor.succeed(
         "(printf 'GET /busy HTTP/1.1\\r\\nHost: box\\r\\n'; sleep 4; printf '\\r\\n'; sleep 4)"
         " | nc -w 20 box 80 > slow 2>&1 &"

@@ -1,5 +1,5 @@
-# The host as an image on a machine with Secure Boot and a TPM: the firmware takes its keys, and starts nothing else from then
-# on; /var is opened on that machine alone, for a version that is signed, or by the recovery key.
+# The host as an image on a machine with Secure Boot and a TPM: the firmware enrols its keys, and starts nothing else
+# from then on; /var is only opened on that machine, for a signed version, or with the recovery key.
 
 import json
 import re
@@ -9,13 +9,13 @@ served = "/run/updates/served"
 versions = "/boot/EFI/Linux"
 recovery_key = "/run/linerate-recovery-key"
 var = "/dev/disk/by-partlabel/var"
-# What the boot loader and the firmware say of a file that nobody they know has signed.
+# What the boot loader and the firmware say about a file without a signature they know.
 refused = "(?i)access denied|security violation"
 asked = "(?s)/var does not open.*Please enter .* for disk var"
 
 
 def settle(version: str) -> None:
-    """That this version runs, and is healthy."""
+    """Waits until this version runs, and is healthy."""
     box.wait_for_unit("multi-user.target")
     box.wait_for_unit("linerate-health.service")
     said = box.succeed("grep ^IMAGE_VERSION= /etc/os-release").strip().replace('"', "")
@@ -28,7 +28,7 @@ def kept() -> str:
 
 
 def boots(version: str) -> None:
-    """By itself, from what its disk is now."""
+    """Boots by itself, from its disk as it is now."""
     box.shutdown()
     box.start()
     settle(version)
@@ -36,7 +36,7 @@ def boots(version: str) -> None:
 
 
 def opened_by_hand(version: str) -> None:
-    """Once somebody types the recovery key at the console."""
+    """Boots once somebody types the recovery key at the console."""
     box.start()
     box.wait_for_console_text(asked)
     box.send_console(f"{key}\n")
@@ -45,23 +45,23 @@ def opened_by_hand(version: str) -> None:
 
 
 def variable(name: str) -> int:
-    """A byte of the firmware's, after four of attributes."""
+    """Returns a byte of a firmware variable, after four of attributes."""
     path = f"/sys/firmware/efi/efivars/{name}-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     return int(box.succeed(f"od -An -tu1 -j4 -N1 {path}"))
 
 
 def found(**changes: object) -> list[str]:
-    """What doctor finds of the image, by the host's profile but for these."""
+    """Returns what doctor finds about the image, with the host's profile except for these."""
     profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))["image"] | changes
     box.succeed(f"echo '{json.dumps({'image': profile})}' >/run/profile.json")
-    # It ends with 3 where it has found something.
+    # It exits with 3 if it has found something.
     said = json.loads(box.execute("linerate --json doctor --profile /run/profile.json")[1])
     assert "image" not in said["idle"], said
     return [f"{one['subject']}: {one['found']}" for one in said["findings"] if one["rule"] == "image"]
 
 
 def flip(path: str, offset: int) -> None:
-    """One bit of a file."""
+    """Flips one bit of a file."""
     box.succeed(
         f"byte=$(od -An -tu1 -j{offset} -N1 '{path}');"
         " printf \"\\\\$(printf %03o $((byte ^ 1)))\""
@@ -139,7 +139,8 @@ with subtest("the recovery key opens it, and what was refused gave the box back 
 with subtest("/var is sealed anew to the machine that it is in now"):
     box.succeed(
         f"umask 077; printf %s {key} >/run/key",
-        # Of its own, since systemd-cryptenroll takes one for another TPM by the same policy for this one's, and does nothing.
+        # Separately, since systemd-cryptenroll mistakes a slot for another TPM with the same policy for this one's, and
+        # does nothing.
         f"systemd-cryptenroll --wipe-slot=tpm2 {var}",
         f"systemd-cryptenroll --unlock-key-file=/run/key --tpm2-device=auto --tpm2-pcrs=7 {var}",
         "rm /run/key",

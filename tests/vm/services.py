@@ -56,7 +56,7 @@ with subtest("files come by TLS, with a certificate that root alone has and the 
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=another -keyout /dev/null"
     )
     visitor.succeed(f"cat > another.pem <<< '{another}'")
-    # 60: whoever signed it is not known.
+    # 60: the signer is unknown.
     stranger = visitor.execute(f"curl -s --max-time 20 --cacert another.pem {url}")
     assert stranger[0] == 60, stranger
     said = visitor.succeed(f"curl -sf --max-time 20 --cacert chain.pem -w '%{{http_version}}' {url}")
@@ -75,7 +75,7 @@ with subtest("a user that was acknowledged is there after the service died"):
     assert status(f"--json '{{\"name\": 1}}' {url}") == "422"
 
 with subtest("a secret is handed to its service alone, and counts before the settings"):
-    # As services.linerate.api.secrets has it.
+    # As in services.linerate.api.secrets.
     box.succeed("install -m 600 /dev/null /root/database-url")
     box.succeed("echo -n sqlite:/var/lib/linerate-api/secret.db > /root/database-url")
     box.succeed("mkdir -p /run/systemd/system/linerate-api.service.d")
@@ -105,7 +105,7 @@ with subtest("the kernel encrypts files that are asked for by HTTP/1.1 over TLS"
         # Those that a card encrypts would be others.
         return min(int(counts["TlsTxSw"]), int(counts["TlsRxSw"]))
 
-    # It has tried each suite of ciphers at its start.
+    # It has tried each cipher suite at its start.
     tried = encrypted_by_the_kernel()
     assert box.succeed(f"{secure} --http1.1 {random} | sha256sum") == whole
     assert encrypted_by_the_kernel() == tried + 1
@@ -124,11 +124,11 @@ with subtest("the kernel encrypts files that are asked for by HTTP/1.1 over TLS"
         f" {random} {random}.missing {random}"
     )
     assert made.split() == ["1", "200", "0", "404", "0", "200"], made
-    # An end that is told: curl fails where TLS ends without a word and the length is not known.
+    # An announced end: curl fails if TLS ends without notice and the length is unknown.
     box.succeed(f"{secure} --http1.1 -f -H 'Connection: close' -o /dev/null {random}")
     before = encrypted_by_the_kernel()
     assert before == tried + 6, (tried, before)
-    # Other versions are encrypted by the process, as ever.
+    # The process itself encrypts other versions, as always.
     for flags in ["--http2", "--http1.1 --tls-max 1.2"]:
         assert box.succeed(f"{secure} {flags} {random} | sha256sum") == whole
     assert encrypted_by_the_kernel() == before
@@ -156,14 +156,14 @@ with subtest("systemd is told that a service is there, and pinged"):
     for unit in ["linerate-api", "linerate-files", "linerate-links"]:
         about = box.get_unit_info(f"{unit}.service")
         assert about["Type"] == "notify", about["Type"]
-        # The time of its last ping becomes another one.
+        # The time of its last ping changes.
         last = about["WatchdogTimestampMonotonic"]
         box.wait_until_fails(f"systemctl show -P WatchdogTimestampMonotonic {unit} | grep -x {last}")
         assert int(about["LimitNOFILE"]) >= 16384
 
 with subtest("connections wait while the service is away"):
     box.succeed("systemctl stop linerate-links.service")
-    # A socket of systemd's starts it.
+    # One of systemd's sockets starts it.
     assert status("http://box/way") == "307"
     box.wait_for_unit("linerate-links.service")
 
@@ -177,8 +177,8 @@ with subtest("doctor looks at the box every minute, for Prometheus"):
     box.succeed("systemctl is-active linerate-doctor.timer", "systemctl start linerate-doctor.service")
     found = box.succeed("cat /run/linerate-metrics/doctor.prom")
     assert "\nlinerate_doctor_" in found, found
-    # Its sandbox hides nothing from it that it looks at, certificates among it. Once more: the timer's run may have begun
-    # while a service was away.
+    # Its sandbox hides nothing that it has to look at, including certificates. Once more, since the timer's run may
+    # have started while a service was away.
     box.succeed("systemctl start linerate-doctor.service")
     run = box.succeed("systemctl show -P InvocationID linerate-doctor.service").strip()
     said = box.succeed(f"journalctl -o cat _SYSTEMD_INVOCATION_ID={run}")

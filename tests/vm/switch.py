@@ -1,28 +1,28 @@
-# The running system is switched to a generation in which all that serves is another, and back, while another machine asks by
-# every protocol and keeps count, and reads slowly what was begun before: no request fails, no connection is lost, the
-# sockets stay the same, and nobody waits for the process that still drains.
+# The running system is switched to a generation in which all services differ, and back, while another machine sends
+# requests over every protocol and counts, and slowly reads what was started before: no request fails, no connection is
+# lost, the sockets stay the same, and nobody waits for the process that still drains.
 
 import json
 import re
 
 profile = "/nix/var/nix/profiles/system"
 services = ["links", "files", "api"]
-# Of what is read slowly: what takes longer than all of this, and what ends in between.
+# For what is read slowly: one that takes longer than all of this, and one that ends in between.
 sizes = {"endless": 1 << 30, "whole": 12 << 20}
 
 
 def processes() -> dict[str, str]:
-    """Those that systemd has for the main ones, by the services' names."""
+    """Returns systemd's main processes, by the services' names."""
     return {name: box.succeed(f"systemctl show -P MainPID linerate-{name}").strip() for name in services}
 
 
 def restarts() -> dict[str, str]:
-    """How often systemd had to start the services again, by their names."""
+    """Returns how often systemd had to restart the services, by name."""
     return {name: box.succeed(f"systemctl show -P NRestarts linerate-{name}").strip() for name in services}
 
 
 def sockets() -> list[str]:
-    """Those that visitors come by: their kinds, addresses, and what the kernel calls them."""
+    """Returns visitors' sockets: their types, addresses, and the kernel's identifiers."""
     ports = " or ".join(f"sport = {port}" for port in (80, 8090, 8100, 8443, 8444))
     lines = box.succeed(f"ss -Hlntue '( {ports} )'").splitlines()
     return sorted(" ".join([line.split()[0], line.split()[4], *re.findall(r"\bino:\d+", line)]) for line in lines)
@@ -46,7 +46,7 @@ with subtest("the box serves"):
     certificate = box.succeed("cat /etc/certificate/chain.pem")
     visitor.succeed(f"cat >chain.pem <<< '{certificate}'")
 
-# By name: the protocol, what is asked for, and the status of every answer.
+# By name: the protocol, what is requested, and the status of every answer.
 clients = {
     "links": ("http1", "http://box/busy", "307"),
     "links-anew": ("anew", "http://box/busy", "307"),
@@ -63,7 +63,7 @@ clients = {
 
 
 def slowly(name: str) -> None:
-    """Begins to read what the process that serves now is to finish, and waits until it has sent some of it."""
+    """Starts to read what the currently serving process should finish, and waits until it has sent some of it."""
     visitor.succeed(
         f"(curl -sS --limit-rate 64k -o {name}.body -w '%{{http_code}} %{{size_download}}\\n' http://box:8090/{name}"
         f" >{name}.slow 2>&1 & echo $! >{name}.pid)",
@@ -72,13 +72,13 @@ def slowly(name: str) -> None:
 
 
 def goes_on() -> None:
-    """Every client is answered again."""
+    """Waits until every client is answered again."""
     visitor.succeed(f"load goes-on {' '.join(clients)}")
 
 
 with subtest("clients are answered by every protocol"):
     for name, (protocol, url, _) in clients.items():
-        # Both machines are to have time for a switch besides.
+        # Both machines should have time for a switch besides.
         visitor.succeed(f"load begin {name} {protocol} {url} 1 4")
     goes_on()
     first, before = processes(), sockets()
@@ -90,12 +90,12 @@ with subtest("all services are switched to other settings and another program un
     box.succeed("install-generation 2 changed switch", timeout=900)
     second = processes()
     assert all(second[name] != first[name] for name in services), (first, second)
-    # Taken over, and not started again.
+    # Taken over, and not restarted.
     assert set(restarts().values()) == {"0"}, restarts()
     assert box.succeed("cat /etc/generation") == "changed"
     assert sockets() == before, (before, sockets())
     goes_on()
-    # All were answered, and the one that is slow is still read from the process of before.
+    # All were answered, and the slow one is still read from the earlier process.
     box.succeed(f"test -d /proc/{first['files']}")
     visitor.succeed("kill -0 $(cat endless.pid)")
 
@@ -130,5 +130,5 @@ with subtest("one that has taken over is killed, those that drain are in nobody'
     box.wait_until_succeeds(f"systemctl show -P MainPID linerate-files | grep -vx -e {third['files']} -e 0")
     assert visitor.succeed("curl -sf --max-time 120 http://box:8090/digits") == "0123456789\n"
     assert sockets() == before, (before, sockets())
-    # Cut, as whatever a crash takes with it.
+    # Cut off, like everything that a crash takes with it.
     box.fail(f"test -d /proc/{first['files']}")

@@ -1,4 +1,4 @@
-# The kernel and the network cards are as the host declares, and `linerate doctor` sees what is not.
+# The kernel and the network cards are as the host declares, and `linerate doctor` sees what isn't.
 
 import json
 
@@ -6,7 +6,7 @@ start_all()
 box.wait_for_unit("multi-user.target")
 profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))
 
-# What ethtool calls the features that a profile names as the kernel does.
+# ethtool's names for the features that a profile names as the kernel does.
 FEATURES = {
     "rx-gro": "generic-receive-offload",
     "rx-lro": "large-receive-offload",
@@ -58,7 +58,7 @@ with subtest("a listener's backlog is the declared one"):
 
 
 def drifted() -> list[str]:
-    """The kernel's settings of which doctor says so. It ends with 3 where it finds anything."""
+    """Returns the kernel settings that doctor reports. It exits with 3 if it finds anything."""
     status, said = box.execute("linerate --json doctor --profile /etc/linerate/profile.json")
     assert status in (0, 3), f"{status}: {said}"
     subjects = [finding["subject"] for finding in json.loads(said)["findings"]]

@@ -1,13 +1,13 @@
-# A whole host is updated: a generation with a broken service, that doctor finds ill, or whose kernel panics gives the box
-# back to the one before, by itself, and a good one stays. What was stored outlives them. The running system is switched
-# to another, and back.
+# A whole host is updated: a generation with a broken service, that doctor finds unhealthy, or whose kernel panics gives
+# the box back to the previous one, by itself, and a good one stays. What was stored outlives them. The running system
+# is switched to another, and back.
 
 database = "/var/lib/linerate-links/links.db"
 entries = "/boot/loader/entries"
 
 
 def booted() -> str:
-    """The entry that the boot loader chose, without what it counts."""
+    """Returns the entry that the boot loader chose, without its counter."""
     variable = "/sys/firmware/efi/efivars/LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
     # UTF-16, after four bytes of attributes.
     selected = box.succeed(f"cat {variable} | tail -c +5 | tr -d '\\0'")
@@ -54,7 +54,7 @@ with subtest("root comes in by the key on the EFI partition, and by no other"):
 
 
 def said_by_gate(boot: int) -> str:
-    """What was said in a boot before this one of what judges it, and by it."""
+    """Returns what the gate, and systemd about it, logged in an earlier boot."""
     return box.succeed(
         f"journalctl -b {boot} --no-pager -o cat -u linerate-links -u linerate-health -u linerate-fall-back"
     )
@@ -65,13 +65,13 @@ def failed(said: str) -> list[str]:
 
 
 def tried(generation: int) -> None:
-    """As if it had been tried once: that each is tried twice is seen of one that is broken."""
+    """Makes it look as if it had been tried once: a broken generation shows that each is tried twice."""
     assert entries_of(generation) == [f"nixos-generation-{generation}+2.conf"], entries_of(generation)
     box.succeed(f"cd {entries} && mv nixos-generation-{generation}+2.conf nixos-generation-{generation}+1-1.conf")
 
 
 with subtest("bad generations are on trial, and give the box back by themselves"):
-    # One of a broken service, and one in which only doctor finds a fault.
+    # One with a broken service, and one in which only doctor finds a fault.
     box.succeed("install-generation 2 broken")
     assert entries_of(2) == ["nixos-generation-2+2.conf"], entries_of(2)
     box.succeed("install-generation 3 ill")
@@ -109,7 +109,7 @@ with subtest("a generation that is on no trial does not boot again when the box 
 
 
 def processes() -> dict[str, str]:
-    """Those that serve, by their names."""
+    """Returns the serving processes, by name."""
     return {name: box.succeed(f"systemctl show -P MainPID linerate-{name}").strip() for name in ("links", "files")}
 
 

@@ -1,13 +1,13 @@
-# Queues stay where they were placed without anybody's doing: `linerate nic watch` follows links and channels, and
+# Queues stay where they were placed without any intervention: `linerate nic watch` follows links and channels, and
 # `linerate doctor` finds what was changed by hand.
 
 import json
 
 start_all()
 box.wait_for_unit("multi-user.target")
-# Drivers come when udev has seen their cards.
+# Drivers appear once udev has seen their cards.
 box.wait_until_succeeds("ls -d /sys/class/net/*/queues/rx-1")
-# Only what is said here happens.
+# Only this test acts.
 box.succeed("systemctl stop 'linerate-nic-*'")
 box.execute("linerate nic undo")
 
@@ -130,7 +130,7 @@ with subtest("doctor finds what was changed by hand, says what mends it, and tha
 with subtest("a service that is gone is critical, and a smaller backlog is not"):
     gate = "linerate doctor --interval 0 --fail-on critical --profile /etc/linerate/profile.json"
     box.wait_until_succeeds(gate)
-    # Not links, whose sockets systemd listens on.
+    # Not links, since systemd listens on its sockets.
     box.succeed("sysctl -w net.core.somaxconn=128", "systemctl restart linerate-files")
     box.wait_until_succeeds(gate)
     assert any(name.startswith("backlog linerate-files") for name in examined()), sorted(examined())
