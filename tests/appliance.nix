@@ -1,5 +1,5 @@
-# What hosts have besides as images that are tested: a version, and a server of updates in the box itself, at a name that
-# a certificate of the tests is for. `keys` is a directory as tests/nixos/keys.sh makes it.
+# What hosts have in addition as tested images: a version, and an update server in the box itself, under a name for
+# which the tests have a certificate. `keys` is a directory made by tests/nixos/keys.sh.
 { keys, version }:
 {
   config,
@@ -19,7 +19,7 @@
       floor = "1";
     };
   };
-  # udev takes long where every instruction is emulated, and a card has no name until then.
+  # udev takes long if every instruction is emulated, and a card has no name until then.
   linerate.appliance.health.patience = lib.mkDefault 300;
   networking.hosts."127.0.0.1" = [ "updates.example" ];
   environment.etc."ssl/certs/ca-certificates.crt".source = lib.mkForce (keys + "/ca.pem");

@@ -3,8 +3,8 @@
 
 `cargo test` runs one test program after the other, and most of them wait: for deadlines, for clients that drip, for a
 server that comes back. Two processors were busy for a third of that time. Here each program still has as many threads
-as it likes, and AT_ONCE of them run beside one another. What one says is shown whole when it has ended; what failed is
-named once more at the end.
+as it likes, and AT_ONCE of them run concurrently. A program's output is shown completely when it has ended; failures
+are named once more at the end.
 """
 
 import json
@@ -26,7 +26,7 @@ LONGEST_SECONDS = 1800
 
 @dataclass(frozen=True)
 class Program:
-    """A test program, as cargo has built it."""
+    """A test program built by cargo."""
 
     name: str
     executable: Path
@@ -37,7 +37,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """Its result."""
 
     program: Program
     status: int
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def build() -> list[Program]:
-    """Builds all test programs; those of whole services first, since they take longest."""
+    """Builds all test programs; those that test whole services come first, since they take longest."""
     command = ["cargo", "test", "--workspace", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]
     built = subprocess.run(command, cwd=PKGS, stdout=subprocess.PIPE, text=True, check=True)
     programs = []
@@ -68,7 +68,7 @@ def build() -> list[Program]:
 def run(program: Program) -> Outcome:
     """Runs one to its end, whatever it leaves behind."""
     begun = time.monotonic()
-    # A file, since who is left behind would hold a pipe open.
+    # A file, since processes that are left behind would hold a pipe open.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [program.executable],

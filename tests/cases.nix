@@ -1,10 +1,10 @@
-# Contradictions that the modules have to refuse, and what they say then. Evaluated without the rest of NixOS, so that
-# a case costs nothing. Evaluating this is the test.
+# Contradictions that the modules have to refuse, and their messages. Evaluated without the rest of NixOS, so that a
+# case costs nothing. Evaluating this is the test.
 { lib, pkgs }:
 let
   inherit (lib) mkOption types;
 
-  # Options of NixOS: those that the modules read with their types, the others as they come.
+  # NixOS's options: those that the modules read with their types, the others without.
   anything = mkOption {
     type = types.lazyAttrsOf types.anything;
     default = { };
@@ -141,7 +141,7 @@ let
     };
   };
 
-  # A release that is newer than all of modules/compatibility.nix.
+  # A release newer than everything in modules/compatibility.nix.
   newer = lib.extend (
     _: previous: {
       trivial = previous.trivial // {
@@ -194,7 +194,7 @@ let
     interface = "eno1";
   };
 
-  # What is said, or nothing where all is well.
+  # The messages, or nothing if all is well.
   refused = {
     "nothing contradicts itself by default" = {
       module = { };
@@ -683,7 +683,7 @@ let
   ranges = import ../modules/tuning/ranges.nix { inherit lib; };
   address = import ../modules/services/address.nix { inherit lib; };
 
-  # The part of the appliance that NixOS before 26.11 has no options for.
+  # The part of the appliance for which NixOS before 26.11 has no options.
   countedBy =
     systemdBoot: rebootWindow:
     (lib.evalModules {
@@ -717,7 +717,7 @@ let
     }).config;
   counted = countedBy true null;
 
-  # The form of a host that is an image: of NixOS there is only what the assertions read.
+  # A host in the form of an image: of NixOS there is only what the assertions read.
   imaged =
     image:
     (lib.evalModules {
@@ -747,7 +747,7 @@ let
         }
       ];
     }).config;
-  # The options that assertions which do not hold begin with.
+  # The options at the start of the failed assertions.
   named =
     config:
     map (one: lib.head (lib.splitString ":" one.message)) (
@@ -945,7 +945,7 @@ let
         "a unit that another process is to take over is told by its sum, and its credentials by theirs"
         (
           let
-            # Those of a generation with something else in it that are not as they were.
+            # Units that differ in a generation with something else in it.
             differ =
               module:
               let

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# choose.sh: which disk the installer takes, and which it never does, by what lsblk and wipefs say of a machine.
+# choose.sh: which disk the installer chooses, and which it never does, by a machine's output of lsblk and wipefs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work"/{bin,dev}
 
-# `machine` has what lsblk says, in its columns; what is made of a disk begins with its name.
+# `machine` has lsblk's output, in its columns; what is made of a disk starts with its name.
 cat >"$work/bin/lsblk" <<'END'
 #!/usr/bin/env bash
 for last; do :; done
@@ -20,7 +20,7 @@ while read -r name type rm ro size filesystem mountpoint; do
     echo "NAME=\"$name\" TYPE=\"$type\" RM=\"$rm\" RO=\"$ro\" SIZE=\"$((size << 30))\" FSTYPE=\"$filesystem\" MOUNTPOINT=\"$mountpoint\""
 done <"$MACHINE"
 END
-# What holds a file system, or has partitions, says so.
+# Reports what holds a file system, or has partitions.
 cat >"$work/bin/wipefs" <<'END'
 #!/usr/bin/env bash
 for last; do :; done

@@ -1,5 +1,5 @@
-# The host to try, with the programs of others that our modules bring: PostgreSQL beside the API, Litestream beside
-# links, and a certificate by ACME for files. The machine `visitor` is the one off the box.
+# The host to try, with the third-party programs that our modules use: PostgreSQL beside the API, Litestream beside
+# links, and a certificate from ACME for files. The machine `visitor` is the one outside the box.
 { lib, ... }:
 {
   services.linerate = {
@@ -22,12 +22,13 @@
       email = "owner@box.example";
       server = "https://visitor:14000/dir";
     };
-    # Links has port 80; the authority of the test asks here.
+    # links has port 80; the test's authority asks here.
     certs.box.listenHTTP = ":5002";
   };
   networking.firewall.allowedTCPPorts = [ 5002 ];
 
-  # It makes its files when it starts first, which takes minutes where every instruction is emulated and others work too.
+  # It creates its files when it starts first, which takes minutes if every instruction is emulated and others are busy
+  # too.
   systemd.services.postgresql.serviceConfig.TimeoutSec = lib.mkForce 900;
 
   # Releases before 25.11 have a Litestream with a known vulnerability.

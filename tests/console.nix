@@ -1,4 +1,4 @@
-# The host to try, with the console, and with what does for it what it may not do itself.
+# The host to try, with the console, and with the helpers for what it may not do itself.
 {
   services.linerate.console = {
     enable = true;

@@ -1,5 +1,5 @@
-# A box of a fleet of two, with everything that modules/fleet has. What these hosts come to is in tests/rendered, and the
-# programs that read it run it in namespaces (tests/fleet).
+# A box in a fleet of two, with everything in modules/fleet. tests/rendered has what these hosts render to, and the
+# programs that read it run in namespaces (tests/fleet).
 number:
 { lib, ... }:
 {
@@ -33,7 +33,7 @@ number:
       }
     );
 
-    # The address is links' here.
+    # links has this address.
     address = {
       ready = [ "http://10.99.0.${toString number}:8081/readyz" ];
       bgp = {

@@ -1,4 +1,4 @@
-# Every .nix file is formatted, and binds no name it does not use.
+# Every .nix file is formatted, and binds no unused names.
 { pkgs }:
 pkgs.runCommand "linerate-nix-format"
   {

@@ -1,4 +1,4 @@
-# Generations of a host that do what theirs are called by, and what installs one.
+# Generations of a host that do what their names say, and the program that installs one.
 {
   config,
   extendModules,
@@ -7,11 +7,11 @@
   ...
 }:
 let
-  # In seconds, of generations that nothing mends: tests/health.sh has what a minute is for.
+  # In seconds, for generations that nothing repairs: tests/health.sh tests what a minute is for.
   patience = 5;
   generations = {
     good.environment.etc.generation.text = "good";
-    # All that serve have other settings, and one of them another program.
+    # All services have other settings, and one of them another program.
     changed = {
       environment.etc.generation.text = "changed";
       services.linerate = {
@@ -21,7 +21,7 @@ let
           let
             inherit (config.services.linerate.files) package;
           in
-          # A copy, which is another program to whoever looks.
+          # A copy, which counts as another program.
           lib.mkForce (
             pkgs.runCommand "linerate-files-changed" {
               passthru.generic = package.generic or package;
@@ -39,9 +39,9 @@ let
       linerate.appliance.health = { inherit patience; };
       linerate.profile.nic.lost.driver = "nowhere";
     };
-    # Of which links alone is another.
+    # Only links differs.
     moved.services.linerate.links.settings.public-url = lib.mkForce "http://moved";
-    # systemd freezes where it crashes, so that nobody is left who does anything.
+    # systemd freezes when it crashes, so that nothing does anything any more.
     hanging.systemd.services.linerate-health.script = lib.mkForce "kill -SEGV 1; sleep infinity";
     panicking.systemd.services.panic = {
       wantedBy = [ "sysinit.target" ];
@@ -50,7 +50,7 @@ let
       script = "echo c >/proc/sysrq-trigger";
     };
   };
-  # The host with something else in it, and without those beside it.
+  # The host with something else in it, and without the other generations.
   build =
     module:
     (extendModules {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# health.sh: how the gate of a boot decides, by the script that is rendered: at once where all of what it asks is the
-# box's own, and not yet where others are late. Nobody waits here: `sleep` says what happens meanwhile.
+# health.sh: how the gate of a boot decides, with the rendered script: at once if everything it checks belongs to the
+# box itself, and not yet if others are late. Nobody waits here: `sleep` says what happens meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -11,14 +11,14 @@ program() {
     { echo '#!/bin/bash'; cat; } >"$work/bin/$1"
     chmod 755 "$work/bin/$1"
 }
-# The box is well once there is a file that says so.
+# The box is healthy once a file says so.
 program systemctl <<<'exit 0'
 program linerate <<<"[[ -e $work/well ]] || { echo 'critical running: linerate-api.service'; exit 3; }"
 # timeout 5 BASH -c COMMAND HOST PORT
 program timeout <<<"echo \"\$5 \$6\" >>$work/asked; [[ -e $work/open ]]"
 program sleep <<<". $work/meanwhile"
 
-# gate WAIT: runs it with no patience, so that what is the box's own decides at once.
+# gate WAIT: runs it with no patience, so that it decides at once about the box itself.
 gate() {
     sed -e "s#/sys/class/net/#$work/net/#" -e "s/-ge 86400 /-ge $1 /" -e 's/-ge 60 /-ge 0 /' \
         -e 's/for url in  ;/for url in $URLS;/' tests/rendered/vm/scripts/linerate-health >"$work/script"

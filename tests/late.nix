@@ -1,5 +1,5 @@
-# The host to try, with addresses that its card does not have yet when it boots, and the API's database on another host,
-# the machine `visitor`, under a URL that is a secret.
+# The host to try, with addresses that its card doesn't have yet at boot, and the API's database on another host, the
+# machine `visitor`, under a URL that is a secret.
 { lib, ... }:
 {
   services.linerate = {
@@ -9,6 +9,6 @@
       secrets.database-url = "/var/lib/secrets/database-url";
     };
   };
-  # Less than what comes late takes.
+  # Less than the late parts take.
   linerate.appliance.health.patience = lib.mkForce 45;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""locks.py: lockfiles outside the workspace know what the crates of this tree need.
+"""locks.py: lockfiles outside the workspace contain what the crates of this tree need.
 
-Fuzz targets and the router's bench are workspaces of their own, which no build of the others touches: where a crate
-gets, loses or raises a dependency, their lockfiles stay behind, and `cargo --locked` refuses them months later. This
-compares names and versions of manifests and lockfiles; it asks no registry. `cargo update --workspace` mends one.
+Fuzz targets and the router's bench are separate workspaces, which no other build touches: if a crate gets, loses or
+raises a dependency, their lockfiles become outdated, and `cargo --locked` refuses them months later. This compares
+names and versions in manifests and lockfiles, without asking a registry. `cargo update --workspace` repairs one.
 """
 
 import re
@@ -15,12 +15,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 Toml = dict[str, Any]
-# By the name of a package: the version asked for, None for ours; and whether it is needed without a feature.
+# By package name: the required version, None for ours; and whether it is needed without a feature.
 Needs = dict[str, tuple[str | None, bool]]
 
 
 def needs(manifest: Toml, shared: Toml, tests: bool) -> Needs:
-    """What a manifest asks for; `shared` is what it inherits from, `tests` whether its tests count."""
+    """Returns what a manifest requires; `shared` is what it inherits from, `tests` whether its tests count."""
     found: Needs = {}
     for section in ("dependencies", "build-dependencies", *(["dev-dependencies"] if tests else [])):
         for name, entry in manifest.get(section, {}).items():
@@ -35,14 +35,14 @@ def needs(manifest: Toml, shared: Toml, tests: bool) -> Needs:
 
 
 def satisfies(version: str, asked: str) -> bool:
-    """Whether Cargo takes a version for `asked`: no older, and the same up to the first number that is not 0."""
+    """Whether Cargo accepts a version for `asked`: no older, and the same up to the first number that isn't 0."""
     has, least = ([int(part) for part in re.findall(r"\d+", text)[:3]] for text in (version.split("+")[0], asked))
     kept = next((index + 1 for index, part in enumerate(least) if part), len(least))
     return has[:kept] == least[:kept] and has >= least
 
 
 def check(packages: Path) -> Iterator[str]:
-    """What is wrong with each lockfile but the workspace's."""
+    """Returns what is wrong with each lockfile except the workspace's."""
     shared = tomllib.loads((packages / "Cargo.toml").read_text())["workspace"].get("dependencies", {})
     for lockfile in sorted(packages.glob("*/*/Cargo.lock")):
         own = lockfile.with_name("Cargo.toml")
@@ -61,7 +61,7 @@ def check(packages: Path) -> Iterator[str]:
                 yield f"{where}: no crate is called {name} any more"
                 continue
             asked = needs(by_name[name], shared, tests=by_name[name] is manifests[-1])
-            # "NAME", or "NAME VERSION" where there are several.
+            # "NAME", or "NAME VERSION" if there are several.
             has = {words[0]: words[1:] for words in (line.split() for line in package.get("dependencies", []))}
             for other in sorted(has.keys() - asked.keys()):
                 yield f"{where}: {name} does not need {other} any more"

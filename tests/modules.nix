@@ -1,5 +1,5 @@
-# Each module by itself, in a system that has nothing else of ours. Evaluating this is the test: an option that only
-# another module has, or an assertion that fails, ends it.
+# Each module by itself, in a system with nothing else of ours. Evaluating this is the test: an option that only another
+# module has, or an assertion that fails, ends it.
 {
   lib,
   modules,
@@ -24,7 +24,7 @@ let
         replica.url = "s3://bucket/links";
         settings = {
           public-url = "https://go.example";
-          # A setting that has no type here.
+          # A setting without a type here.
           redirect-body = true;
         };
       };
@@ -44,7 +44,7 @@ let
       openFirewall = true;
       settings = {
         listen = [ ":8110" ];
-        # Somebody else's, whose module is not here.
+        # Somebody else's, whose module isn't here.
         links = "unix:/run/links-admin.sock";
       };
     };
@@ -92,7 +92,7 @@ let
       waves.enable = true;
     };
 
-    # A host of somebody's, who has said what ssh, the firewall, the clock and a database are.
+    # Somebody's host with its own settings for ssh, the firewall, the clock and a database.
     default = {
       boot.loader.systemd-boot.enable = true;
       networking = {
@@ -126,7 +126,7 @@ let
             enable = true;
             replica.url = "s3://bucket/links";
             settings = {
-              # Where ssh is not.
+              # A port that ssh doesn't use.
               listen = [ ":22" ];
               public-url = "https://go.example";
             };
@@ -179,12 +179,12 @@ let
     }).config
   ) systems;
 
-  # Without its context: the systems need not be built for this.
+  # Without its context: the systems needn't be built for this.
   evaluated = lib.mapAttrsToList (
     _: config: builtins.unsafeDiscardStringContext config.system.build.toplevel.drvPath
   ) configurations;
 
-  # What somebody has said of a host stays so.
+  # What somebody has set for a host stays.
   theirs = configurations.default;
   kept = {
     ports = theirs.services.openssh.ports == [ 2222 ];
@@ -196,16 +196,16 @@ let
     others = configurations.appliance.services.postgresql.settings.listen_addresses == "localhost";
     litestream = theirs.systemd.services.litestream.serviceConfig.User == "litestream";
     variables = !lib.any (lib.hasPrefix "LINERATE_") (lib.attrNames theirs.environment.variables);
-    # Where nobody has said anything, it is NixOS's.
+    # If nobody has set anything, it is NixOS's default.
     alone =
       configurations.api.services.postgresql.settings.listen_addresses == "localhost"
       && !configurations.links.services.openssh.enable
       && configurations.links.services.timesyncd.enable;
-    # What does not work then is said.
+    # It reports what doesn't work then.
     told = lib.any (lib.hasInfix "connections of the services are tracked") theirs.warnings;
   };
 
-  # ssh on the port of a service, whoever says so.
+  # ssh on the port of a service, whoever sets it.
   refused = lib.filter (lib.hasPrefix "services.openssh.ports, or linerate.appliance.ssh.port: ") (
     map (one: one.message) (
       lib.filter (one: !one.assertion)
@@ -221,7 +221,7 @@ let
   );
   taken = lib.attrNames (lib.filterAttrs (_: held: !held) kept);
 
-  # By the names that others call them.
+  # By the names that others use for them.
   overlaid = map (name: (pkgs.extend overlay).${name}.drvPath) [
     "linerate"
     "linerate-api"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What the unit nixos-upgrade does at night, by its own scripts, which .ci/nix.sh evaluates and this reads from stdin.
+"""What the unit nixos-upgrade does at night, with its own scripts, which .ci/nix.sh evaluates and this reads from
+stdin.
 
-systemd's part is played here: a oneshot's ExecStartPost runs where its ExecStart has succeeded, with its StateDirectory
-made. nixos-rebuild and shutdown are stand-ins that write down what they are told.
+systemd's part is simulated here: a oneshot's ExecStartPost runs if its ExecStart has succeeded, and its StateDirectory
+exists. nixos-rebuild and shutdown are stand-ins that record their arguments.
 """
 
 import json
@@ -17,7 +18,7 @@ import unittest
 UNIT = json.load(sys.stdin)
 REBOOT = pathlib.Path(__file__).parents[1] / "modules/appliance/reboot.sh"
 
-# Puts a generation there, as it does for `boot`, or fails.
+# Installs a generation, as for `boot`, or fails.
 REBUILD = """\
 #!/usr/bin/env bash
 echo "$@" >>"$BOX/rebuild"
@@ -59,12 +60,12 @@ class Nights(unittest.TestCase):
         booted.symlink_to(self.box / name)
 
     def script(self, name):
-        """With programs by their names alone, and files below the directory of this box."""
+        """Returns it with programs called by name, and files below this box's directory."""
         text = re.sub(r"/nix/store/[^/\s]+/bin/", "", UNIT[name])
         return re.sub(r"(?<![\w./-])/(?=(run|nix|var)/)", f"{self.box}/", text)
 
     def night(self, following):
-        """How it ends where this system is built, or none; and what shutdown is told."""
+        """Returns how it ends if this system is built, or none; and shutdown's arguments."""
         self.assertEqual(UNIT["serviceConfig"]["Type"], "oneshot")
         (self.box / "var/lib" / UNIT["serviceConfig"]["StateDirectory"]).mkdir(parents=True, exist_ok=True)
         told = self.box / "shutdown"

@@ -1,6 +1,6 @@
-"""packages.py ROOT WORK: sets up what WORK holds (dist/*.deb, dist/*.tar.xz, installed/), each in a copy of the Debian in
-the archive ROOT, and looks whether it serves, is replaced and goes as a user expects. Run by .ci/packages.sh, in
-namespaces of its own.
+"""packages.py ROOT WORK: installs what WORK contains (dist/*.deb, dist/*.tar.xz, installed/), each in a copy of the
+Debian in the archive ROOT, and checks that it serves, is replaced and is removed as a user expects. Run by
+.ci/packages.sh, in separate namespaces.
 """
 
 import http.cookiejar
@@ -20,16 +20,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SERVICES = ("links", "files", "api")
-# The public and the admin listener of each, as .ci/dist/etc has them.
+# The public and the admin listener of each, as in .ci/dist/etc.
 PORTS = {"links": (8080, 8081), "files": (8090, 8091), "api": (8100, 8101)}
 CONSOLE = 8110
-# The console and what it has beside it: the latter are given their sockets, and ready once these are there.
+# The console and its helpers: these are given their sockets, and are ready once these exist.
 BESIDE = ("console-helper", "files-writer")
 PATIENCE_SECONDS = 60
 
 
 class Failed(Exception):
-    """What is not as it should be."""
+    """Something isn't as it should be."""
 
 
 def expect(condition: bool, what: str) -> None:
@@ -48,13 +48,13 @@ class Root:
         subprocess.run(["mount", "--bind", "/dev", path / "dev"], check=True)
 
     def run(self, *command: str) -> str:
-        """What a command prints that root runs there."""
+        """Returns what a command prints that root runs there."""
         done = subprocess.run(["chroot", self.path, *command], capture_output=True, text=True, check=False)
         expect(done.returncode == 0, f"{' '.join(command)} ends with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
     def files(self) -> set[str]:
-        """All that is there, but for what programs of Debian write where they will."""
+        """Returns all files there, except what Debian's programs write wherever they like."""
         noise = ("proc/", "dev/", "tmp/", "var/cache/", "var/log/", "var/lib/dpkg/", "run/")
         paths = (str(path.relative_to(self.path)) for path in self.path.rglob("*") if not path.is_mount())
         return {path for path in paths if not path.startswith(noise)}
@@ -65,7 +65,7 @@ class Root:
 
 
 def asked(port: int, path: str, body: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Status, Location and body of an answer."""
+    """Returns an answer's status, Location and body."""
 
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
@@ -91,13 +91,14 @@ def is_ready(port: int) -> bool:
 
 
 def unit(root: Root, prefix: str, name: str) -> dict[str, str]:
-    """The keys of a unit."""
+    """Returns the keys of a unit."""
     text = (root.path / prefix.lstrip("/") / f"lib/systemd/system/linerate-{name}").read_text()
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def begin(root: Root, prefix: str, name: str) -> subprocess.Popen[bytes]:
-    """A service by the command of its unit, as the unit's user, with its directories and the socket that it is given."""
+    """Starts a service with its unit's command, as the unit's user, with its directories and the socket that it is
+    given."""
     keys = unit(root, prefix, f"{name}.service")
     user = keys.get("User", "root")
     state = root.path / f"var/lib/linerate-{name}"
@@ -127,7 +128,7 @@ def begin(root: Root, prefix: str, name: str) -> subprocess.Popen[bytes]:
     def third() -> None:
         if given:
             os.dup2(given.fileno(), 3)
-            # Also where it was the third already.
+            # Even if it was already the third one.
             os.set_inheritable(3, True)
 
     with (root.path / "serving.log").open("ab") as log:
@@ -141,7 +142,7 @@ def begin(root: Root, prefix: str, name: str) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def serving(root: Root, prefix: str) -> Iterator[None]:
-    """The services, and the console with what it has beside it."""
+    """Runs the services, and the console with its helpers."""
     running: list[subprocess.Popen[bytes]] = []
     try:
         for name in (*SERVICES, *BESIDE, "console"):
@@ -158,13 +159,14 @@ def serving(root: Root, prefix: str) -> Iterator[None]:
             process.terminate()
         for process in running:
             ended = process.wait(PATIENCE_SECONDS)
-            # What the console has beside it keeps nothing open that it would have to say goodbye to.
+            # The console's helpers keep nothing open that they would have to close cleanly.
             beside = isinstance(process.args, list) and not {*BESIDE}.isdisjoint(map(str, process.args))
             expect(ended == 0 or (beside and ended == -signal.SIGTERM), f"{process.args} ends with {ended}")
 
 
 def looks_after(root: Root, prefix: str) -> None:
-    """Somebody with a key of links signs in to the console, makes a directory by what writes files, and sees the queues."""
+    """Somebody with a key for links signs in to the console, creates a directory through the files writer, and sees the
+    queues."""
     made = as_links(root, prefix, "--json", "key", "add", "operator", "--scope", "write")
     jar = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
@@ -191,14 +193,14 @@ def looks_after(root: Root, prefix: str) -> None:
 
 
 def as_links(root: Root, prefix: str, *command: str) -> str:
-    """What a command on the database of links prints."""
+    """Returns what a command on the database of links prints."""
     user = ["setpriv", "--reuid", "linerate-links", "--regid", "linerate-links", "--clear-groups"]
     database = ("--database", "/var/lib/linerate-links/links.db")
     return root.run(*user, f"{prefix}/bin/linerate-links", *command, *database)
 
 
 def serves(root: Root, prefix: str, stored: bool = False) -> None:
-    """Each service does what it is for, from the settings that came with it, or serves what it has `stored` before."""
+    """Each service does its job with the settings that came with it, or serves what it has `stored` before."""
     (root.path / "var/lib/linerate-files/hello.txt").write_text("hello\n")
     with serving(root, prefix):
         expect(asked(8090, "/hello.txt")[2] == "hello\n", "files does not serve")
@@ -213,7 +215,7 @@ def serves(root: Root, prefix: str, stored: bool = False) -> None:
 
 
 def beside(root: Root) -> None:
-    """Turns on what the console may have beside it, as its settings say."""
+    """Turns on the console's optional helpers, as its settings describe."""
     for name in ("console", "files"):
         settings = root.path / f"etc/linerate/{name}.toml"
         more = "admin-browse = true\n" if name == "files" else ""
@@ -238,7 +240,7 @@ def package(root: Root, deb: Path) -> None:
     beside(root)
     serves(root, "/usr")
 
-    # The next version keeps what was set and what was stored.
+    # The next version keeps settings and stored data.
     settings = root.path / "etc/linerate/links.toml"
     settings.write_text(settings.read_text() + "max-connections = 1000\n")
     root.run("dpkg", "--install", "--force-confold", "/linerate.deb")
@@ -249,14 +251,14 @@ def package(root: Root, deb: Path) -> None:
     root.has("/etc/linerate/links.toml", "/var/lib/linerate-links/links.db")
     root.run("dpkg", "--purge", "linerate")
     (root.path / "linerate.deb").unlink()
-    # State is whoever's it is; users stay, since files are theirs.
+    # State belongs to its owner; users stay, since files belong to them.
     stays = ("var/lib/linerate-", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow", "etc/.pwd.lock")
     left = {path for path in root.files() - before if not path.startswith(stays)} - {"serving.log"}
     expect(not left, f"purged, and still there: {sorted(left)}")
 
 
 def archive(root: Root, packed: Path) -> None:
-    """By hand, as the README in it says."""
+    """By hand, as its README describes."""
     subprocess.run(
         ["tar", "--extract", "--file", packed, "--strip-components=1", "--directory", root.path / "usr/local"],
         check=True,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# reboot.sh: after an update the box boots anew where anything of its system has changed, and not every night into one
-# that has failed its trial.
+# reboot.sh: after an update, the box reboots if its system has changed in any way, but not every night into one that
+# has failed its trial.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

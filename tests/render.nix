@@ -1,7 +1,7 @@
-# What each host comes to: the texts that its programs and its kernel will read, by path, without store hashes and
+# What each host renders to: the texts that its programs and its kernel will read, by path, without store hashes and
 # versions, so that a review sees what changed and nothing else. `make render` writes them to tests/rendered/.
 #
-# `others` matches the units of NixOS that are rendered too.
+# `others` matches the NixOS units that are rendered too.
 others: hosts:
 let
   inherit (builtins)
@@ -30,7 +30,7 @@ let
         split "/nix/store/([0-9A-Za-z+._?=]+(-[A-Za-z+._?=][0-9A-Za-z+._?=]*)*)-[0-9][0-9A-Za-z+._?=-]*" text
       )
     );
-  # What NixOS adds to every unit says nothing about this one; and a sum of it is another with every nixpkgs.
+  # What NixOS adds to every unit says nothing about this one; and its digest changes with every nixpkgs.
   withoutEnvironment =
     text:
     lines (
@@ -60,13 +60,13 @@ let
       }) (filter (name: keep name set.${name}) (attrNames set))
     );
 
-  # Without what nobody has set.
+  # Without unset values.
   scrape = set: select (_: value: value != null && value != [ ] && value != false) set;
 
   render =
     config:
     let
-      # As modules/compatibility.nix has it.
+      # As in modules/compatibility.nix.
       bird =
         if builtins.compareVersions config.system.nixos.release "25.05" >= 0 then "bird" else "bird2";
       bgp = config.linerate.fleet.address.bgp.enable;
@@ -99,7 +99,7 @@ let
         ) config.systemd.services
       )
     )
-    # Of a fleet.
+    # For a fleet.
     // prefixed "dashboards" (
       listToAttrs (
         map (name: {
@@ -115,7 +115,7 @@ let
     // {
       "generation" = config.environment.etc."linerate/generation".text or "";
       "bird.conf" = if bgp then config.services.${bird}.config else "";
-      # In the words of NixOS's module, which has room for nothing else there.
+      # With the keys of NixOS's module, which allows nothing else there.
       "keepalived.conf" =
         if config.services.keepalived.enable then
           "global_defs {\n${config.services.keepalived.extraGlobalDefs}\n}\n${config.services.keepalived.extraConfig}"
@@ -135,7 +135,7 @@ let
       "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (
-        # Where the root is differs with every build.
+        # The root's path differs with every build.
         filter (parameter: match "init=.*" parameter == null) config.boot.kernelParams
       );
       "modprobe.conf" = config.boot.extraModprobeConfig;
@@ -155,7 +155,7 @@ let
         )
         ++ filter (rule: match "d /run/acme/? .*" rule != null) config.systemd.tmpfiles.rules
       );
-      # As systemd's own manager has it.
+      # In the format of systemd's own manager.
       "system.conf" = lines (
         filter (line: isString line && match ".*WatchdogSec=.*" line != null) (
           split "\n" (config.environment.etc."systemd/system.conf".text or "")

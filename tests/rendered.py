@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""rendered.py write|check|texts DIRECTORY, or rendered.py scripts: what tests/render.nix evaluated to, from stdin, against what is kept.
+"""rendered.py write|check|texts DIRECTORY, or rendered.py scripts: compares the result of evaluating tests/render.nix,
+from stdin, with the stored one.
 
-A host whose assertions fail, that warns, or whose scripts bash cannot read is refused either way. Of another release of
-NixOS than the one that is kept, `check` compares the files of which every word is ours. `texts` reads what `nix show-derivation --recursive`
-says of a host, and adds the texts that its files call by their names in the store, as `store.json`. `scripts` reads
-scripts by their names, and refuses those that bash cannot read.
+A host whose assertions fail, that warns, or whose scripts bash can't parse is refused either way. For another NixOS
+release than the stored one, `check` compares the files in which every word is ours. `texts` reads what `nix
+show-derivation --recursive` says about a host, and adds the texts that its files call by their store names, as
+`store.json`. `scripts` reads scripts by name, and refuses those that bash can't parse.
 """
 
 import json
@@ -16,7 +17,7 @@ import subprocess
 import sys
 
 
-# Files that no release of NixOS writes otherwise.
+# Files that are the same in every NixOS release.
 OURS = re.compile(
     "settings/|scripts/linerate-|nftables/linerate$|profile[.]json$|litestream[.]yml$|boot-loader$"
     "|dashboards/|(bird|keepalived)[.]conf$|(fleet|prometheus|rules)[.]json$|generation$"
@@ -45,7 +46,7 @@ def complaints(host, config):
 def unreadable(scripts):
     for name, script in scripts.items():
         parsed = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
-        # Of a condition that it cannot read it says so, and ends with 0.
+        # For a condition that it can't parse, it prints so, and exits with 0.
         if parsed.returncode or parsed.stderr:
             yield f"{name} is no script: {parsed.stderr.strip()}"
 
@@ -80,10 +81,10 @@ def without_hashes_and_versions(text):
 def write_texts(directory, derivations):
     known = {}
     for derivation in derivations.values():
-        # Of structured attributes in younger releases.
+        # For structured attributes in newer releases.
         env = derivation["env"] | derivation.get("structuredAttrs", {})
         if "text" in env:
-            # Where in its output the text goes: pkgs.writeTextFile has it in what it runs.
+            # Where in its output the text goes: pkgs.writeTextFile has it in the command it runs.
             place = re.search("target=[$]out'?([^'\n]*)", env.get("buildCommand", ""))
             place = place[1] if place else env.get("destination", "")
             name = without_hashes_and_versions(f"/nix/store/{env['name']}") + place

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""repeats.py: no ten lines of code stand twice in the tree, but for reasons.
+"""repeats.py: no ten lines of code appear twice in the tree without a reason.
 
-What is compared is lines as they are, without the space around them. Blank lines, comments, imports and lone brackets
-do not count, so that ten lines are ten that say something. Generated and vendored files are left out.
+Lines are compared as they are, without surrounding space. Blank lines, comments, imports and lone brackets don't count,
+so that ten lines are ten meaningful ones. Generated and vendored files are left out.
 
-Without an argument it looks at this tree; tests/test_repeats.py gives it others.
+Without an argument it checks this tree; tests/test_repeats.py gives it others.
 """
 
 import re
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAST = 10
-# What code is, and how a line begins that does not count. The rest of the tree is data, prose and pictures.
+# What is code, and how a line starts that doesn't count. The rest of the tree is data, prose and pictures.
 KINDS = {
     ".rs": re.compile(r"//|#!?\[|(pub(\([a-z]+\))? )?(use|mod) |[A-Za-z, ]+,?$(?<=,)"),
     ".py": re.compile(r"#|import |from |\"\"\""),
@@ -57,7 +57,7 @@ REASONS = {
 
 
 def counted(text: str, ignored: re.Pattern[str]) -> list[tuple[int, str]]:
-    """The lines that count, with their numbers."""
+    """Returns the lines that count, with their numbers."""
     return [
         (number, line)
         for number, line in enumerate(map(str.strip, text.splitlines()), 1)
@@ -66,13 +66,13 @@ def counted(text: str, ignored: re.Pattern[str]) -> list[tuple[int, str]]:
 
 
 def repeats(files: dict[str, list[tuple[int, str]]]) -> Iterator[tuple[str, int, int, str, int, int]]:
-    """Runs that stand in two places: of each the file, and the first and last line."""
+    """Returns runs that appear in two places: for each, the file, and the first and last line."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for name, lines in files.items():
         texts = [text for _, text in lines]
         for at in range(len(texts) - LEAST + 1):
             places.setdefault(tuple(texts[at : at + LEAST]), []).append((name, at))
-    # Each pair of places by where it begins; those that follow one another are one run.
+    # Each pair of places by its start; consecutive pairs are one run.
     pairs = {pair for found in places.values() if len(found) > 1 for pair in combinations(found, 2)}
     for (one, at), (other, there) in sorted(pairs):
         if ((one, at - 1), (other, there - 1)) in pairs:

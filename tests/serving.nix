@@ -1,5 +1,5 @@
-# A host that serves all that it can: links, files and api, and what they have by TLS. The key is no secret: the certificate
-# is for nobody's name but localhost's.
+# A host that serves everything it can: links, files and api, with TLS too. The key isn't a secret: the certificate is
+# only for localhost.
 { lib, pkgs, ... }:
 let
   made = pkgs.runCommand "certificate" { nativeBuildInputs = [ pkgs.openssl ]; } ''
@@ -11,7 +11,8 @@ let
     certificate = "${made}/chain.pem";
     key = "${made}/key.pem";
   };
-  # Where every instruction is emulated, and other machines are beside it, all takes long: nothing is given up for that.
+  # If every instruction is emulated, and other machines run concurrently, everything takes long: so nothing is given up
+  # early.
   patience = 300;
   patient = {
     head-timeout = patience;
@@ -31,7 +32,7 @@ in
       inherit tls;
       settings = patient // {
         tls-listen = [ ":8443" ];
-        # What is read slowly is to outlast all of that.
+        # What is read slowly should outlast all of that.
         drain-timeout = 12 * patience;
       };
     };
@@ -48,6 +49,6 @@ in
   systemd.services = lib.genAttrs [ "linerate-links" "linerate-files" "linerate-api" ] (_: {
     serviceConfig.WatchdogSec = patience;
   });
-  # For who is to trust it.
+  # For clients that should trust it.
   environment.etc."certificate/chain.pem".source = tls.certificate;
 }

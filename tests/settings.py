@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""settings.py check|write DIRECTORY: modules/services/settings.json against what the programs in DIRECTORY take.
+"""settings.py check|write DIRECTORY: compares modules/services/settings.json with what the programs in DIRECTORY
+accept.
 
-An evaluation cannot ask a program, so the modules have the names of its settings in this file.
+An evaluation can't ask a program, so the modules have the names of its settings in this file.
 """
 
 import json
@@ -11,19 +12,19 @@ import subprocess
 import sys
 
 KEPT = pathlib.Path(__file__).parents[1] / "modules/services/settings.json"
-# Of the command line alone.
+# Only for the command line.
 NO_SETTINGS = {"check", "config", "explain", "help", "json", "machine", "version"}
 
 
 def called(name):
-    """The program of a service, and its command."""
+    """Returns a service's program and command."""
     return ("linerate", "console") if name == "console" else (f"linerate-{name}", "serve")
 
 
 def settings(directory, name):
     program, command = called(name)
     said = subprocess.run([directory / program, command, "--help"], capture_output=True, text=True, check=True).stdout
-    # Where clap begins a flag, and not where its help mentions one.
+    # Where clap starts a flag, and not where its help mentions one.
     found = re.findall(r"^ {2,6}(?:-\w, | {4})?--([a-z0-9-]+)", said, re.MULTILINE)
     return sorted(set(found) - NO_SETTINGS)
 

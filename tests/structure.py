@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""structure.py: modules go in no circles, folders are no heaps, and crates use one another as pkgs/README.md says.
+"""structure.py: modules have no cycles, folders aren't heaps, and crates use one another as pkgs/README.md says.
 
-A module uses another where one of its paths (`use`, `crate::a::b`, `super::c`, `child::d`) ends at an item that the
-other's file defines. Re-exports are followed to that file, and are no use themselves. Modules that stand side by side
-in a folder, each with what is below it, may not use one another in a circle. A folder's own file and what is in the
-folder may: that is a module and its insides. What is compiled for tests alone does not count, nor do calls of methods,
-which name no path.
+A module uses another if one of its paths (`use`, `crate::a::b`, `super::c`, `child::d`) ends at an item that the
+other's file defines. Re-exports are followed to that file, and aren't uses themselves. Modules in the same folder, each
+including what is below it, may not use one another in a cycle. A folder's own file and what is in the folder may: that
+is a module and its insides. What is only compiled for tests doesn't count, and neither do method calls, which name no
+path.
 
-A folder of `src` has a dozen files at one level and no more, beside its own (`mod.rs`, `lib.rs`, `main.rs`) and those
-of tests, unless its own says why in a line that begins with REASON.
+A folder of `src` has at most a dozen files at one level, beside its own (`mod.rs`, `lib.rs`, `main.rs`) and those of
+tests, unless its own says why in a line that starts with REASON.
 
-Without an argument it looks at this tree; tests/test_structure.py gives it others.
+Without an argument it checks this tree; tests/test_structure.py gives it others.
 """
 
 import re
@@ -55,7 +55,7 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """What the compiler reads: no comments, and no text of strings and characters."""
+    """Returns what the compiler reads: no comments, and no text of strings and characters."""
     found: list[Token] = []
     at, line = 0, 1
     while at < len(text):
@@ -81,7 +81,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def closing(code: list[Token], at: int) -> int:
-    """The index behind the bracket that closes the one at `at`."""
+    """Returns the index after the bracket that closes the one at `at`."""
     depth = 0
     for index in range(at, len(code)):
         if code[index].text in OPENS:
@@ -94,7 +94,7 @@ def closing(code: list[Token], at: int) -> int:
 
 
 def item_end(code: list[Token], at: int) -> int:
-    """The index behind the item, field, arm or statement that begins at `at`."""
+    """Returns the index after the item, field, arm or statement that starts at `at`."""
     ends_with_braces = True
     comma_ends = True
     for index in range(at, min(at + 8, len(code))):
@@ -122,7 +122,7 @@ def item_end(code: list[Token], at: int) -> int:
 
 
 def tests_alone(attribute: list[str]) -> bool:
-    """Whether what has this attribute is compiled for tests alone."""
+    """Whether something with this attribute is only compiled for tests."""
     if attribute in (["test"], ["cfg", "(", "test", ")"]):
         return True
     depth = 0
@@ -134,7 +134,7 @@ def tests_alone(attribute: list[str]) -> bool:
 
 
 def without_tests(code: list[Token]) -> list[Token] | None:
-    """What of a file is in a program; None where all of it is for tests."""
+    """Returns the part of a file that is in a program; None if all of it is for tests."""
     kept: list[Token] = []
     index = 0
     while index < len(code):
@@ -148,12 +148,12 @@ def without_tests(code: list[Token]) -> list[Token] | None:
         if tests_alone([one.text for one in code[start + 1 : end - 1]]):
             if inner:
                 return None
-            # Other attributes of the same item stand before what it is.
+            # Other attributes of the same item come before the item.
             while end < len(code) and code[end].text == "#":
                 end = closing(code, end + 1)
             end = item_end(code, end)
         else:
-            # Paths stand in attributes too: of errors' texts, of schemas.
+            # Attributes contain paths too: for errors' texts, for schemas.
             kept += code[index:end]
         index = end
     return kept
@@ -161,16 +161,16 @@ def without_tests(code: list[Token]) -> list[Token] | None:
 
 @dataclass
 class Module:
-    """A module, in a file of its own or inside of another's."""
+    """A module, in its own file or inside another's."""
 
     file: Path
     parent: "Module | None"
     children: dict[str, "Module"] = field(default_factory=dict)
     defines: set[str] = field(default_factory=set)
-    # Names that `use` brings, and the path each stands for; globs apart.
+    # Names that `use` introduces, and the path each stands for; globs are separate.
     bindings: dict[str, list[str]] = field(default_factory=dict)
     globs: list[list[str]] = field(default_factory=list)
-    # Every path and its line. What is passed on by `pub use` is used only where its name stands elsewhere too.
+    # Every path and its line. A `pub use` only counts as a use if its name appears elsewhere too.
     paths: list[tuple[list[str], int]] = field(default_factory=list)
     passed_on: list[tuple[list[str], str | None, int]] = field(default_factory=list)
     words: set[str] = field(default_factory=set)
@@ -189,7 +189,7 @@ class Module:
 
 
 def tree_of_use(code: list[Token], prefix: list[str]) -> Iterator[tuple[list[str], str | None, int]]:
-    """Of what stands behind `use`: path, name, line; the name is None for a glob."""
+    """Returns what follows `use`: path, name, line; the name is None for a glob."""
     path = list(prefix)
     at = line = 0
     if not prefix and code[0].text == "::":
@@ -223,7 +223,7 @@ def tree_of_use(code: list[Token], prefix: list[str]) -> Iterator[tuple[list[str
 
 
 def read(file: Path, directory: Path, parent: Module | None) -> Module | None:
-    """The module of a file and all below it; None where it is for tests alone. Its children are in `directory`."""
+    """Returns the module of a file and all below it; None if it is only for tests. Its children are in `directory`."""
     code = without_tests(tokens(file.read_text()))
     if code is None:
         return None
@@ -268,7 +268,7 @@ def fill(module: Module, code: list[Token], directory: Path) -> None:
                     module.bindings[name] = path
             index = end
         elif text in DEFINES and following not in DEFINES | {"unsafe", "extern", "async"} and WORD.match(following):
-            # Names of methods come too, which no path through a module can name by mistake.
+            # Names of methods are included, which no path through a module can name by mistake.
             module.defines.add(following)
             index += 2
         elif text == "macro_rules" and following == "!":
@@ -288,7 +288,8 @@ def fill(module: Module, code: list[Token], directory: Path) -> None:
 
 
 def defining_file(module: Module, path: list[str], seen: frozenset[tuple[int, str]] = frozenset()) -> Path | None:
-    """The file that defines what a path names, seen from a module; None for modules, and for what other crates have."""
+    """Returns the file that defines what a path names, seen from a module; None for modules, and for what other crates
+    have."""
     here = module
     rest = list(path)
     rooted = False
@@ -317,7 +318,7 @@ def defining_file(module: Module, path: list[str], seen: frozenset[tuple[int, st
                 key = (id(here), "*" + name)
                 if key not in seen and (file := defining_file(here, [*glob, name], seen | {key})):
                     return file
-            # What a macro makes is where the path ends.
+            # The path ends at what a macro makes.
             return here.file if rooted and here.file != module.root().file else None
     return None
 
@@ -338,13 +339,13 @@ Folders = dict[tuple[str, ...], Graph]
 
 
 def place(file: Path, source: Path) -> tuple[str, ...]:
-    """The module that a file is, from the crate's root."""
+    """Returns the module that a file is, from the crate's root."""
     own = file.parent if file.name in OWN else file.with_suffix("")
     return own.relative_to(source).parts
 
 
 def folders_of(source: Path) -> Folders:
-    """What is used in the folders of a crate's `src`."""
+    """Returns the uses in the folders of a crate's `src`."""
     folders: Folders = {}
     for root in (source / "lib.rs", source / "main.rs"):
         module = read(root, source, None) if root.exists() else None
@@ -368,7 +369,7 @@ def folders_of(source: Path) -> Folders:
 
 
 def reached(graph: Graph, start: str) -> dict[str, str]:
-    """What `start` leads to, and from where each of it is reached first."""
+    """Returns what `start` leads to, and from where each is reached first."""
     came: dict[str, str] = {}
     queue = [start]
     for one in queue:
@@ -380,7 +381,7 @@ def reached(graph: Graph, start: str) -> dict[str, str]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Modules that reach one another, two and more, each in one list."""
+    """Returns modules that reach one another, two or more, each group in one list."""
     reach = {one: set(reached(graph, one)) for one in graph}
     found: list[list[str]] = []
     for one in sorted(graph):
@@ -391,7 +392,7 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def shortest(graph: Graph, circle: list[str]) -> list[str]:
-    """The shortest way round in a circle; it ends where it begins."""
+    """Returns the shortest cycle; it ends where it starts."""
     ways = []
     for one in circle:
         came = reached(graph, one)
@@ -403,7 +404,7 @@ def shortest(graph: Graph, circle: list[str]) -> list[str]:
 
 
 def check_cycles(packages: Path) -> Iterator[str]:
-    """What is wrong with the modules of all crates."""
+    """Returns what is wrong with the modules of all crates."""
     for source in sorted(packages.glob("*/src")):
         for folder, graph in sorted(folders_of(source).items()):
             for circle in circles(graph):
@@ -416,7 +417,7 @@ def check_cycles(packages: Path) -> Iterator[str]:
 
 
 def check_folders(packages: Path) -> Iterator[str]:
-    """Which folders have more files at one level than somebody looks through, and do not say why."""
+    """Returns the folders that have too many files at one level to read through, and don't say why."""
     for source in sorted(packages.glob("*/src")):
         for folder in (source, *sorted(one for one in source.rglob("*") if one.is_dir())):
             files = {one.name for one in folder.glob("*.rs")} - {*OWN, "tests.rs"}
@@ -431,7 +432,7 @@ def check_folders(packages: Path) -> Iterator[str]:
 
 
 def ours(manifest: Toml, shared: dict[str, str], *sections: str) -> set[str]:
-    """The crates of this tree among the dependencies of a manifest; `shared` has the workspace's by their names."""
+    """Returns this tree's crates among the dependencies in a manifest; `shared` has the workspace's by name."""
     found: set[str] = set()
     for section in sections:
         for name, entry in manifest.get(section, {}).items():
@@ -443,7 +444,7 @@ def ours(manifest: Toml, shared: dict[str, str], *sections: str) -> set[str]:
 
 
 def check_crates(packages: Path, readme: str) -> Iterator[str]:
-    """What is wrong with the crates' dependencies on one another, given the table that says which may be there."""
+    """Returns what is wrong with the crates' dependencies on one another, given the table of those that are allowed."""
     workspace = tomllib.loads((packages / "Cargo.toml").read_text())["workspace"]
     shared = {
         name: entry["path"]

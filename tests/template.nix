@@ -1,4 +1,4 @@
-# What `nix flake init --template` gives is a flake that evaluates. Evaluating this is the test.
+# What `nix flake init --template` creates is a flake that evaluates. Evaluating this is the test.
 {
   linerate,
   nixpkgs,

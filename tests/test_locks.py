@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tests/locks.py refuses, and what it takes."""
+"""What tests/locks.py refuses, and what it accepts."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ source = "registry"
 
 class Locks(unittest.TestCase):
     def check(self, one: str = ONE, fuzz: str = FUZZ, workspace: str = WORKSPACE) -> tuple[int, str]:
-        """Checks a tree with a crate and its fuzz targets; the status, and what it says."""
+        """Checks a tree with a crate and its fuzz targets; returns the status and the output."""
         with tempfile.TemporaryDirectory() as directory:
             packages = Path(directory) / "pkgs"
             (packages / "one/fuzz").mkdir(parents=True)

@@ -53,7 +53,7 @@ class Check(unittest.TestCase):
         cases = {
             "assertion failed: no": {"assertions": ["no"]},
             "warning: old": {"warnings": ["old"]},
-            # bash says so, and ends with 0.
+            # bash prints so, and exits with 0.
             "the script that builds it is no script": {"build": 'if [[ -(a|b)-[0-9]$ != "" ]]; then exit 1; fi'},
             "scripts/linerate-health is no script": {"files": files | {"scripts/linerate-health": "if true"}},
             "settings/links is not": {"files": files | {"settings/links": '{"workers": 1}'}},

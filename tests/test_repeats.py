@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tests/repeats.py refuses, and what it takes."""
+"""What tests/repeats.py refuses, and what it accepts."""
 
 import subprocess
 import tempfile

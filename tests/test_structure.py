@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tests/structure.py refuses, and what it takes."""
+"""What tests/structure.py refuses, and what it accepts."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ class Structure(unittest.TestCase):
     def check(
         self, files: dict[str, str], readme: str = README, one: str = ONE, two: str = ""
     ) -> tuple[int, str]:
-        """Checks a tree in which the crate `one` has these files in `src`; its status, and what it says."""
+        """Checks a tree in which the crate `one` has these files in `src`; returns its status and output."""
         with tempfile.TemporaryDirectory() as directory:
             root = Path(directory)
             written = {

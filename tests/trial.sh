@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# trial.sh: which generations modules/appliance/trial.sh puts on trial. That systemd-boot then boots as it should is seen in
-# tests/vm/update.py.
+# trial.sh: which generations modules/appliance/trial.sh puts on trial. tests/vm/update.py shows that systemd-boot then
+# boots as it should.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 boot=$work/boot
 mkdir -p "$boot/loader/entries"
 
-# NixOS's part: an entry for each generation by its plain name, of which the last is to boot.
+# NixOS's part: an entry with a plain name for each generation, the last of which boots next.
 generations() {
     local generation
     rm -f "$boot"/loader/entries/nixos-generation-?.conf
@@ -21,7 +21,7 @@ generations() {
     bash modules/appliance/trial.sh "$boot" 2
 }
 
-# What there is, and which is to boot.
+# Checks which entries there are, and which boots next.
 expect() {
     local found
     found=$(cd "$boot/loader/entries" && echo *)
@@ -38,13 +38,13 @@ becomes() {
     mv "$boot/loader/entries/nixos-generation-$1.conf" "$boot/loader/entries/nixos-generation-$2.conf"
 }
 
-# Which generation boots, as systemd-boot chooses: the first that `default` matches. What has no tries left comes after all
-# others; then go the sort keys, and the newer before the older.
+# Which generation boots, as systemd-boot chooses: the first that `default` matches. Those without tries come after all
+# others; then sort keys decide, and newer ones come before older ones.
 boots() {
     local pattern entry name first=
     pattern=$(sed -n 's/^default //p' "$boot/loader/loader.conf")
     while read -r entry; do
-        # With or without what it counts, by systemd's version.
+        # With or without its counter, depending on systemd's version.
         name=$(sed 's/+[^.]*//' <<<"$entry")
         # shellcheck disable=SC2053 # It is a pattern.
         [[ -n $first || $name != $pattern ]] || first=$entry

@@ -1,5 +1,5 @@
-# A host with a card that QEMU does not have, on QEMU's: a card that is missing makes a box ill. Nor has QEMU the host's
-# CPUs for queues.
+# A host with a card that QEMU doesn't have, on QEMU's: a missing card makes a box unhealthy. Nor does QEMU have the
+# host's CPUs for queues.
 card:
 { lib, ... }:
 {

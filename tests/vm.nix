@@ -1,10 +1,10 @@
-# The VM tests, as checks: each script of tests/vm with its machines. Where nixpkgs cannot be built, tests/portable
-# runs the same scripts.
+# The VM tests, as checks: each script of tests/vm with its machines. Where nixpkgs can't be built, tests/portable runs
+# the same scripts.
 {
   lib,
   pkgs,
   linerate,
-  # Makes the disk of a host.
+  # Makes a host's disk.
   rawImage,
 }:
 let
@@ -84,7 +84,7 @@ let
         ))
       ];
       name = "linerate-${name}";
-      # hosts/vm says for which system it is.
+      # hosts/vm sets its own system.
       node.pkgsReadOnly = false;
       testScript = lib.mkDefault (builtins.readFile (./vm + "/${name}.py"));
     };
