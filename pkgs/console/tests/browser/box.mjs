@@ -1,4 +1,5 @@
-// A box for tests: the real services on loopback, each with its own data in a temporary directory, and consoles before them.
+// A box for tests: the real services on loopback, each with its own data in a temporary directory, and consoles in
+// front of them.
 import { spawn, execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile, mkdir } from "node:fs/promises";
 import { createInterface } from "node:readline";
@@ -18,7 +19,7 @@ const program = (name) => path.join(programs, name);
 export async function logged(file, is) {
   for (const end = Date.now() + 60000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
     const log = await readFile(file, "utf8");
-    // What is being written has no end yet.
+    // A line that is being written has no end yet.
     const line = log.split("\n").slice(0, -1).map((text) => JSON.parse(text)).findLast(is);
     if (line) return line;
     if (Date.now() > end) throw new Error(`not in ${file}: ${log}`);
@@ -73,7 +74,7 @@ export class Box {
     const at = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     const audit = (name) => ["--audit-log", path.join(box.data, `${name}-audit.log`)];
     const users = ["--database-url", `sqlite:${path.join(box.data, "api.db")}`];
-    // That asks for keys, as where others can reach it.
+    // A service that requires keys, as when others can reach it.
     const key = async (name, scope) => {
       const { stdout } = await run(program("linerate-api"), ["key", "add", name, "--json", "--scope", scope, "--rate", "0", ...users]);
       return JSON.parse(stdout).key;
@@ -176,7 +177,7 @@ export class Box {
   }
 
   async stop() {
-    // Those before others first: a console asks services.
+    // Those in front of others first, since a console uses services.
     for (const service of this.running.reverse()) await service.stop();
     await rm(this.data, { recursive: true, force: true });
   }

@@ -1,4 +1,4 @@
-// Debian's Chromium, and what every page has to keep to.
+// Debian's Chromium, and what every page has to comply with.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -47,11 +47,12 @@ export class Visitor {
 
   /** Whoever cannot see the screen, or use a mouse, finds nothing in their way that is serious. */
   async accessible(what) {
-    // In a world of its own, where the policy of the page does not hold.
+    // In an isolated world, where the page's policy doesn't apply.
     const session = await this.context.newCDPSession(this.page);
     const { frameTree } = await session.send("Page.getFrameTree");
     const { executionContextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id, worldName: "axe" });
-    // A page without scripts has no timers, which the judge waits for; there are no frames here that it would time.
+    // A page without scripts has no timers, which the checker waits for; there are no frames here for which it would
+    // need them.
     const timers = this.scripts ? "" : "globalThis.setTimeout = (call) => (queueMicrotask(call), 0);";
     const expression = `${timers} ${axe}; axe.run(document, { preload: ${this.scripts}, resultTypes: ["violations"] }).then((found) => JSON.stringify(found.violations
       .filter((one) => ["serious", "critical"].includes(one.impact))

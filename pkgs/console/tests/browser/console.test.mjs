@@ -1,5 +1,6 @@
-// The console as people use it: every screen, by mouse and by keyboard, with and without scripts, and what it does when
-// things go wrong. Everything is real: services, data, Chromium. Nothing waits for a time; it waits for what is shown.
+// The console as people use it: every screen, with mouse and keyboard, with and without scripts, and what it does when
+// things go wrong. Everything is real: services, data, Chromium. Nothing waits for a fixed time; tests wait for what is
+// shown.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
@@ -86,7 +87,7 @@ test("keys are not tried without end", async () => {
   const cookie = page.headers.get("set-cookie").split(";")[0];
   const csrf = /name="csrf" value="([0-9a-f]+)"/.exec(await page.text())[1];
   const origin = new URL(address).origin;
-  // A console of its own, so that the tries of others are not used up.
+  // A separate console, so that the others' attempts aren't used up.
   const own = await box.console();
   const own_page = await fetch(at("/sign-in", own));
   const own_cookie = own_page.headers.get("set-cookie").split(";")[0];
@@ -98,13 +99,13 @@ test("keys are not tried without end", async () => {
   };
   const headers = { cookie: own_cookie, origin: new URL(own).origin };
   const statuses = [];
-  // Tries come back with time: on a slow machine a few more than ten are let through.
+  // Attempts come back with time: on a slow machine, a few more than ten are allowed.
   for (let n = 0; n < 60 && statuses.at(-1) !== 429; n += 1) {
     statuses.push(await send(own, { csrf: own_csrf, key: `lr_${n}` }, headers));
   }
   assert.deepEqual([...new Set(statuses.slice(0, 10))], [401], `${statuses}`);
   assert.deepEqual([...new Set(statuses)], [401, 429], `${statuses}`);
-  // Forms of others, and of nobody.
+  // Forms from other sessions, and from none.
   const good = { csrf, key: box.token };
   assert.equal(await send(address, good, { cookie, origin: "http://evil.example" }), 403, "another origin");
   assert.equal(await send(address, good, { cookie }), 403, "no origin");
@@ -117,7 +118,7 @@ test("the overview goes on by itself, and says when a service is down", async ()
   await as_operator(async (page, visitor) => {
     const links = page.getByRole("region", { name: "links" });
     await links.getByText("ready", { exact: true }).waitFor();
-    // Visits are seen within a second or two, without loading the page again.
+    // Visits are shown within a second or two, without reloading the page.
     await page.evaluate(() => { window.stays = true; });
     const visits = setInterval(() => box.visit("visited").catch(() => {}), 20);
     await page.waitForFunction(() => parseFloat(document.querySelector("[aria-label=links] .rate strong").textContent) > 0);
@@ -151,7 +152,7 @@ for (const scripts of [true, false]) {
       await page.getByLabel("Tags").fill("one two");
       await page.getByLabel("Most clicks").fill("5");
       await page.getByRole("button", { name: "Make the link" }).click();
-      // What is wrong is said beside its field, and nothing that was typed is lost.
+      // Errors are shown beside their field, and nothing that was typed is lost.
       await page.locator("#code-error").waitFor();
       assert.match(await page.getByLabel("Code").getAttribute("aria-describedby"), /code-error/);
       assert.equal(await page.getByLabel("Title").inputValue(), "A title");
@@ -180,7 +181,7 @@ for (const scripts of [true, false]) {
 test("a link is made by the keyboard alone", async () => {
   await as_operator(async (page) => {
     await page.goto(at("/links/new"));
-    // The first field gets the focus, when the page is drawn; Enter in any of them sends the form.
+    // The first field gets the focus when the page is drawn; Enter in any field sends the form.
     await page.locator("#target:focus").waitFor();
     await page.keyboard.type("https://example.com/typed");
     await page.keyboard.press("Tab");
@@ -304,7 +305,7 @@ test("links come from a file and go into one", async () => {
     await page.getByText("Row 2:").waitFor();
     await page.getByText("2 of 2 rows").waitFor();
     await visitor.accessible("import, done");
-    // Of thousands of rows it is told how far they have come, until all have.
+    // For thousands of rows, progress is shown until all have arrived.
     const many = "code,target\n" + Array.from({ length: 5000 }, (_, n) => `from-many-${n},https://example.com/${n}\n`).join("");
     await page.goto(at("/links/import"));
     await page.getByLabel("From a file").setInputFiles({ name: "many.csv", mimeType: "text/csv", buffer: Buffer.from(many) });
@@ -376,7 +377,7 @@ test("users are for whoever has a key of theirs, which is added once", async () 
     await page.keyboard.type(`lrk_${"0".repeat(72)}`);
     await page.keyboard.press("Enter");
     await page.getByRole("alert").getByText("api does not know this key").waitFor();
-    // Keys of one service are none of another.
+    // Keys for one service aren't valid for another.
     await page.getByLabel("Key of linerate-api").fill(box.token);
     await page.keyboard.press("Enter");
     await page.getByRole("alert").getByText("api does not know this key").waitFor();
@@ -398,7 +399,7 @@ for (const scripts of [true, false]) {
   const how = scripts ? "with scripts" : "without scripts";
   test(`a user is made, found, changed and deleted ${how}`, async () => {
     await with_users(async (page, visitor) => {
-      // What looks is a script itself.
+      // The accessibility check is itself a script.
       const look = async (what) => { if (scripts) await visitor.accessible(what); };
       const name = `Ada ${scripts ? "Script" : "Plain"}`;
       const email = `ada-${scripts}@example.org`;
@@ -413,7 +414,7 @@ for (const scripts of [true, false]) {
       await page.getByLabel("City").fill("Vienna");
       await page.getByLabel("Preferences").fill('{"theme": "dark"}');
       await page.getByRole("button", { name: "Make the user" }).click();
-      // What is wrong is said beside each field, and nothing that was typed is lost.
+      // Errors are shown beside each field, and nothing that was typed is lost.
       for (const field of ["email", "profile/phone", "addresses/0/label", "addresses/0/country"]) {
         await page.locator(`[id="${field}-error"]`).waitFor();
         assert.match(await page.locator(`[id="${field}"]`).getAttribute("aria-describedby"), new RegExp(`${field}-error`));
@@ -546,7 +547,7 @@ test("whoever may write everything sees who wrote what, and one's own sessions a
 for (const scripts of [true, false]) {
   test(`keys of services are made, shown once and revoked ${scripts ? "by keyboard" : "without scripts"}`, async () => {
     await as_operator(async (page, visitor) => {
-      // By keyboard a thing is reached and pressed as whoever has no mouse does it.
+      // With the keyboard, a control is reached and pressed as by somebody without a mouse.
       const press = async (control) => {
         if (!scripts) return control.click();
         await control.focus();
@@ -585,9 +586,9 @@ for (const scripts of [true, false]) {
         const key = (await page.locator("pre[aria-label='The key']").textContent()).trim();
         assert.equal(await works(service, key), 200);
         await press(page.getByRole("link", { name: "I have kept it" }));
-        // Loaded again before, the page that made the key would make another.
+        // Reloaded earlier, the page that made the key would make another.
         await heading(page, "Access").waitFor();
-        // The use of it is noted while nobody waits for it.
+        // Its use is recorded in the background.
         const listed = page.getByRole("table", { name: service, exact: true }).getByRole("row").filter({ hasText: name });
         for (const end = Date.now() + 60000; (await listed.locator("td[data-label='Last used'] time").count()) === 0;) {
           assert.ok(Date.now() < end, `the use of the key of ${service} is not noted`);
@@ -651,7 +652,7 @@ test("so many pages of one session are live, and one more says that it rests", a
     await pages[4].getByRole("alert").getByText("This page rests").waitFor();
     await pages[4].getByRole("heading", { name: "CPUs" }).waitFor();
     await pages[0].close();
-    // There is room again, once it is seen that the page is gone.
+    // There is room again, once the page's end is noticed.
     await pages[4].evaluate(async () => {
       for (;;) {
         const reader = (await fetch("/live/queues")).body.getReader();
@@ -681,7 +682,7 @@ test("a link's page has its QR code, its clicks and a chart", async () => {
     await page.waitForFunction(() => document.querySelector(".qr img").naturalWidth > 0);
     await qr.waitFor();
     await page.locator(".chart canvas").waitFor();
-    // A click is on its way to the database within a second, more or less: that of the bot is the last.
+    // A click reaches the database within about a second: the bot's is the last.
     for (const end = Date.now() + 60000; !(await page.content()).includes("by known bots");) {
       assert.ok(Date.now() < end, "the click of a bot does not come");
       await page.reload();
@@ -695,7 +696,7 @@ test("a link's page has its QR code, its clicks and a chart", async () => {
     await page.getByText("By day").click();
     const days = page.getByRole("region", { name: "Clicks by day" });
     assert.equal(await days.locator("tbody tr").count(), 7);
-    // Those of bots are apart, and both periods beside each other.
+    // Bots' visits are separate, and both periods are next to each other.
     assert.deepEqual(await days.locator("thead th").allTextContents(), ["Day", "Clicks", "By bots", "Before", "By bots"]);
     const today = (await days.locator("tbody tr").first().locator("td").allTextContents()).map((figure) => figure.replace(/\D/g, ""));
     assert.ok(Number(today[0]) >= 1 && Number(today[1]) >= 1, today.join());
@@ -741,7 +742,7 @@ test("queues and findings are those of the machine, without signing in on loopba
   await page.getByRole("link", { name: "Look again" }).click();
   await page.getByText("looked 0 s ago").waitFor();
   await visitor.close();
-  // Whoever asks by another name is a page of another site.
+  // A request under another name is from another site's page.
   const answer = await page_by_name(open, "evil.example");
   assert.equal(answer, 403);
 });
@@ -759,7 +760,7 @@ async function page_by_name(base, host) {
 test("a session that ends under way ends on every page", async () => {
   await as_operator(async (page) => {
     await page.getByRole("region", { name: "links" }).waitFor();
-    // What the page still asks for would take it to where one signs in, before it says anything.
+    // What the page still requests would redirect it to the sign-in before it shows anything.
     await page.getByText("Doctor is looking").waitFor({ state: "detached" });
     await page.getByText("They are being counted").waitFor({ state: "detached" });
     await as_operator(async (other) => {
@@ -790,7 +791,7 @@ test("a key that may only read is told so where it writes", async () => {
   await visitor.page.getByText("They are for those whose key of linerate-links may write everything").waitFor();
   await visitor.page.getByText("It is for those whose key of linerate-links may write").waitFor();
   assert.equal(await visitor.page.getByText("link.create").count(), 0);
-  // A user's history is of the same log, whatever the key of the API may.
+  // A user's history comes from the same log, whatever the API's key may do.
   const { id } = await box.api_of_users("POST", "users", { email: "history@example.org", name: "History" });
   await visitor.page.goto(at("/access/key"));
   await visitor.page.getByLabel("Key of linerate-api").fill(box.api_keys.write);
@@ -811,7 +812,7 @@ test("queues are placed and put back by whoever may, and it is seen what came of
   await visitor.sign_in(helped, box.token);
   await page.goto(at("/queues", helped));
   await page.getByRole("button", { name: "Apply the plan, ens5" }).click();
-  // Of a recorded machine nothing is written back, and the page says what it sees.
+  // Nothing is written back for a recorded machine, and the page says what it sees.
   await page.getByRole("status").getByText(/^ens5: [1-9]\d* settings changed, \d+ held.* Looked at again, [1-9]\d* of \d+ settings differ from the plan\.$/).waitFor();
   await visitor.accessible("queues, placed");
   await page.getByRole("button", { name: "Undo, ens5" }).focus();
@@ -824,7 +825,7 @@ test("queues are placed and put back by whoever may, and it is seen what came of
   assert.deepEqual(lines.map((line) => [line.action, line.target, line.client]), [["queues.apply", "ens5", "127.0.0.1"], ["queues.undo", "ens5", "127.0.0.1"]]);
   assert.ok(lines.every((line) => line.name.startsWith("lr_") && !box.token.startsWith(line.name) && line.name.endsWith("…")));
 
-  // Without scripts it is the same; and a form that is changed on its way changes nothing.
+  // It is the same without scripts; and a form that is changed on its way changes nothing.
   const plain = await Visitor.open(browser, { javaScriptEnabled: false });
   await plain.sign_in(helped, box.token);
   await plain.page.goto(at("/queues", helped));
@@ -869,7 +870,7 @@ test("what the machine does is seen as a flame graph, kept, zoomed and compared"
     await page.getByLabel("Seconds").fill(String(seconds));
     await page.getByLabel("What").selectOption(kind);
     await page.getByRole("button", { name: "Look" }).click();
-    // It goes on by itself.
+    // It continues by itself.
     await page.getByRole("heading", { name: "Flame graph" }).or(page.getByText("Nothing was seen")).waitFor({ timeout: 60000 });
   };
   await look(2, "cpu");
@@ -908,7 +909,7 @@ test("what the machine does is seen as a flame graph, kept, zoomed and compared"
   await page.getByText("Red has grown").waitFor();
   await visitor.accessible("profile, compared");
 
-  // What cannot be is refused, and runs nothing.
+  // Impossible requests are refused, and run nothing.
   await page.goto(at("/profile", helped));
   await page.getByLabel("or another service").fill(`"><script>alert(1)</script>`);
   await page.getByRole("button", { name: "Look" }).click();
@@ -922,7 +923,7 @@ test("what the machine does is seen as a flame graph, kept, zoomed and compared"
   ]) assert.equal((await page.request.get(at(place, helped))).status(), status, place);
   await visitor.close();
 
-  // Without scripts one looks again by hand.
+  // Without scripts, people reload manually.
   const plain = await Visitor.open(browser, { javaScriptEnabled: false });
   await plain.sign_in(helped, box.token);
   await plain.page.goto(at("/profile", helped));
@@ -968,7 +969,7 @@ for (const [how, options] of [["with scripts", {}], ["without scripts", { javaSc
       await page.getByRole("status").getByText("Done.").waitFor();
       assert.deepEqual(readFileSync(path.join(place.root, "pub/a b+c.css")), bytes);
       await visitor.accessible(`files ${how}`);
-      // The server that everybody reaches has it, and says what it would answer.
+      // The public server has it, and says what it would answer.
       const response = await fetch(new URL("pub/a%20b%2Bc.css", place.files.files));
       assert.deepEqual(Buffer.from(await response.arrayBuffer()), bytes);
       await page.getByRole("link", { name: "a b+c.css", exact: true }).click();
@@ -978,7 +979,7 @@ for (const [how, options] of [["with scripts", {}], ["without scripts", { javaSc
       await page.getByLabel("New path").fill("/pub/<b>.css");
       await page.getByRole("button", { name: "Rename" }).click();
       await page.getByRole("link", { name: "<b>.css", exact: true }).waitFor();
-      // What is there is not written over unasked.
+      // Existing files aren't overwritten without being asked.
       await page.getByLabel("File", { exact: true }).setInputFiles({ name: "<b>.css", mimeType: "text/css", buffer: Buffer.from("new") });
       await page.getByRole("button", { name: "Upload" }).click();
       await page.getByText("there is something by this name already").waitFor();
@@ -997,7 +998,7 @@ test("an upload that breaks off goes on where it was", async () => {
   await at_files(async (page, place, visitor) => {
     const bytes = Buffer.alloc(20 << 20, "0123456789abcdef");
     let pieces = 0;
-    // The writer ends in the midst, and begins anew.
+    // The writer ends in the middle, and starts again.
     await page.route("**/files/uploads/*", async (route) => {
       if (route.request().method() === "PATCH" && (pieces += 1) === 3) {
         await place.writer.kill();
@@ -1011,7 +1012,7 @@ test("an upload that breaks off goes on where it was", async () => {
     await page.getByRole("status").getByText("Done.").waitFor();
     assert.ok(readFileSync(path.join(place.root, "large.bin")).equals(bytes));
     assert.equal(pieces, 6, "five, and one of them twice");
-    // It is this test that broke it off.
+    // This test interrupted it itself.
     visitor.complaints = visitor.complaints.filter((said) => !said.endsWith("net::ERR_FAILED"));
   });
 });
@@ -1032,7 +1033,7 @@ test("an upload that was begun before goes on once it can be asked for, and repl
       await page.unroute("**/files/uploads/*");
     };
     await break_off();
-    // How far it is cannot be told at first.
+    // At first, the progress can't be determined.
     let heads = 0;
     const methods = [];
     await page.route("**/files/uploads/*", (route) => {
@@ -1043,7 +1044,7 @@ test("an upload that was begun before goes on once it can be asked for, and repl
     await page.getByRole("status").getByText("Done.").waitFor();
     assert.deepEqual(methods, ["HEAD", "HEAD", "HEAD", "PATCH", "PATCH"], "what came before is not sent again");
     assert.ok(readFileSync(path.join(place.root, "sent.bin")).equals(bytes));
-    // One that was begun to replace nothing does not go on as one that does.
+    // An upload that was started without replacing isn't continued as one that replaces.
     unlinkSync(path.join(place.root, "sent.bin"));
     await page.goto(at("/files", place.console));
     await page.unroute("**/files/uploads/*");
@@ -1106,7 +1107,7 @@ test("a phone, and a dark one, have all of it", async () => {
       }
     }, options);
   }
-  // With a helper and what writes files there is more on two of them.
+  // With a helper and a files writer, two of them have more.
   const place = await box.files_of(["--max-file", "1000"]);
   writeFileSync(path.join(place.root, "a.css"), "a {}");
   const helped = await box.console({ args: ["--helper", "self"] });
@@ -1127,13 +1128,13 @@ test("a page is light, and usable over a slow network", async () => {
     await session.send("Network.enable");
     let received = 0;
     session.on("Network.loadingFinished", ({ encodedDataLength }) => { received += encodedDataLength; });
-    // Doctor looks for a second the first time, and what it found is there afterwards.
+    // doctor looks for a second the first time, and its findings are there afterwards.
     await page.goto(at("/doctor"));
     for (const place of [...SCREENS, ...LISTS]) {
       await session.send("Network.clearBrowserCache");
       let paint = Infinity;
       const begun = performance.now();
-      // The best of many, since a machine that runs tests has other things to do.
+      // The best of many, since a machine that runs tests is busy with other things.
       for (let look = 0; look < 30 && paint > PAINT; look += 1) {
         received = 0;
         await session.send("Network.clearBrowserCache");
@@ -1146,12 +1147,12 @@ test("a page is light, and usable over a slow network", async () => {
         paint = Math.min(paint, seen);
         assert.ok(received > 0 && received <= 100 * 1024, `${place}: ${received} bytes`);
       }
-      // What goes on by itself is not left under way.
+      // Automatic updates aren't left in progress.
       await page.locator("#list a[hx-get]").waitFor({ state: "detached" });
       assert.ok(paint <= PAINT, `${place}: first paint after ${paint.toFixed(0)} ms`);
       console.log(`${place}: ${(received / 1024).toFixed(0)} KiB, first paint ${paint.toFixed(0)} ms, loaded ${(performance.now() - begun).toFixed(0)} ms`);
     }
-    // Some 400 kbit/s, and 300 ms there and back.
+    // About 400 kbit/s, and a round trip of 300 ms.
     await session.send("Network.emulateNetworkConditions", { offline: false, latency: 300, downloadThroughput: 50000, uploadThroughput: 20000 });
     await page.goto(at("/links"));
     await page.getByLabel("Search").fill("visited");
@@ -1197,7 +1198,7 @@ test("by TLS the cookie is the host's alone, and all goes by HTTP/2", async () =
   await page.getByRole("button", { name: "Make the link" }).click();
   await heading(page, "by-tls").waitFor();
   assert.equal(await box.visit("by-tls"), 307);
-  // What goes on by itself does so here too.
+  // Automatic updates work here too.
   await page.goto(at("/", secure));
   await page.locator("[aria-label=links] .curve path[d*=L]").waitFor({ state: "attached" });
   await page.getByRole("button", { name: "Sign out" }).first().click();
@@ -1217,7 +1218,7 @@ test("clicks are told apart by country where a file of them is given", async () 
     const headers = { "x-forwarded-for": from, "user-agent": "Mozilla/5.0 Firefox/140.0" };
     await fetch(new URL("abroad", links.links), { redirect: "manual", headers });
   }
-  // They are on their way to the database within a second.
+  // They reach the database within a second.
   while ((await (await ask("api/v1/links/abroad")).json()).clicks < 4);
   const visitor = await Visitor.open(browser);
   const { page } = visitor;

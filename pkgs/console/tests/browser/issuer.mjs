@@ -37,7 +37,7 @@ export class Issuer {
         accountId: id,
         claims: () => ({ sub: `id of ${id}`, preferred_username: id, groups: PEOPLE[id] }),
       }),
-      // Nobody is asked whether they agree.
+      // Nobody is asked for consent.
       loadExistingGrant: async ({ oidc }) => {
         const grant = new oidc.provider.Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId });
         grant.addOIDCScope("openid profile groups");

@@ -1,4 +1,4 @@
-// Files in the format of MaxMind DB (maxmind.github.io/MaxMind-DB), small ones; testkit has the same for the tests in Rust.
+// Small files in the format of MaxMind DB (maxmind.github.io/MaxMind-DB); testkit has the same for the tests in Rust.
 
 /** What a field of this type begins with. */
 const control = (kind, size) => (kind > 7 ? [size, kind - 7] : [(kind << 5) | size]);
@@ -12,7 +12,7 @@ export function mmdb(networks) {
   const data = [];
   for (const [address, length, country] of networks) {
     const bits = address.split(".").map((part) => Number(part).toString(2).padStart(8, "0")).join("");
-    // Those of IPv4 are at the beginning of the tree.
+    // IPv4 addresses are at the beginning of the tree.
     const path = [..."0".repeat(96), ...bits.slice(0, length)].map(Number);
     const last = path.pop();
     let node = 0;

@@ -1,4 +1,4 @@
-// screenshots.mjs DIRECTORY: pictures of each screen, light and dark and on a phone, with data that looks like somebody's.
+// screenshots.mjs DIRECTORY: pictures of each screen, light and dark and on a phone, with realistic data.
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Box, machines } from "./box.mjs";
@@ -80,7 +80,7 @@ try {
   };
   for (let round = 0; round < 400; round += 1) await visit();
   visits = setInterval(visit, 8);
-  // The recorded machine has what the machine of whoever makes pictures may not: queues, and something to mend.
+  // The recorded machine has what this machine may lack: queues, and something to fix.
   const machine = path.join(box.data, "machine.txt");
   await writeFile(machine, MACHINE + (await readFile(path.join(machines, "c6i.4xlarge-8.txt"), "utf8")));
   const profile = path.join(machines, "c6i.4xlarge-8.json");
@@ -88,7 +88,7 @@ try {
   const locked = await box.console();
   const writes = await box.files_of();
   const helped = await box.console({ open: true, args: ["--helper", "self"] });
-  // Where people sign in at an issuer; nobody asks it before somebody does.
+  // A console where people sign in with an issuer; nobody asks it before somebody does.
   const vouched = await box.console({
     args: ["--oidc-issuer", "https://id.example", "--oidc-client-id", "console"], env: { LINERATE_CONSOLE_OIDC_CLIENT_SECRET: "none" },
   });
@@ -99,7 +99,7 @@ try {
     ["sign-in", async (page) => { await page.goto(locked); }],
     ["sign-in-oidc", async (page) => { await page.goto(vouched); }],
     ["overview", async (page) => {
-      // Doctor has looked once, so that what it found is there.
+      // doctor has looked once, so that its findings are there.
       await page.goto(at("/doctor"));
       await page.goto(at("/"));
       // A few seconds of curve.

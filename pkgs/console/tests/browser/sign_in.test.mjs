@@ -1,5 +1,5 @@
-// Signing in at an issuer, as people do it: a real issuer, real services that take its tokens, Chromium. The console is at
-// localhost and the issuer at 127.0.0.1, which to a browser are two sites. Takes some twenty seconds.
+// Signing in with an issuer, as people do it: a real issuer, real services that accept its tokens, Chromium. The
+// console is at localhost and the issuer at 127.0.0.1, which are two sites for a browser. Takes about twenty seconds.
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import path from "node:path";
@@ -59,7 +59,7 @@ for (const scripts of [true, false]) {
     const line = await written("links", ({ target }) => target === `ada-${scripts}`);
     assert.deepEqual([line.action, line.name, line.key], ["link.create", "ada", null]);
 
-    // The users are theirs too, by the same token.
+    // The users are accessible with the same token.
     await page.goto(at("/users"));
     await heading(page, "Users").waitFor();
     await page.goto(at("/access"));
@@ -115,7 +115,7 @@ for (const scripts of [true, false]) {
   test(`whoever signs out is led to sign out at the issuer too, ${scripts ? "with" : "without"} scripts`, async () => {
     const visitor = await Visitor.open(browser, { javaScriptEnabled: scripts });
     const { page } = visitor;
-    // The issuer's own page asks for a font of somebody else's, who is not to be asked.
+    // The issuer's own page requests a font from a third party, which must not be contacted.
     const elsewhere = (url) => !["127.0.0.1", "localhost"].includes(url.hostname);
     await page.route(elsewhere, (route) => route.fulfill({ contentType: "text/css", body: "" }));
     await page.goto(at("/"));
@@ -144,7 +144,7 @@ test("who is sent back without having set out is not let in, nor signed out", as
   await page.goto(at("/"));
   await through_issuer(page, "ada");
   await heading(page, "Overview").waitFor();
-  // From a page of another site, which sends no cookie of the session.
+  // From another site's page, which sends no session cookie.
   for (const query of ["code=a&state=b", "error=access_denied&state=b", ""]) {
     await page.goto(issuer.url + "/interaction/x");
     await page.evaluate((place) => { location.href = place; }, at(`/sign-in/oidc/callback?${query}`));
@@ -152,12 +152,12 @@ test("who is sent back without having set out is not let in, nor signed out", as
   }
   await page.getByRole("link", { name: "To the overview" }).click();
   await heading(page, "Overview").waitFor();
-  // By a link of another site one is who one was.
+  // After following a link from another site, people are still signed in.
   await page.goto(issuer.url + "/interaction/x");
   await page.evaluate((place) => { location.href = place; }, at("/links"));
   await heading(page, "Links").waitFor();
   await visitor.close();
-  // Nor does a page of another site have anybody set out.
+  // Nor can another site's page start a sign-in for anybody.
   const form = { method: "POST", redirect: "manual", body: new URLSearchParams({ next: "/" }) };
   const refused = await fetch(at("/sign-in/oidc"), { ...form, headers: { origin: "http://evil.example" } });
   assert.equal(refused.status, 403);
@@ -203,7 +203,7 @@ test("links and the API take tokens of the issuer beside keys, and no others", a
     const line = await written(code ? "links" : "api", ({ target }) => target === (code ?? id));
     assert.deepEqual([line.name, line.key], ["ada", null], place);
   }
-  // Keys are what they were.
+  // Keys still work as before.
   assert.equal((await ask(places[0][0], box.token))[0], 200);
   assert.equal((await ask(places[1][0], box.api_keys.read))[0], 200);
 });
