@@ -1,9 +1,9 @@
-"""Files and ranges of them by HTTP/3, as aioquic asks for them.
+"""Files and ranges of them over HTTP/3, as aioquic requests them.
 
-    h3.py PORT check ROOT      exits with a traceback at the first answer that is not as it should be
-    h3.py PORT get PATH...     prints the status of each, asked for on one connection
-    h3.py PORT ask             answers lines of JSON, each a list of pairs that are the fields of a request, by such
-                               lines, on one connection
+    h3.py PORT check ROOT      exits with a traceback at the first wrong answer
+    h3.py PORT get PATH...     prints the status of each, requested on one connection
+    h3.py PORT ask             reads lines of JSON, each a list of pairs with the headers of a request, and answers with
+                               such lines; all on one connection
 """
 
 import asyncio

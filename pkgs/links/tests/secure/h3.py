@@ -1,12 +1,13 @@
-"""Requests by HTTP/3, as aioquic makes them.
+"""Requests over HTTP/3, as aioquic makes them.
 
     h3.py PORT ask      reads requests as JSON, prints their answers as JSON; all on one connection
-    h3.py PORT visit    reads a path, asks for it until the server says goodbye; prints how many redirects came
-    h3.py PORT stall    reads a path, asks for it and takes nothing, again and again; prints how many streams were reset, and
-                        with which code the connection is closed
+    h3.py PORT visit    reads a path, requests it until the server says goodbye; prints how many redirects arrived
+    h3.py PORT stall    reads a path, requests it and reads nothing, again and again; prints how many streams were
+                        reset, and with which code the connection is closed
     h3.py PORT begin    sends half a head; prints with which code its stream is reset
-    h3.py PORT move     reads a path, asks for it from one port after the other, on one connection; prints how many redirects came
-    h3.py PORT names    reads a name, and prints those in the certificate it is shown who asks for that
+    h3.py PORT move     reads a path, requests it from one port after the other, on one connection; prints how many
+                        redirects arrived
+    h3.py PORT names    reads a name, and prints the names in the certificate that is presented for it
 """
 
 import asyncio
@@ -27,7 +28,7 @@ PATIENCE = 60
 
 
 class Refused(Exception):
-    """The server did not take a request: it is to be sent elsewhere. Of a stream that was reset, with the code."""
+    """The server didn't accept a request, which has to be sent elsewhere. Has the code of a stream that was reset."""
 
 
 class Client(QuicConnectionProtocol):
@@ -36,7 +37,7 @@ class Client(QuicConnectionProtocol):
         self.h3 = H3Connection(self._quic)
         self.waiting = {}
         self.closed = None
-        # aioquic forgets which method it sent, and misses the body of a HEAD.
+        # aioquic forgets which method it sent, and expects the body of a HEAD.
         self.h3._check_content_length = lambda stream: None
 
     def quic_event_received(self, event):
@@ -109,7 +110,7 @@ async def visit(port):
 async def stall(port):
     path, resets = sys.stdin.read(), 0
     async with connection(port) as client:
-        # No more room than there was at the start, as of somebody who does not read.
+        # No more room than at the start, as for somebody who doesn't read.
         client._quic._write_stream_limits = lambda *args, **kwargs: None
         client._quic._write_connection_limits = lambda *args, **kwargs: None
         while client.closed is None:
@@ -124,7 +125,7 @@ async def begin(port):
     async with connection(port) as client:
         stream, done = client._quic.get_next_available_stream_id(), asyncio.get_running_loop().create_future()
         client.waiting[stream] = [], bytearray(), done
-        # A frame of HEADERS of 32 bytes, of which one is here.
+        # A HEADERS frame of 32 bytes, of which one is here.
         client._quic.send_stream_data(stream, b"\x01\x20\x00")
         client.transmit()
         try:
@@ -134,8 +135,8 @@ async def begin(port):
 
 
 async def stay_heard(client):
-    """Pings the server while an answer is awaited, as browsers do (RFC 9000, section 10.1.2): one that only waits is not found
-    again where the server's look at a new port came late."""
+    """Pings the server while waiting for an answer, as browsers do (RFC 9000, section 10.1.2): a client that only waits
+    isn't found again if the server checked a new port too late."""
     while True:
         await asyncio.sleep(0.5)
         client._quic.send_ping(0)

@@ -1,4 +1,4 @@
-"""HTTP/3 as aioquic speaks it, against a server that runs already.
+"""HTTP/3 as aioquic speaks it, against a running server.
 
     h3.py PORT CASE...
 
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 # Where the server says hello, and where it reads a body to its end before it answers.
 HELLO, READ = os.environ.get("HELLO", "/"), os.environ.get("READ", "/read")
 PORT = 0
-# Long enough for a machine that does much else; nothing here waits for it to pass.
+# Long enough for a busy machine; nothing here waits for it to pass.
 PATIENCE = 60
 
 NO_ERROR, STREAM_CREATION, CLOSED_CRITICAL = 0x100, 0x103, 0x104
@@ -42,7 +42,7 @@ DATA, HEADERS, CANCEL_PUSH, SETTINGS, GOAWAY, MAX_PUSH_ID = 0, 1, 3, 4, 7, 13
 
 
 class Response:
-    """What has come back on a request's stream."""
+    """What has arrived on a request's stream."""
 
     def __init__(self):
         self.status, self.fields, self.trailers = None, {}, None
@@ -53,7 +53,7 @@ class Response:
 
 
 class Client(QuicConnectionProtocol):
-    """A connection. Without `h3` nothing is sent but what a case writes."""
+    """A connection. Without `h3`, nothing is sent but what a case writes."""
 
     h3 = None
 
@@ -99,7 +99,7 @@ class Client(QuicConnectionProtocol):
                 await self.changed.wait()
 
     async def gone(self):
-        """The code the server closes the connection with."""
+        """Returns the code with which the server closes the connection."""
         async with asyncio.timeout(PATIENCE):
             while self.terminated is None:
                 self.changed.clear()
@@ -110,7 +110,7 @@ class Client(QuicConnectionProtocol):
         return self._quic.get_next_available_stream_id(is_unidirectional=unidirectional)
 
     def send(self, stream, data, end=False):
-        # The number is taken by the first use.
+        # The first use takes the number.
         self._quic.send_stream_data(stream, data, end)
         self.transmit()
 
@@ -121,7 +121,7 @@ class Client(QuicConnectionProtocol):
         return stream
 
     def begin(self, method="GET", path=HELLO, body=None, fields=(), trailers=None, whole=True):
-        """Sends a request, or where that is not to be whole all but its end."""
+        """Sends a request; if it shouldn't be complete, all but its end."""
         stream = self.open()
         head = [(b":method", method.encode()), (b":scheme", b"https"), (b":authority", b"localhost")]
         head += [(b":path", path.encode()), *fields]
@@ -184,7 +184,7 @@ def frame(kind, payload=b"", length=None):
 
 
 def head(*fields):
-    """A HEADERS frame with exactly these fields, whatever they are."""
+    """Returns a HEADERS frame with exactly these fields, whatever they are."""
     _, block = pylsqpack.Encoder().encode(0, list(fields))
     return frame(HEADERS, block)
 
@@ -209,7 +209,7 @@ async def answers_get_and_head():
         equal((got.status, bytes(got.body)), (200, b"Hello, World!"))
         equal(got.fields[b"content-length"], b"13", "the length")
         assert got.fields[b"date"].endswith(b"GMT"), got.fields
-        # aioquic forgets which method it sent, and misses the body.
+        # aioquic forgets which method it sent, and expects the body.
         client.h3._check_content_length = lambda stream: None
         told = await client.fetch("HEAD")
         equal((told.status, bytes(told.body), told.fields[b"content-length"]), (200, b"", b"13"))
@@ -222,7 +222,7 @@ async def answers_get_and_head():
 async def answers_plain_requests_at_once():
     async with Connected() as client:
         fast = lambda response: b"fast" in response.fields
-        # The first one tells h3 where numbers begin.
+        # The first one tells h3 where numbers start.
         assert not fast(await client.fetch())
         # Huffman's longest codes too.
         for agent in (b"Mozilla/5.0 (X11; Linux x86_64)", b"Mozilla/5.0 (X11; Linux x86_64) \\ caf\xc3\xa9") * 3:
@@ -235,7 +235,7 @@ async def answers_plain_requests_at_once():
         for stream, length in zip(streams, (0, 1, 100, 3 << 20, 20, 300)):
             got = await client.end(stream)
             equal((len(got.body), fast(got)), (length, True), "the length")
-        # What is anything but a head is another's, and so is what is not for the fast path.
+        # Anything but a plain head goes to the service, and so does what isn't for the fast path.
         for method, path, body, fields in [
             ("POST", "/echo", b"abc", ()),
             ("GET", "/", b"abc", ()),
@@ -252,7 +252,7 @@ async def answers_plain_requests_at_once():
         client.h3._check_content_length = lambda stream: None
         told = await client.fetch("HEAD")
         equal((told.status, bytes(told.body), told.fields[b"content-length"], fast(told)), (200, b"", b"13", True))
-        # A head that comes in pieces.
+        # A head that arrives in pieces.
         for end in (1, 2, 3, 10):
             stream, request = client.open(), head(*PSEUDO)
             client.send(stream, request[:end])
@@ -262,7 +262,7 @@ async def answers_plain_requests_at_once():
 
 
 async def names_what_it_has_answered():
-    """The last notice is past the requests that h3 has never seen."""
+    """The last notice covers the requests that h3 has never seen."""
     async with Connected() as client:
         for _ in range(5):
             await client.fetch()
@@ -338,19 +338,20 @@ async def refuses_what_is_too_large():
 
 
 async def refuses_bodies_beyond_what_there_is_room_for():
-    """Room for two of the largest bodies, and so for no third while those are under way, whoever sends it."""
+    """There is room for two of the largest bodies, and so not for a third while those are in progress, whoever sends
+    it."""
     most = 64 << 10
     length = (b"content-length", str(most).encode())
 
     async def until(status):
-        """The first answer of this status to a body of one byte."""
+        """Waits for an answer with this status to a body of one byte."""
         async with asyncio.timeout(PATIENCE), Connected() as client:
             while (answer := await client.fetch("POST", "/read", b"x")).status != status:
                 equal(answer.status, 503 if status == 200 else 200, "the status")
             return answer
 
     async with Connected() as first, Connected() as second:
-        # What announces nothing may be as long as any, and what has not come yet counts.
+        # A body of unannounced length may be as long as any, and what hasn't arrived yet counts.
         told = first.begin("POST", "/read", b"begun", [length], whole=False)
         untold = second.begin("POST", "/read", b"begun", whole=False)
         refused = await until(503)
@@ -385,7 +386,7 @@ async def refuses_other_expectations():
 
 
 async def refuses_connections_beyond_the_limit():
-    """Two may be open at once; who comes third is told so, and served once there is room."""
+    """Two may be open at once; a third is told so, and served once there is room."""
     async with Connected() as first:
         async with Connected() as second:
             equal(((await first.fetch()).status, (await second.fetch()).status), (200, 200))
@@ -408,7 +409,7 @@ async def refuses_connections_beyond_the_limit():
 
 
 async def has_clients_prove_their_addresses_under_load():
-    """Many begin a handshake and say no more; others get in nevertheless, after a Retry."""
+    """Many start a handshake and say nothing more; others get in nevertheless, after a Retry."""
     loop = asyncio.get_running_loop()
 
     def initial():
@@ -423,7 +424,7 @@ async def has_clients_prove_their_addresses_under_load():
     async with asyncio.timeout(PATIENCE):
         retries = 0
         while not retries:
-            # More than the handshakes in progress that are taken on trust.
+            # More handshakes in progress than are accepted without proof.
             for _ in range(80):
                 for datagram in initial():
                     silent.sendto(datagram, (HOST, PORT))
@@ -442,11 +443,10 @@ def counted(text, name):
 
 
 async def stay_heard(client):
-    """Pings the server while an answer is awaited, as browsers do (RFC 9000, section 10.1.2).
+    """Pings the server while waiting for an answer, as browsers do (RFC 9000, section 10.1.2).
 
-    A server whose look at a new port has no answer within three probe timeouts goes back to the port before, as it has
-    to (section 9.3.2). On a machine that does much else that comes about; a client that only waits would not be
-    found again.
+    If a server's check of a new port gets no answer within three probe timeouts, it returns to the previous port, as it
+    has to (section 9.3.2). On a busy machine that happens; a client that only waits would not be found again.
     """
     while True:
         await asyncio.sleep(0.5)
@@ -499,7 +499,7 @@ async def resets_malformed_requests():
     ]:
         async with Connected(raw=True) as client:
             client.control(frame(SETTINGS))
-            # The second, for the first never comes to a fast path.
+            # The second, since the first never reaches a fast path.
             first = client.open()
             client.send(first, head(*PSEUDO), end=True)
             await client.until(lambda: b"Hello, World!" in client.received.get(first, b""))
@@ -507,7 +507,7 @@ async def resets_malformed_requests():
             client.send(stream, head(*fields) + body, end=True)
             await client.until(lambda: stream in client.resets)
             equal(client.resets[stream], MESSAGE_ERROR, f"the code for {what}")
-            # Of the connection nothing is held against the client.
+            # The connection isn't affected.
             other = client.open()
             client.send(other, head(*PSEUDO), end=True)
             await client.until(lambda: b"Hello, World!" in client.received.get(other, b""))
@@ -574,7 +574,7 @@ async def closes_connections_that_break_the_protocol():
 
 
 async def closes_connections_that_end_within_data():
-    """A frame has begun, has been taken in as far as it came, and then ends."""
+    """A frame has started, is received as far as it arrived, and then ends."""
     async with Connected(raw=True) as client:
         client.control(frame(SETTINGS))
         stream = client.open()
@@ -613,7 +613,7 @@ async def survives_noise():
                 if chance.random() < 0.3 and client.terminated is None:
                     client._quic.reset_stream(stream, NO_ERROR)
                     client.transmit()
-            # What was sent is taken in once this comes back, or the connection is gone.
+            # What was sent has been received once this comes back, or the connection is gone.
             acknowledged = asyncio.ensure_future(client.ping())
             gone = asyncio.ensure_future(client.gone())
             await asyncio.wait([acknowledged, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -659,7 +659,7 @@ async def cuts_bodies_that_drip():
 
 async def cuts_clients_that_take_nothing():
     async with Connected() as client:
-        # No more credit than there was at the start, as of somebody who does not read.
+        # No more credit than at the start, as for somebody who doesn't read.
         client._quic._write_stream_limits = lambda *args, **kwargs: None
         client._quic._write_connection_limits = lambda *args, **kwargs: None
         stream = client.begin(path=f"/bytes/{64 << 20}")
@@ -683,7 +683,7 @@ async def closes_connections_that_take_nothing_again_and_again():
 
 
 def goaways(client):
-    """The numbers in the GOAWAY frames received so far; the server's control stream is its first."""
+    """Returns the numbers in the GOAWAY frames received so far; the server's control stream is its first."""
     numbers, data = [], Buffer(data=bytes(client.received.get(3, b"")))
     try:
         equal(data.pull_uint_var(), 0, "the type of the server's first stream")
@@ -699,7 +699,7 @@ def goaways(client):
 
 
 async def says_goodbye():
-    """Told to stop, the server finishes what is in flight, rejects what comes after, and closes."""
+    """When told to stop, the server finishes what is in flight, rejects what comes after, and closes."""
     server = int(os.environ["SERVER"])
     async with Connected() as client, Connected() as idle:
         await client.fetch()
@@ -715,7 +715,7 @@ async def says_goodbye():
         equal(late, last, "the first number that is not served")
         for stream in streams:
             equal(bytes((await client.end(stream)).body), b"drop\n" * 10, "the body")
-        # Rejected, or the connection has ended before it came.
+        # Rejected, or the connection has ended before it arrived.
         async with asyncio.timeout(PATIENCE):
             while client.terminated is None and late not in client.resets:
                 client.changed.clear()
