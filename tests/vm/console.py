@@ -17,7 +17,7 @@ box.execute("linerate nic undo")
 
 
 def asked(path: str, jar: str = "writer", /, **fields: str) -> tuple[int, str]:
-    """Returns the status and the page that somebody with these cookies sees; with fields, those after posting a form."""
+    """Returns the status and the page that somebody with these cookies sees; with fields, those after a posted form."""
     form = "".join(f" --data-urlencode '{name}={value}'" for name, value in fields.items())
     if fields:
         form += f" -H 'Origin: {CONSOLE}'"
