@@ -21,16 +21,16 @@ from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / "docs/SUMMARY.md"
-# `[text](target)` and `![text](target)`; the text may have one pair of brackets in it.
+# `[text](target)` and `![text](target)`; the text may contain one pair of brackets.
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 # Pictures that a page shows.
 PICTURES = {".svg", ".png"}
-# READMEs that are no page of the manual, and why.
+# READMEs that aren't pages of the manual, and why.
 NO_PAGES = {"pkgs/console/assets/vendor/README.md": "says from where files of others are"}
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that are no code, with their numbers."""
+    """Returns the lines that aren't code, with their numbers."""
     fence = ""
     for number, line in enumerate(text.splitlines(), 1):
         mark = re.match(r"\s*(`{3,}|~{3,})", line)
@@ -47,7 +47,8 @@ def outside_code(line: str) -> str:
 
 
 def without_code(text: str) -> str:
-    """The same lines, those of code empty. What is within backticks goes too, unless it is the text of a link."""
+    """Returns the same lines, with those of code empty. What is within backticks goes too, unless it is the text of a
+    link."""
     lines = [" " * len(line) for line in text.splitlines()]
     for number, line in prose(text):
         lines[number - 1] = outside_code(line)
@@ -55,7 +56,7 @@ def without_code(text: str) -> str:
 
 
 def headings(text: str) -> set[str]:
-    """The anchors of a page, as GitHub and mdbook name them."""
+    """Returns a page's anchors, as GitHub and mdbook name them."""
     found: set[str] = set()
     for _, line in prose(text):
         if heading := re.match(r"#{1,6} +(.*?) *#*$", line):
@@ -74,7 +75,7 @@ def inside(target: str) -> bool:
 
 
 def broken(documents: list[Path]) -> Iterator[str]:
-    """What is wrong with links."""
+    """Returns what is wrong with links."""
     for document in documents:
         text = without_code(document.read_text())
         for link in LINK.finditer(text):
@@ -92,7 +93,7 @@ def broken(documents: list[Path]) -> Iterator[str]:
 
 
 def missing(documents: list[Path]) -> Iterator[str]:
-    """Paths of the tree that documents name as code and that are not there; NAME stands for any."""
+    """Returns paths in the tree that documents name as code and that don't exist; NAME stands for any."""
     for document in documents:
         for number, line in prose(document.read_text()):
             for path in re.findall(r"`((?:pkgs|modules|hosts|tests|docs|templates|\.ci)/[\w./-]*)`", line):
@@ -102,7 +103,7 @@ def missing(documents: list[Path]) -> Iterator[str]:
 
 
 def chapters() -> list[Path]:
-    """The pages of the manual."""
+    """Returns the pages of the manual."""
     listed = [(SUMMARY.parent / target).resolve() for _, _, target in LINK.findall(SUMMARY.read_text())]
     if twice := [str(path) for path in listed if listed.count(path) > 1]:
         sys.exit(f"error: docs/SUMMARY.md has twice: {', '.join(sorted(set(twice)))}")
@@ -110,7 +111,7 @@ def chapters() -> list[Path]:
 
 
 def left_out(documents: list[Path], pages: set[Path]) -> Iterator[str]:
-    """Documents that belong to the manual and are not in it: all of docs/, and every README."""
+    """Returns documents that belong to the manual and aren't in it: all of docs/, and every README."""
     for document in documents:
         name = str(document.relative_to(ROOT))
         if document == ROOT / "docs/SUMMARY.md" or document in pages:
@@ -141,13 +142,13 @@ def check() -> None:
 
 
 def as_page(path: Path) -> Path:
-    """Where a page is gathered: what a directory shows first is its index."""
+    """Returns where a page is copied to: what a directory shows first is its index."""
     place = path.relative_to(ROOT)
     return place.with_name("index.md") if place.name == "README.md" else place
 
 
 def gathered(document: Path, pages: set[Path], pictures: set[Path]) -> str:
-    """A page with its links as the book has them."""
+    """Returns a page with its links as in the book."""
     here = as_page(document).parent
 
     def link(match: re.Match[str]) -> str:
@@ -171,7 +172,7 @@ def gathered(document: Path, pages: set[Path], pictures: set[Path]) -> str:
     blank = without_code(text)
     parts, end = [], 0
     for match in LINK.finditer(blank):
-        # As it is written: code in the text of a link is a part of it.
+        # As written: code in the text of a link is part of it.
         written = LINK.match(text, match.start())
         if written is not None and written.end() == match.end():
             parts += [text[end : match.start()], link(written)]
@@ -180,7 +181,7 @@ def gathered(document: Path, pages: set[Path], pictures: set[Path]) -> str:
 
 
 class Links(HTMLParser):
-    """Where a page leads, and its anchors."""
+    """A page's links, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -216,10 +217,10 @@ def build(output: Path) -> None:
         shutil.copyfile(ROOT / "docs/book.toml", staged / "book.toml")
         shutil.rmtree(output, ignore_errors=True)
         subprocess.run(["mdbook", "build", staged, "--dest-dir", output.resolve()], check=True)
-    # mdbook says nothing of links.
+    # mdbook doesn't check links.
     found = {path.resolve(): Links(path.read_text()) for path in output.rglob("*.html")}
     for path, links in found.items():
-        # The page of all pages, for printing, and the one of errors, which is served from anywhere.
+        # The page with all pages, for printing, and the error page, which is served from anywhere.
         if path.name in ("print.html", "404.html", "toc.html"):
             continue
         for target in links.targets:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""commands.py check|record DIRECTORY FILE...: runs the commands that documents show, by the programs in DIRECTORY.
+"""commands.py check|record DIRECTORY FILE...: runs the commands that documents show, with the programs in DIRECTORY.
 
-What is run is in blocks that begin with "```console run": lines after "$ " are commands, a backslash at the end goes on
-in the next line, and what follows is what they have to print. There `…` stands for anything, on a line of its own for
-any lines; a command without lines may print what it likes. All of a file's blocks are one session of bash, in an empty
-directory that is also its home. `make run` is `linerate up` here, and stays until the end, as does every command with
-` &` behind it. A command that fails fails the check, unless it says what the failure prints.
+It runs blocks that start with "```console run": lines after "$ " are commands, a backslash at the end continues on the
+next line, and what follows is the expected output. There, `…` stands for anything, and on its own line for any lines; a
+command without lines may print anything. All of a file's blocks are one bash session, in an empty directory that is
+also its home. `make run` is `linerate up` here, and stays until the end, as does every command with ` &` after it. A
+command that fails fails the check, unless the expected output shows the failure.
 
-The session has a network of its own, so that no port is taken. `record` runs the blocks of FILE and writes them, as FILE
-shows them, as a recording of a terminal: docs/recording.svg beside FILE. `check` compares it with FILE where there is one.
+The session has its own network, so that no port is taken. `record` runs the blocks of FILE and writes them, as FILE
+shows them, as a recording of a terminal: docs/recording.svg beside FILE. `check` compares it with FILE if it exists.
 """
 
 import html
@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# How long a command may take, and what one in the background needs to say that it is ready.
+# How long a command may take, and how long one in the background may take until it is ready.
 DEADLINE_SECONDS = 30
-# For programs that are built for debugging, on a machine that does something else as well.
+# For debug builds of programs, on a machine that is also busy with something else.
 POLL_SECONDS = 0.05
 
 
@@ -41,7 +41,7 @@ class Command:
         return self.text == "make run" or self.text.startswith("make run ") or self.text.endswith(" &")
 
     def says(self) -> bool:
-        """Whether what was printed is what the document shows."""
+        """Whether the output is what the document shows."""
         if not self.expected:
             return True
         pattern = ""
@@ -51,19 +51,19 @@ class Command:
             else:
                 pattern += r"[^\n]*".join(re.escape(part) for part in line.rstrip().split("…")) + r"\s*\n"
         printed = "".join(line.rstrip() + "\n" for line in self.printed.splitlines())
-        # What goes on printing may have said more since.
+        # A command that continues to print may have printed more since.
         return bool(re.fullmatch(pattern + (r"(?:.*\n?)*" if self.background() else ""), printed))
 
 
 def commands(document: Path) -> Iterator[Command]:
-    """Those of the blocks that are to be run."""
+    """Returns the commands to run."""
     inside = False
     found: list[Command] = []
     for number, line in enumerate(document.read_text().splitlines(), 1):
         if line.startswith("```"):
             inside = line == "```console run"
         elif inside and line.startswith("$ "):
-            # What stands behind a comment sign is for people.
+            # What follows a comment sign is for people.
             found.append(Command(number, re.sub(r"\s{2,}# .*", "", line[2:])))
         elif inside and found and found[-1].text.endswith("\\"):
             found[-1].text = found[-1].text[:-1].rstrip() + " " + line.strip()
@@ -131,7 +131,7 @@ class Session:
 
 
 def ran(programs: Path, document: Path) -> list[Command]:
-    """All commands of a document, run."""
+    """Returns all commands of a document, after running them."""
     all_of_it = list(commands(document))
     if not all_of_it:
         sys.exit(f"error: {document}: no block begins with '```console run'")
@@ -153,13 +153,14 @@ TYPED, PRINTED = 0.9, 0.12
 
 
 def recording(document: Path, all_of_it: list[Command]) -> str:
-    """A terminal in which the lines come one after the other, and all stand still for whoever wants no motion."""
+    """Returns a terminal in which the lines appear one after the other, without animation for people who don't want
+    motion."""
     rows: list[tuple[bool, str, float]] = []
     now = 0.4
     for command in all_of_it:
         rows.append((True, command.text, now))
         now += TYPED
-        # As the document shows it, which leaves out what is too long for it, or differs from run to run.
+        # As in the document, which leaves out what is too long for it, or differs from run to run.
         for shown in command.expected:
             rows.append((False, shown, now))
             now += PRINTED
@@ -192,7 +193,7 @@ def recording(document: Path, all_of_it: list[Command]) -> str:
 
 
 def picture_of(document: Path) -> Path:
-    """Where the recording of a document is."""
+    """Returns the path of a document's recording."""
     return document.parent / "docs/recording.svg"
 
 
@@ -217,7 +218,7 @@ def main() -> None:
 
 
 def skipped(what: str, why: str) -> None:
-    """Says so, and has `make test` say so at its end."""
+    """Prints that it is skipped, and makes `make test` print it at its end."""
     said = f"skipped: {what}: {why}"
     print(said)
     if skips := os.environ.get("LINERATE_SKIPS"):
@@ -226,7 +227,7 @@ def skipped(what: str, why: str) -> None:
 
 
 def alone() -> None:
-    """Goes on in a network of its own, where the machine lets it."""
+    """Continues in a separate network, if the machine allows it."""
     if os.environ.get("LINERATE_DOCS_ALONE"):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return

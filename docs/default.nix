@@ -1,8 +1,8 @@
 # The manual as HTML.
 { lib, pkgs }:
 let
-  # Its pages are where what they describe is. By suffixes and not as a fileset, which would look at what is beside the
-  # flake to tell what the flake is, with a Nix older than 2.14.
+  # Its pages are beside what they describe. Selected by suffixes and not as a fileset, which, with a Nix older than
+  # 2.14, would look at what is beside the flake to find out what the flake is.
   src = lib.sources.sourceFilesBySuffices ../. [
     ".md"
     ".py"

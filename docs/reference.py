@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""reference.py check|write DIRECTORY: the pages of docs/reference that programs tell, by the programs in DIRECTORY.
+"""reference.py check|write DIRECTORY: the generated pages of docs/reference, from the programs in DIRECTORY.
 
-reference.py options check|write: docs/reference/options.md, by the options of the modules as JSON on standard input,
-which .ci/nix.sh evaluates.
+reference.py options check|write: docs/reference/options.md, from the modules' options as JSON on standard input, which
+.ci/nix.sh evaluates.
 
-The pages are kept, so that they can be read without building anything, and compared with what the programs say now.
-What a setting, metric, rule or operation is for is written where it is defined.
+The pages are stored, so that they can be read without building anything, and compared with what the programs print now.
+The purpose of a setting, metric, rule or operation is written where it is defined.
 """
 
 import json
@@ -26,7 +26,7 @@ KEPT = Path(__file__).parent / "reference"
 PROGRAMS = ("linerate-links", "linerate-files", "linerate-api", "linerate")
 ANSWER_SECONDS = 30
 NOTE = "<!-- Written by docs/reference.py: change what it is made from, then 'make docs ARGS=write'. -->\n"
-# Help is wrapped at this many columns, and variables of whoever writes the pages are in none of them.
+# Help is wrapped at this many columns, and the environment of whoever writes the pages doesn't affect them.
 ENVIRONMENT = {"COLUMNS": "100", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 
 
@@ -42,7 +42,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def command_lines(program: Path) -> str:
-    """Every command of a program, as it says itself."""
+    """Returns every command of a program, as it prints it."""
 
     def sections(path: list[str]) -> Iterator[str]:
         text = said(program, *path, "--help").rstrip()
@@ -65,8 +65,8 @@ def exit_codes(programs: Path) -> str:
 
 
 def rules(programs: Path) -> str:
-    """doctor's, in the columns of its own table."""
-    # What it finds of this machine is no matter.
+    """Returns doctor's rules, in the columns of its own table."""
+    # What it finds about this machine doesn't matter.
     command = [str(programs / "linerate"), "doctor", "--explain"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     _, _, listed = done.stdout.partition("RULE  ")
@@ -80,7 +80,7 @@ def rules(programs: Path) -> str:
 
 
 def operations(name: str, description: dict[str, Any]) -> str:
-    """An OpenAPI description for people."""
+    """Returns an OpenAPI description for people."""
     rows, seen = [], []
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
@@ -111,7 +111,7 @@ def operations(name: str, description: dict[str, Any]) -> str:
 
 
 def asked(url: str, service: subprocess.Popen[str]) -> str:
-    """What is at a URL of a service, once there is something."""
+    """Returns the content of a service's URL, once there is something."""
     end = time.monotonic() + ANSWER_SECONDS
     while True:
         if service.poll() is not None and service.stderr:
@@ -127,7 +127,7 @@ def asked(url: str, service: subprocess.Popen[str]) -> str:
 
 
 def families(metrics: str) -> dict[str, tuple[str, str]]:
-    """Of a text of metrics: kind and meaning of each, by the name that its samples have."""
+    """Returns, from a text of metrics, each one's type and meaning, by the name that its samples have."""
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", metrics, re.MULTILINE))
     return {
         name + ("_total" if kinds[name] == "counter" else ""): (kinds[name], about)
@@ -136,7 +136,7 @@ def families(metrics: str) -> dict[str, tuple[str, str]]:
 
 
 def running(programs: Path) -> tuple[str, dict[str, Any]]:
-    """The page of metrics, and links' description, from services that run with all that is measured turned on."""
+    """Returns the page of metrics, and links' description, from services that run with all measurements turned on."""
     told: dict[tuple[str, str, str], list[str]] = {}
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
@@ -148,7 +148,7 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
         )
         (here / "www").mkdir()
         audited = f"--audit-log {here}/audit.log"
-        # Nobody is at the origin, which is noticed when it is first asked.
+        # Nobody listens at the origin's address, which is noticed when it is first asked.
         origin = "--origin s3://bucket --origin-endpoint http://127.0.0.1:9 --origin-allow-http --origin-anonymous"
         services = {
             "links": f"linerate-links serve --database {here}/links.db {audited}",
@@ -179,7 +179,7 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
             own = f"linerate_{name.split()[0]}_"
             for metric, (kind, about) in families(metrics).items():
                 of = told.setdefault((metric.replace(own, "linerate_<service>_"), kind, about), [])
-                # What a service always has it has with more flags too.
+                # What a service always has, it also has with more flags.
                 if name.split()[0] not in of:
                     of.append(name)
     rows = [[f"`{name}`", kind, about, ", ".join(of)] for (name, kind, about), of in sorted(told.items())]
@@ -203,13 +203,13 @@ def pages(programs: Path) -> dict[str, str]:
 
 
 def options(release: str, found: dict[str, dict[str, Any]]) -> str:
-    """Every option of the modules, with types in the words of a release of NixOS."""
+    """Returns every option of the modules, with types in the words of a NixOS release."""
 
     def text(value: Any) -> str:
         return str((value.get("text") if isinstance(value, dict) else value) or "").strip()
 
     def shown(value: Any) -> str:
-        """A value: what is no Nix is said as it is."""
+        """Returns a value: anything that isn't Nix is returned as it is."""
         if isinstance(value, dict) and value.get("_type") == "literalMD":
             return text(value)
         if "\n" not in text(value):
@@ -231,7 +231,7 @@ def options(release: str, found: dict[str, dict[str, Any]]) -> str:
 
 
 def settle(mode: str, made: dict[str, str]) -> None:
-    """Writes pages, or says which are kept otherwise."""
+    """Writes pages, or prints which stored ones differ."""
     wrong = []
     for name, text in made.items():
         text = NOTE + text.rstrip() + "\n"
