@@ -1,5 +1,5 @@
-"""bom.py PARTITIONS REGISTRATION CARGO_LOCK OUT: what is in a version, as CycloneDX 1.6: OUT gets the paths of the store's closure
-with what each refers to, and the crates of our programs. The same version gives the same bytes.
+"""bom.py PARTITIONS REGISTRATION CARGO_LOCK OUT: what is in a version, as CycloneDX 1.6: writes the paths of the
+store's closure with their references, and our programs' crates, to OUT. The same version gives the same bytes.
 
 REGISTRATION is closureInfo's, PARTITIONS says which version it is.
 """
@@ -13,7 +13,8 @@ from typing import Any
 
 
 def paths(registration: str) -> dict[str, list[str]]:
-    """What each path of the store refers to. Each is its path, hash, size, deriver, a count, and so many references."""
+    """Returns each store path's references. Each entry has its path, hash, size, deriver, a count, and this many
+    references."""
     lines = iter(registration.splitlines())
     found = {}
     for path in lines:
@@ -24,7 +25,7 @@ def paths(registration: str) -> dict[str, list[str]]:
 
 
 def of_path(path: str) -> dict[str, Any]:
-    """Its name and version as Nix divides them: the version begins with a dash and a digit."""
+    """Returns its name and version as Nix divides them: the version starts with a dash and a digit."""
     name = Path(path).name[33:]
     match = re.fullmatch(r"(.+?)-(\d.*)", name)
     component = {"type": "library", "bom-ref": path, "name": match[1] if match else name}

@@ -1,7 +1,8 @@
-"""provenance.py PARTITIONS BUILDER SOURCE FLAKE_LOCK CARGO_LOCK OUT: who built a version and of what, as a statement of in-toto
-(v1) with SLSA's provenance (v1), but for the digests of its files: assemble.sh adds those, once they are signed.
+"""provenance.py PARTITIONS BUILDER SOURCE FLAKE_LOCK CARGO_LOCK OUT: who built a version and from what, as an in-toto
+statement (v1) with SLSA provenance (v1), except for the digests of its files: assemble.sh adds those, once they are
+signed.
 
-SOURCE may be empty. The same version gives the same bytes, so it has no times and no number of a build.
+SOURCE may be empty. The same version gives the same bytes, so it has no times and no build number.
 """
 
 import base64
@@ -11,12 +12,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-# What the parameters mean: those of linerate.appliance.image.
+# Defines the meaning of the parameters: those of linerate.appliance.image.
 BUILD_TYPE = "urn:linerate:appliance-image:1"
 
 
 def of_input(name: str, locked: dict[str, Any]) -> dict[str, Any]:
-    """An input of a flake, as Nix has locked it; its hash is that of an archive in Nix's own format."""
+    """Returns a flake's input, as Nix has locked it; its hash is that of an archive in Nix's own format."""
     host = {"github": "https://github.com", "gitlab": "https://gitlab.com", "sourcehut": "https://git.sr.ht"}
     found: dict[str, Any] = {"name": name, "digest": {}}
     if locked["type"] in host:
@@ -37,7 +38,7 @@ def inputs(lock: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def crates(lock: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those that are fetched; ours are of the source itself."""
+    """Returns those that are fetched; ours are part of the source itself."""
     return [
         {"uri": f"pkg:cargo/{crate['name']}@{crate['version']}", "digest": {"sha256": crate["checksum"]}}
         for crate in lock["package"]
