@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""console.py PROGRAMS [--quick] [--strict]: what the console costs: nobody looking, with the live map open, and the redirects
-beside it.
+"""console.py PROGRAMS [--quick] [--strict]: what the console costs: without viewers, with the live map open, and its
+effect on redirects.
 
-PROGRAMS is a directory with linerate, linerate-links, linerate-files and linerate-api. Prints figures and targets, and writes
-both to PROGRAMS/../bench/console.json; by --strict a missed target is a failure. Needs wrk.
+PROGRAMS is a directory with linerate, linerate-links, linerate-files and linerate-api. Prints figures and targets, and
+writes both to PROGRAMS/../bench/console.json; with --strict, a missed target is a failure. Needs wrk.
 """
 
 import http.client
@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# What a bench of redirects holds a change to: what rounds in turn differ by on a quiet machine.
+# The limit that benches of redirects use too: rounds in turn differ by this much on a quiet machine.
 NO_WORSE = 1.03
-# One tick in a minute shows nowhere; a core's thousandth would be one in a second.
+# One tick in a minute is invisible; a thousandth of a core would be one in a second.
 IDLE_SHARE = 0.001
 OPEN_SHARE = 0.01
 RESIDENT_MIB = 20.0
@@ -30,7 +30,7 @@ SCREENS = ("/", "/links", "/links/new", "/access", "/queues", "/profile", "/doct
 
 
 class Program:
-    """A program that runs until it is ended, and says where it is."""
+    """A program that runs until it is ended, and prints its address."""
 
     def __init__(self, path: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
         command = [path, *arguments]
@@ -40,7 +40,7 @@ class Program:
         self.said: dict[str, str] = {}
 
     def until(self, *words: str) -> None:
-        """Waits until it has said all of these: the word that follows each."""
+        """Waits until it has printed all of these, and returns the word that follows each."""
         assert self.process.stdout
         while not all(word in self.said for word in words):
             line = self.process.stdout.readline()
@@ -50,7 +50,7 @@ class Program:
             self.said.setdefault(word, value.strip())
 
     def cpu(self) -> float:
-        """CPU time of its threads in seconds, as the scheduler has it."""
+        """Returns the CPU time of its threads in seconds, according to the scheduler."""
         accounts = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(account.read_text().split()[0]) for account in accounts) / 1e9
 
@@ -65,7 +65,7 @@ class Program:
 
 
 class Report:
-    """Figures and targets, as the other benches print them."""
+    """Figures and targets, printed like the other benches'."""
 
     def __init__(self) -> None:
         self.targets: list[dict[str, object]] = []
@@ -87,7 +87,7 @@ def address(url: str) -> str:
 
 @contextmanager
 def watching(console: Program, *places: str) -> Iterator[list[int]]:
-    """These live parts of pages are open meanwhile; how many events each has had."""
+    """Keeps these live parts of pages open meanwhile; counts the events of each."""
     events = [0] * len(places)
     connections = []
     threads = []
@@ -119,14 +119,14 @@ def watching(console: Program, *places: str) -> Iterator[list[int]]:
 
 
 def share(program: Program, seconds: float) -> float:
-    """Of one core, over so long."""
+    """Returns the share of one core, over this long."""
     begun, before = time.monotonic(), program.cpu()
     time.sleep(seconds)
     return (program.cpu() - before) / (time.monotonic() - begun)
 
 
 def redirects(links: Program, seconds: int) -> float:
-    """CPU time of links a redirect, in microseconds."""
+    """Returns links' CPU time per redirect, in microseconds."""
     before = links.cpu()
     load = ["wrk", "--threads", "1", "--connections", "64", "--duration", f"{seconds}s", f"{links.said['links']}here"]
     said = subprocess.run(load, capture_output=True, text=True, check=True).stdout
