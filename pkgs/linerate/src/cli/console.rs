@@ -7,12 +7,12 @@ use super::{Error, doctor};
 use crate::console::LiveMachine;
 use crate::system;
 
-/// What its variables and its subcommand are called after.
+/// The name in its variables and its subcommand.
 pub const NAME: &str = "console";
 
 /// Serves it until told to stop.
 pub fn run(args: &console::Args, recorded: Option<PathBuf>) -> Result<(), Error> {
-    // What cannot be read is said now, and not on a page.
+    // Unreadable parts are reported now, and not on a page.
     system::open(recorded.as_deref())?;
     if let Some(profile) = &args.profile {
         doctor::read(profile.clone())?;

@@ -20,55 +20,55 @@ use crate::writer;
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An interface.
+    /// An interface's error.
     #[error(transparent)]
     Nic(#[from] nic::Error),
-    /// A plan that is not applied.
+    /// A plan that can't be applied.
     #[error(transparent)]
     Apply(#[from] nic::apply::Error),
-    /// What was there before is not put back.
+    /// The original settings can't be restored.
     #[error(transparent)]
     Undo(#[from] nic::apply::UndoError),
-    /// What was there before cannot be read.
+    /// The original settings can't be read.
     #[error(transparent)]
     Saved(#[from] nic::saved::Error),
-    /// The policy that was applied is none of this version.
+    /// This version doesn't know the policy that was applied.
     #[error("the policy that was applied to {interface} is not known: {source}")]
     Policy {
-        /// Of which interface.
+        /// The interface.
         interface: String,
-        /// Why.
+        /// The reason.
         source: nic::policy::ParseError,
     },
-    /// Rings that somebody else's channels took along are lost.
+    /// Rings that somebody else's channels reset are lost.
     #[error("{interface}: rings could not be set as they were before other channels: {source}")]
     Rings {
-        /// Of which interface.
+        /// The interface.
         interface: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// What was verified is not as it should be; what differs was printed.
+    /// The verified settings aren't as planned; the differences were printed.
     #[error("{} not as planned: linerate nic apply mends {}", are(*.0, "setting"), if *.0 == 1 { "it" } else { "them" })]
     Drifted(usize),
-    /// What was examined is not well; what was found was printed.
+    /// The examination found faults; they were printed.
     #[error("{0} of what was found should not be so")]
     Unwell(usize),
-    /// A file that is no profile.
+    /// A file that isn't a profile.
     #[error("{}: {source}", path.display())]
     Profile {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: profile::ParseError,
     },
     /// The services, run together.
     #[error(transparent)]
     Up(#[from] up::Error),
-    /// Versions of the image.
+    /// Updates of the image.
     #[error(transparent)]
     Update(#[from] update::Error),
-    /// Many boxes.
+    /// The fleet.
     #[error(transparent)]
     Fleet(#[from] fleet::Error),
     /// The console.
@@ -77,56 +77,56 @@ pub enum Error {
     /// Nothing was measured.
     #[error(transparent)]
     Measured(#[from] measured::Error),
-    /// What was measured was faster before.
+    /// The earlier measurement was faster.
     #[error("{} slower than before, by more than rounds differ and is tolerated", are(*.0, "service"))]
     Slower(usize),
-    /// Nothing was seen of what processes do.
+    /// Nothing could be observed about what processes do.
     #[error(transparent)]
     Samples(#[from] samples::Error),
-    /// A file that is none of folded stacks.
+    /// A file that doesn't contain folded stacks.
     #[error("{}: {source}", path.display())]
     Folded {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: ::console::flame::ParseError,
     },
-    /// A recorded machine does nothing.
+    /// A recorded machine can't do anything.
     #[error(
         "profile looks at the machine that it runs on, and not at one that was recorded: leave --machine out"
     )]
     Recorded,
-    /// The helper listens on Unix sockets alone.
+    /// The helper only listens on Unix sockets.
     #[error(
         "the console's helper is asked on a Unix socket alone, where the kernel says who asks: --listen unix:PATH or systemd:NAME"
     )]
     HelperAddress,
-    /// The helper cannot go on.
+    /// The helper can't continue.
     #[error("the console's helper: {0}")]
     Helper(#[source] io::Error),
-    /// What writes files would be asked by anybody.
+    /// Anybody could use the files writer.
     #[error(
         "what writes files is asked on a Unix socket alone, where the kernel says who asks: --listen unix:PATH or systemd:NAME"
     )]
     WriterAddress,
-    /// What writes files cannot go on.
+    /// The files writer can't continue.
     #[error(transparent)]
     Writer(#[from] writer::serve::ServeError),
-    /// The helper cannot listen.
+    /// The helper can't listen.
     #[error(transparent)]
     Socket(#[from] service::socket::Error),
-    /// The CPUs.
+    /// The CPUs can't be read.
     #[error("cannot read which CPUs there are: {0}")]
     Topology(#[source] io::Error),
-    /// A file that cannot be used.
+    /// A file that can't be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The machine, or the one that was recorded.
+    /// The machine, or the recorded one.
     #[error(transparent)]
     System(#[from] system::OpenError),
     /// Standard output is closed or full.
@@ -139,12 +139,12 @@ fn are(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what} is") } else { format!("{count} {what}s are") }
 }
 
-/// All was looked at, and not all is as it should be.
+/// Everything was examined, and some of it isn't as it should be.
 pub const DRIFT: u8 = 3;
 
 impl Error {
-    /// The exit code: [`USAGE`] where other arguments would have helped, [`DRIFT`] where the machine is not as it
-    /// should be, [`FAILURE`] otherwise.
+    /// The exit code: [`USAGE`] if other arguments would have helped, [`DRIFT`] if the machine isn't as it should be,
+    /// [`FAILURE`] otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
@@ -167,8 +167,8 @@ impl Error {
         }
     }
 
-    /// Prints the error in one line on stderr and answers with its exit code. A reader that has closed
-    /// standard output has seen enough: that is no failure.
+    /// Prints the error in one line on stderr and returns its exit code. A reader that has closed standard output has
+    /// seen enough: that isn't a failure.
     pub fn report(&self) -> ExitCode {
         if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
@@ -177,7 +177,7 @@ impl Error {
         ExitCode::from(self.exit_code())
     }
 
-    /// What would have helped, where the error itself does not say.
+    /// What would have helped, if the error itself doesn't say.
     fn advice(&self) -> &'static str {
         let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);

@@ -3,14 +3,14 @@
 use crate::nic::Plan;
 use crate::topology::{Cpu, Topology};
 
-/// A line for each core, under the NUMA node it is of:
+/// A line for each core, under its NUMA node:
 ///
 /// ```text
 /// node 0
 ///   core 0   cpu 0 ■ queue 0   cpu 8 ·
 /// ```
 ///
-/// `■` serves queues, `▫` gets packets handed on, `·` may serve but does not, `✕` is kept out.
+/// `■` serves queues, `▫` receives packets from other CPUs, `·` may serve but doesn't, `✕` is excluded.
 pub fn draw(topology: &Topology, plan: &Plan) -> Vec<String> {
     let digits = topology.cpus.last().map_or(1, |cpu| cpu.id.to_string().len());
     let mut cores: Vec<(usize, usize, Vec<&Cpu>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Nodes and waves, as a TOML file has them; `linerate.fleet.waves` of the modules writes it.
+//! Nodes and waves, from a TOML file; the modules' `linerate.fleet.waves` writes it.
 //!
 //! ```
 //! use linerate::fleet::settings::Settings;
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// Where the file is.
+/// The file's path.
 pub const SETTINGS: &str = "/etc/linerate/fleet.toml";
 /// The longest file, in bytes: many times [`MAX_NODES`] lines.
 const MAX_BYTES: u64 = 1 << 20;
@@ -35,7 +35,7 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_NODES: usize = 1000;
 /// How many admin listeners a node may have.
 const MAX_SERVICES: usize = 16;
-/// The longest time to be well for: a month.
+/// The longest time for `well-for`: a month.
 const MAX_WELL: Duration = Duration::from_secs(31 * 86_400);
 
 /// The file.
@@ -46,15 +46,15 @@ pub struct Settings {
     pub repository: PathBuf,
     /// The branch that the first wave is promoted to.
     pub source: RefName,
-    /// The branches that hosts follow, in their order.
+    /// The branches that hosts follow, in order.
     pub waves: Vec<RefName>,
-    /// How long a wave has to be well.
+    /// How long a wave has to be healthy.
     #[serde(default = "well_for")]
     pub well_for: Span,
-    /// How many percent of a node's requests may be answered 5xx.
+    /// The percentage of a node's requests that may be answered with 5xx.
     #[serde(default = "max_error_percent")]
     pub max_error_percent: f64,
-    /// Those that sign the certificates of admin listeners, in PEM. Default: those that the system trusts.
+    /// The authorities for the certificates of admin listeners, in PEM. Default: those that the system trusts.
     pub cacert: Option<PathBuf>,
     /// The boxes.
     #[serde(default, rename = "node")]
@@ -65,23 +65,23 @@ pub struct Settings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Node {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The branch that it follows.
     pub wave: RefName,
     /// The URLs of its services' admin listeners.
     pub services: Vec<Base>,
-    /// The URL of its node_exporter, which has what the doctor finds. None: findings are not looked at.
+    /// The URL of its node_exporter, which has the doctor's findings. None: findings aren't checked.
     pub machine: Option<Base>,
 }
 
-/// The beginning of URLs: `http://HOST:PORT` or `https://HOST:PORT`.
+/// The start of URLs: `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Base(String);
 
 impl Base {
-    /// The URL of a path that begins with a slash.
+    /// The URL for a path that starts with a slash.
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
@@ -118,7 +118,7 @@ impl TryFrom<String> for Base {
     }
 }
 
-/// The name of a branch: letters, digits and `-_.`, which git takes in any place here.
+/// The name of a branch: letters, digits and `-_.`, which git accepts anywhere here.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RefName(String);
@@ -142,7 +142,7 @@ impl FromStr for RefName {
     fn from_str(text: &str) -> Result<Self, String> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-        // What git-check-ref-format(1) has against the rest.
+        // What git-check-ref-format(1) refuses among the rest.
         let refused =
             text.contains("..") || text.ends_with('.') || text.ends_with(".lock") || text.len() > 100;
         if begins && text.bytes().all(plain) && !refused {
@@ -170,7 +170,7 @@ impl From<RefName> for String {
     }
 }
 
-/// A time: a whole number of seconds, minutes, hours or days, as `90s`, `30m`, `2h` or `1d`.
+/// A time: a whole number of seconds, minutes, hours or days, such as `90s`, `30m`, `2h` or `1d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Span(pub Duration);
@@ -212,23 +212,23 @@ fn max_error_percent() -> f64 {
     1.0
 }
 
-/// Why a file is none.
+/// Why a file isn't usable.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read.
+    /// It can't be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It says something else.
+    /// Its content is wrong.
     #[error("{}: {source}", path.display())]
     Wrong {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: Box<ParseError>,
     },
 }
@@ -236,22 +236,22 @@ pub enum Error {
 /// What is wrong with a text.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// It is no TOML, or has other fields.
+    /// It isn't TOML, or has other fields.
     #[error("{0}")]
     Toml(String),
-    /// There is more than is looked at.
+    /// It exceeds a limit.
     #[error("{0}")]
     TooMany(String),
-    /// Its parts do not fit one another.
+    /// Its parts don't fit together.
     #[error("{0}")]
     Contradiction(String),
 }
 
 impl Settings {
-    /// Those of this file.
+    /// The settings in this file.
     ///
     /// # Errors
-    /// When it cannot be read, or its parts do not fit.
+    /// When it can't be read, or its parts don't fit together.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let mut text = String::new();
         let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
@@ -263,10 +263,10 @@ impl Settings {
         Self::parse(&text).map_err(wrong)
     }
 
-    /// Those of this text.
+    /// The settings in this text.
     ///
     /// # Errors
-    /// When it is no TOML, has other fields, or its parts do not fit.
+    /// When it isn't TOML, has other fields, or its parts don't fit together.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let one_line = |error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].lines().count().max(1));
@@ -313,7 +313,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What a wave is promoted to: the wave before it, or the source.
+    /// What a wave is promoted to: the previous wave's commit, or the source.
     pub fn before(&self, wave: &RefName) -> Option<&RefName> {
         let index = self.waves.iter().position(|one| one == wave)?;
         Some(if index == 0 { &self.source } else { &self.waves[index - 1] })
