@@ -1,7 +1,7 @@
 //! A URL shortener, in four stages.
 //!
-//! The article went from 10,000 to 232,000 requests/s with actix-web and `wrk -t4 -c100 -d60s`, asking for one code over
-//! and over. `GET /{code}` answers with a redirect, an unknown code with 404.
+//! The article went from 10,000 to 232,000 requests/s with actix-web and `wrk -t4 -c100 -d60s`, requesting the same
+//! code over and over. `GET /{code}` answers with a redirect, an unknown code with 404.
 
 pub mod database;
 

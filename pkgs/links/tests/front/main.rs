@@ -1,4 +1,4 @@
-//! What the public listener answers, byte by byte, through real sockets.
+//! The public listener's answers, byte by byte, over real sockets.
 
 mod domains;
 #[path = "../http/mod.rs"]
