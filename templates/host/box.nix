@@ -3,7 +3,7 @@
   system.stateVersion = "26.05";
   networking.hostName = "box";
 
-  # What `nixos-generate-config` says of your machine.
+  # The output of `nixos-generate-config` for your machine.
   boot.loader.systemd-boot.enable = true;
   boot.initrd.availableKernelModules = [
     "ahci"
@@ -11,12 +11,12 @@
   ];
 
   linerate = {
-    # A small system around the services; yours is the key that may log in.
+    # A small system around the services; this key may log in, so replace it with yours.
     appliance = {
       enable = true;
       ssh.keys = [ "ssh-ed25519 AAAA… you@example" ];
     };
-    # Say what the machine is, and what follows from it is set, placed and verified.
+    # Describe the machine, and what follows from that is set, placed and verified.
     tuning = {
       enable = true;
       memoryMiB = 32 * 1024;

@@ -3,7 +3,7 @@
 
   inputs = {
     nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
-    # Where you have linerate from.
+    # Where you get linerate from.
     linerate.url = "git+file:///srv/linerate";
     linerate.inputs.nixpkgs.follows = "nixpkgs";
   };
@@ -14,7 +14,7 @@
       nixosConfigurations.box = nixpkgs.lib.nixosSystem {
         modules = [
           linerate.nixosModules.default
-          # What is mounted, of a disk that linerate's installer has made.
+          # The mounts of a disk that linerate's installer has made.
           linerate.nixosModules.disk
           ./box.nix
         ];
