@@ -1,9 +1,9 @@
-# One box of several before a PostgreSQL at `store.example`, with its standby at another port: links and api keep all that is
-# theirs there, by TLS, and who spreads visitors over boxes asks each whether it is ready. Password and keys are no secrets:
-# that database is a test's.
+# One of several boxes with a PostgreSQL at `store.example`, which has a standby at another port: links and api keep
+# everything there, with TLS, and a balancer that spreads visitors over the boxes asks each whether it is ready.
+# Password and keys aren't secrets, since the database only belongs to a test.
 { lib, pkgs, ... }:
 let
-  # Who has signed for the store, and what it shows.
+  # The store's certificate authority, and its certificate.
   made = pkgs.runCommand "store" { nativeBuildInputs = [ pkgs.openssl ]; } ''
     new="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
     openssl req -x509 $new -days 7300 -subj "/CN=the store's CA" -keyout ca.key -out ca.pem
@@ -13,7 +13,7 @@ let
     mkdir $out
     mv ca.pem key.pem chain.pem $out
   '';
-  # Where every instruction is emulated, a session takes longer to begin than anywhere else.
+  # If every instruction is emulated, starting a session takes longer than anywhere else.
   url =
     name:
     "postgres://${name}:${name}@store.example,store.example:5433/${name}"
@@ -50,10 +50,10 @@ in
   };
   linerate.fleet.address = {
     nlb.enable = true;
-    # In milliseconds: to be asked ten times a second is much of what an emulated CPU can do.
+    # In milliseconds: being asked ten times a second takes much of an emulated CPU's time.
     every = 2000;
   };
-  # Links are made from another machine too.
+  # Links are created from another machine too.
   networking.firewall.allowedTCPPorts = [ 8081 ];
   systemd.services = lib.genAttrs [ "linerate-links" "linerate-files" "linerate-api" ] (_: {
     serviceConfig.WatchdogSec = patience;
@@ -63,13 +63,13 @@ in
     "store/links".text = url "links";
     "store/api".text = url "api";
   }
-  # For who is to trust it, and for the store itself.
+  # For clients that should trust it, and for the store itself.
   // lib.genAttrs [ "store/ca.pem" "store/chain.pem" "store/key.pem" ] (name: {
     source = "${made}/${baseNameOf name}";
   });
 
   networking.hosts."192.168.1.2" = [ "store.example" ];
-  # As machine 3 of a test has it; guest.nix has that of machine 1.
+  # As for machine 3 of a test; guest.nix has the same for machine 1.
   systemd.network.networks."05-third" = {
     matchConfig.PermanentMACAddress = "52:54:00:00:03:01";
     networkConfig = {

@@ -1,6 +1,7 @@
-# Two boxes that are images serve what is in one PostgreSQL, behind a balancer that asks each whether it is ready. One after the
-# other is drained, updated, boots on trial and is blessed, while clients follow links and make new ones: no visit is refused,
-# and no write is lost. Then the database's server is killed, and its standby takes over: whatever was acknowledged is there.
+# Two boxes that are images serve the content of one PostgreSQL, behind a balancer that asks each whether it is ready.
+# One after the other is drained, updated, boots on trial and is blessed, while clients follow links and create new
+# ones: no visit is refused, and no write is lost. Then the database's server is killed, and its standby takes over:
+# whatever was acknowledged is there.
 
 import json
 from collections import Counter
@@ -8,11 +9,12 @@ from collections import Counter
 boxes = {"east": east, "west": west}
 addresses = {"east": "192.168.1.1", "west": "192.168.1.3"}
 home = "/var/lib/store"
-# Of PostgreSQL's servers on the store: ports, by their names.
+# The ports of PostgreSQL's servers on the store, by name.
 ports = {"first": 5432, "second": 5433}
-# How old what a box answers may be (--staleness), in seconds; and how much the clocks of emulated machines may differ over that.
+# How old a box's answers may be (--staleness), in seconds; and how much the clocks of emulated machines may differ over
+# that time.
 bound = 1.25
-# Where visitors and those who write are answered, on a box as on the balancer.
+# Where visitors and writers are answered, on a box as on the balancer.
 served = "( sport = :80 or sport = :8081 or sport = :8100 ) and dst 192.168.1.2"
 
 
@@ -28,7 +30,7 @@ def begin_server(name: str) -> None:
         "ssl": "on",
         "ssl_cert_file": f"{home}/chain.pem",
         "ssl_key_file": f"{home}/key.pem",
-        # What a write waits for: the disk of both.
+        # What a write waits for: the disks of both.
         "synchronous_commit": "on",
     }
     arguments = " ".join(f"-c {key}={value}" for key, value in settings.items())
@@ -45,7 +47,7 @@ def balanced(service: str, port: int, checked: str) -> str:
 
 
 def counters(service: str, name: str) -> dict[str, str]:
-    """What the balancer has of this box, by its names of it."""
+    """Returns what the balancer has counted for this box, by its own names."""
     lines = store.succeed("echo show stat | nc -N -U /run/haproxy.sock").splitlines()
     row = next(line.split(",") for line in lines if line.startswith(f"{service},{name},"))
     return dict(zip(lines[0].lstrip("# ").split(","), row))
@@ -61,17 +63,17 @@ def becomes(name: str, wanted: str) -> None:
 
 
 def goes_on() -> None:
-    """Every client is answered again."""
+    """Waits until every client is answered again."""
     store.succeed("load goes-on visits visits-anew")
 
 
 def answers(file: str) -> list[list[str]]:
-    """What those who write were told, and of what."""
+    """Returns what the writers were told, and about what."""
     return [line.split() for line in store.succeed(f"cat {file}").splitlines()]
 
 
 def writes(begun: str) -> None:
-    """Begins to write links and users, into files that begin so."""
+    """Starts to write links and users, into files whose names start with this."""
     for kind, port in {"links": 8081, "users": 8100}.items():
         store.succeed(
             f"systemd-run --quiet --unit={begun}-{kind} -p WorkingDirectory=/root"
@@ -128,11 +130,11 @@ with subtest("both boxes are ready, and a balancer takes them"):
         store.wait_until_succeeds(f"curl -sf --max-time 60 http://{address}:8120/readyz")
     by_tls = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE client_addr IS NOT NULL"
     assert sql("first", by_tls) == "t"
-    # What the services have as a credential is a file to anybody else.
+    # What the services have as a credential is a file for everybody else.
     database = east.succeed("sed s,ca.pem,/etc/store/ca.pem, /etc/store/links").strip()
     key = east.succeed(f"LINERATE_LINKS_DATABASE='{database}' linerate-links key add client --scope write")
-    # Nothing is tried twice: what is lost is to be seen. Whoever is asked to wait waits, on emulated CPUs that are busy.
-    # A box that is slow to say that it is ready, many times in a row, is not yet one that is drained.
+    # Nothing is tried twice, so that losses are visible. A client that is told to wait waits, on busy emulated CPUs. A
+    # box that is slow to report that it is ready, many times in a row, doesn't yet count as drained.
     balancer = (
         "global\n nbthread 1\n stats socket /run/haproxy.sock\n"
         "defaults\n mode http\n retries 0\n balance roundrobin\n"
@@ -200,8 +202,8 @@ with subtest("no visit was refused, and no write was lost"):
     for kind in ("links", "users"):
         counted = Counter(status for status, _ in answers(f"rolling-{kind}"))
         print(f"{kind}: {dict(counted)}")
-        # links gives PostgreSQL so many seconds and no more, and tells who writes to come again: that is no balancer's refusal,
-        # and a matter of how busy these emulated machines are.
+        # links gives PostgreSQL this many seconds and no more, and tells writers to try again: that isn't the
+        # balancer's refusal, and depends on how busy these emulated machines are.
         assert counted["201"] and set(counted) <= {"201", "again"}, (kind, counted)
     for name in boxes:
         shares = {service: int(counters(service, name)["stot"]) for service in ("links", "admin", "users")}
@@ -219,7 +221,7 @@ with subtest("the database's server is killed, and its standby takes over, while
         store.wait_until_succeeds(f"test $(grep -c ^201 killed-{kind}) -gt {before + 5}")
     goes_on()
     store.succeed("systemctl stop killed-links killed-users")
-    # What boxes have in their caches is answered all the while.
+    # What boxes have in their caches is answered all the time.
     print(store.succeed("load end 307 visits visits-anew"))
     for kind in ("links", "users"):
         print(f"{kind}: {dict(Counter(status for status, _ in answers(f'killed-{kind}')))}")
