@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""book.py check: every link of every document in the tree leads to a file, and to a heading where it names one; and
-paths of the tree that documents name are there; and every README is a page of the manual.
-book.py build DIRECTORY: the manual as HTML in DIRECTORY, by mdbook.
+"""book.py check: every link in every document of the tree leads to a file, and to a heading if it names one; paths in
+the tree that documents name exist; and every README is a page of the manual.
+book.py build DIRECTORY: builds the manual as HTML in DIRECTORY, with mdbook.
 
-The pages of the manual stay where what they describe is: docs/SUMMARY.md names them by their paths from docs/. A build
-gathers them in the same places below a directory of its own, so that links between them hold. A link to a file that is
-no page, such as a source, becomes its path.
+The pages of the manual stay beside what they describe: docs/SUMMARY.md names them by their paths from docs/. A build
+copies them to the same places below a separate directory, so that links between them work. A link to a file that isn't
+a page, such as a source, becomes its path.
 """
 
 import os
