@@ -19,7 +19,7 @@ const FILES: [(&str, usize, usize); 6] = [
     ("16k", 16 << 10, 16),
     ("2m", 2_400_000, 8),
     ("64m", 64 << 20, 2),
-    // Only requested with TLS, and dropped from the cache before: what is also requested otherwise is kept in copies.
+    // Only requested with TLS, and dropped from memory before: what is also requested otherwise is kept in copies.
     (COLD_TLS, 2_400_000, 8),
     (COLD_HTTP3, 2_400_000, 8),
 ];

@@ -132,7 +132,7 @@ fn a_file_with_holes_in_memory_is_sent_to_many_at_once() {
     let place = Place::new();
     let file = cold(&place, "f", LARGE);
     let server = place.serve(&["--workers", "1"]);
-    // What is looked at before a turn is there, and what is in between isn't.
+    // What is checked before a turn is in memory, and what is in between isn't.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("advice is taken");
     for start in (0..LARGE).step_by(LOOKED_AT) {
         for at in [start, start + LOOKED_AT - 1] {

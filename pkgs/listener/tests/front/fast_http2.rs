@@ -525,7 +525,7 @@ fn a_panic_costs_one_stream() {
 
 #[test]
 fn what_was_answered_is_named_when_it_drains() {
-    // What arrives until it is known that the client has received it goes to the service.
+    // Until it is known that the client has received the GOAWAY, what arrives goes to the service.
     for (late, last) in [(false, 7), (true, 9)] {
         let config = Config { drain: PATIENCE, drain_grace: PATIENCE, ..Config::default() };
         let server = fast_path::start(config);
