@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// Compare with a file of --save. Exits with 3 if a service has become slower by more than the spread of rounds and
-    /// --tolerance.
+    /// Compare with a result that --save wrote. Exits with 3 if a service has become slower by more than the spread of
+    /// rounds and --tolerance.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
 

@@ -11,7 +11,7 @@ use crate::store::{Migrated, MigratedTable};
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The database to fill, in the form of --database; a database that contains anything is refused. Give a URL with a
+    /// The database to fill, named as --database names one. One that contains anything is refused. Give a URL with a
     /// password in the variable, since flags are visible to everybody on the machine.
     #[arg(long, value_name = "PATH|URL", env = "LINERATE_LINKS_TO", hide_env_values = true,
           value_parser = settings::secret::<Location>())]
