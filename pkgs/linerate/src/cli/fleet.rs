@@ -117,7 +117,8 @@ pub struct AnnounceArgs {
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<Address>,
 
-    /// How often to check services, in milliseconds. A service may take as long to answer, and 500 ms at least.
+    /// How often to check services, in milliseconds. A service may take as long to answer: between
+    /// 500 ms and 10 s.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub every: u64,
 

@@ -19,6 +19,9 @@ use super::{Error, bird};
 
 /// The least time that a service has to say that it is ready.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The most: services are asked one after the other, and the machine has to withdraw within the time that its unit has to
+/// stop (90 s, systemd-system.conf(5)).
+const MAX_PATIENCE: Duration = Duration::from_secs(10);
 /// How often in a row a service may fail before the machine counts as not ready, so that one lost answer does nothing.
 const FAILURES: u32 = 2;
 /// How often others are told the same again, since BIRD may have been restarted.
@@ -82,9 +85,10 @@ fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown
     Ok(())
 }
 
-/// How long a service may take to say that it is ready: on a slow machine that asks seldom, until it would ask again.
+/// How long a service may take to say that it is ready. A slow machine that asks seldom waits for as long as until it
+/// would ask again.
 fn patience(every: Duration) -> Duration {
-    every.max(PATIENCE)
+    every.clamp(PATIENCE, MAX_PATIENCE)
 }
 
 /// Whether the machine is ready, or why it isn't.
@@ -212,6 +216,7 @@ mod tests {
     fn a_machine_that_asks_seldom_waits_as_long_for_an_answer() {
         assert_eq!(patience(Duration::from_millis(100)), PATIENCE);
         let every = Duration::from_secs(60);
+        assert_eq!(patience(every), MAX_PATIENCE);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let ready = vec![format!("http://{}/readyz", listener.local_addr().expect("an address"))];
         let service = thread::spawn(move || {
