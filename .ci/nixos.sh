@@ -315,6 +315,26 @@ is_signed() {
     rm -rf "$signed"
 }
 
+# outputs DERIVATION...: what these derivations, and those that they need, make.
+outputs() {
+    nix-store --query --requisites "$@" | grep '[.]drv$' | xargs nix-store --query --outputs | sort -u
+}
+
+# drop PATH: deletes what was built before, and the large files it was made from, such as images, of which each is a copy
+# of everything in it. What today's derivations make stays, and Nix keeps what something else needs.
+drop() {
+    local derivation path
+    derivation=$(nix-store --query --deriver "$1")
+    {
+        echo "$1"
+        [[ ! -e $derivation ]] || comm -23 <(outputs "$derivation") <(outputs "${derivations[@]}")
+    } | while read -r path; do
+        if [[ -e $path && $(du -sm "$path" | cut -f 1) -ge 20 ]]; then
+            nix-store --quiet --delete "$path" >/dev/null 2>&1 || true
+        fi
+    done
+}
+
 # Root's builds may only write what a builder's own user could: otherwise Python leaves its caches in the store, and
 # depmod its lists in an existing kernel.
 builder=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
@@ -339,10 +359,7 @@ for index in "${!hosts[@]}"; do
         exit 1
     fi
     echo "nixos: $host is built, in $((SECONDS - began)) s"
-    # An image is a copy of everything in it: a replaced one is deleted, unless something else is made from it.
-    if [[ $mode != check && $mode != write && -n $before && $before != "$(readlink "$root")" ]]; then
-        nix-store --quiet --delete "$before" >/dev/null 2>&1 || true
-    fi
+    [[ -z $before || $before == "$(readlink "$root")" ]] || drop "$before"
     if [[ $mode == disks ]]; then
         ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
         [[ ! -e $root/updates.img ]] || ln -sf "$(readlink -f "$root")/updates.img" "$directory/$host.updates"
