@@ -15,13 +15,15 @@ test-fleet:         ## PostgreSQL with fail-over under two services: Patroni, et
 test-boxes:         ## several boxes: dashboards and alerts against real scrapes, the service address by BGP and VRRP in namespaces; part of test
 	.ci/boxes.sh
 
-check-structure:    ## no cycles of modules, crates that use one another as pkgs/README.md says, lockfiles that fit, no ten lines twice; part of test
+check-structure:    ## no cycles of modules, crates that use one another as pkgs/README.md says, lockfiles and features that fit, no ten lines twice; part of test
 	tests/test_structure.py
 	tests/structure.py
 	python3 -B tests/test_repeats.py
 	tests/repeats.py
 	python3 -B tests/test_locks.py
 	tests/locks.py
+	python3 -B tests/test_features.py
+	tests/features.py
 
 docs:               ## links, generated pages and commands of the manual, and its HTML; ARGS=write or record makes them anew; part of test
 	.ci/docs.sh $(or $(ARGS),check)
