@@ -138,8 +138,12 @@ host() {
             host="hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }"
             others='acme-.*|postgresql[.]service|prometheus-(node|postgres)-exporter[.]service'
             ;;
-        console | late)
-            host="hosts.vm.extendModules { modules = [ ($(cat "tests/$1.nix")) ]; }"
+        console)
+            host="hosts.vm.extendModules { modules = [ ($(cat tests/console.nix)) ]; }"
+            others='postgresql[.]service'
+            ;;
+        late)
+            host="hosts.vm.extendModules { modules = [ ($(cat tests/late.nix)) ]; }"
             others=
             ;;
     esac
@@ -314,7 +318,8 @@ types() {
         (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
         (cd tests/fleet && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
         "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py \
-            tests/repeats.py tests/test_repeats.py tests/locks.py tests/test_locks.py tests/cargo.py docs/*.py .ci/units.py
+            tests/repeats.py tests/test_repeats.py tests/locks.py tests/test_locks.py tests/features.py \
+            tests/test_features.py tests/cargo.py docs/*.py .ci/units.py
     fi
     directory=$(mktemp -d)
     # shellcheck disable=SC2064 # what it is now

@@ -1,12 +1,14 @@
 # The console with real drivers, in the units that the host gives it and its helpers: its page shows which queue is
-# served where, and what is placed and undone there is what `linerate nic` sees.
+# served where, and what is placed and undone there is what `linerate nic` sees. links keeps everything in the host's own
+# PostgreSQL.
 
 import html
 import json
 import re
 
 CONSOLE = "http://127.0.0.1:8110"
-LINKS = "runuser -u linerate-links -- linerate-links key add"
+DATABASE = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links"
+LINKS = f"runuser -u linerate-links -- env LINERATE_LINKS_DATABASE='{DATABASE}' linerate-links"
 
 start_all()
 # Whatever the result, the boot is over, and nothing places queues any more without being told to.
@@ -33,7 +35,7 @@ def token(page: str) -> str:
 
 def sign_in(scope: str, jar: str) -> str:
     """Signs in with a new key."""
-    made = box.succeed(f"{LINKS} {jar} --scope {scope} --json --database /var/lib/linerate-links/links.db")
+    made = box.succeed(f"{LINKS} key add {jar} --scope {scope} --json")
     key = str(json.loads(made)["key"])
     assert asked("/sign-in", jar, csrf=token(asked("/sign-in", jar)[1]), key=key)[0] == 303
     return key
@@ -102,6 +104,21 @@ def helped(action: str, card: str) -> dict[str, str]:
     return dict(json.loads(said))
 
 
+def visited(code: str) -> str:
+    """Returns the status and the target. Whoever is told to wait waits."""
+    return box.wait_until_succeeds(
+        f"curl -sS --max-time 60 -o /dev/null -w '%{{http_code}} %{{redirect_url}}' http://127.0.0.1/{code} | grep -v ^503"
+    ).strip()
+
+
+with subtest("links are in a PostgreSQL that knows the service by its user"):
+    box.wait_for_unit("linerate-links.service")
+    box.succeed(f"{LINKS} add https://example.com/first --code first")
+    assert visited("first") == "307 https://example.com/first"
+    count = "psql -h /run/postgresql -d linerate-links -tAc 'SELECT count(*) FROM links'"
+    assert box.succeed(f"runuser -u linerate-links -- {count}").strip() == "1"
+    box.fail(f"runuser -u linerate-files -- {count}", "test -e /var/lib/linerate-links/links.db")
+
 with subtest("the console is up, by the user of its unit, and its helpers are not before they are asked"):
     box.wait_for_unit("linerate-console.service")
     assert box.succeed("ps -o user:32= -p $(systemctl show -P MainPID linerate-console)").strip() == "linerate-console"
@@ -161,3 +178,14 @@ with subtest("a directory that the page makes is there, and of the user that wri
     status, page = asked("/files")
     assert asked("/files/directory", csrf=token(page), path="/", name="made")[0] == 303
     assert box.succeed("stat -c %U /var/lib/linerate-files/made").strip() == "linerate-files-writer"
+
+with subtest("PostgreSQL is killed: what was acknowledged is there, and links goes on"):
+    box.succeed(f"{LINKS} add https://example.com/second --code second")
+    before = box.succeed("systemctl show -P MainPID postgresql.service linerate-links.service").split()
+    box.succeed("systemctl kill --signal=KILL postgresql.service")
+    box.wait_until_fails(f"systemctl show -P MainPID postgresql.service | grep -x {before[0]}")
+    box.wait_for_unit("postgresql.service")
+    assert visited("second") == "307 https://example.com/second"
+    box.wait_until_succeeds(f"{LINKS} add https://example.com/third --code third")
+    assert visited("third") == "307 https://example.com/third"
+    assert box.succeed("systemctl show -P MainPID linerate-links.service").split() == before[1:]
