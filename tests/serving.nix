@@ -1,6 +1,6 @@
 # A host that serves everything it can: links, files and api, with TLS too. The key isn't a secret: the certificate is
 # only for localhost.
-{ lib, pkgs, ... }:
+{ pkgs, ... }:
 let
   made = pkgs.runCommand "certificate" { nativeBuildInputs = [ pkgs.openssl ]; } ''
     mkdir $out
@@ -11,44 +11,29 @@ let
     certificate = "${made}/chain.pem";
     key = "${made}/key.pem";
   };
-  # If every instruction is emulated, and other machines run concurrently, everything takes long: so nothing is given up
-  # early.
-  patience = 300;
-  patient = {
-    head-timeout = patience;
-    idle-timeout = patience;
-    drain-timeout = patience;
-  };
 in
 {
+  imports = [ ./patient.nix ];
+
   services.linerate = {
     links = {
       inherit tls;
-      settings = patient // {
-        tls-listen = [ ":8444" ];
-      };
+      settings.tls-listen = [ ":8444" ];
     };
     files = {
       inherit tls;
-      settings = patient // {
+      settings = {
         tls-listen = [ ":8443" ];
         # What is read slowly should outlast all of that.
-        drain-timeout = 12 * patience;
+        drain-timeout = 3600;
       };
     };
     api = {
       enable = true;
       openFirewall = true;
-      settings = patient // {
-        auth = "none";
-        acquire-timeout = 1000 * patience;
-        database-timeout = 1000 * patience;
-      };
+      settings.auth = "none";
     };
   };
-  systemd.services = lib.genAttrs [ "linerate-links" "linerate-files" "linerate-api" ] (_: {
-    serviceConfig.WatchdogSec = patience;
-  });
   # For clients that should trust it.
   environment.etc."certificate/chain.pem".source = tls.certificate;
 }

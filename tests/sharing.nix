@@ -19,32 +19,29 @@ let
     "postgres://${name}:${name}@store.example,store.example:5433/${name}"
     + "?sslrootcert=ca.pem&connect_timeout=60";
   files."ca.pem" = "/etc/store/ca.pem";
-  patience = 300;
-  patient = {
-    head-timeout = patience;
-    idle-timeout = patience;
-    drain-timeout = patience;
-  };
+  # A balancer keeps connections to a box that is drained until they have been idle for so long.
+  idle-timeout = 100;
 in
 {
+  imports = [ ./patient.nix ];
+
   services.linerate = {
     links = {
       secrets.database = "/etc/store/links";
       database = { inherit files; };
-      settings = patient // {
+      settings = {
+        inherit idle-timeout;
         admin = ":8081";
       };
     };
-    files.settings = patient;
     api = {
       enable = true;
       openFirewall = true;
       secrets.database-url = "/etc/store/api";
       database = { inherit files; };
-      settings = patient // {
+      settings = {
+        inherit idle-timeout;
         auth = "none";
-        acquire-timeout = 1000 * patience;
-        database-timeout = 1000 * patience;
       };
     };
   };
@@ -55,9 +52,6 @@ in
   };
   # Links are created from another machine too.
   networking.firewall.allowedTCPPorts = [ 8081 ];
-  systemd.services = lib.genAttrs [ "linerate-links" "linerate-files" "linerate-api" ] (_: {
-    serviceConfig.WatchdogSec = patience;
-  });
 
   environment.etc = {
     "store/links".text = url "links";
