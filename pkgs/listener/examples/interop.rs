@@ -5,6 +5,7 @@
 //! - `/read`: how many bytes the request's body had, once it has ended; its error's status if it is invalid
 //! - `/read/N`: the same, but N bytes
 //! - `/bytes/N`: N bytes
+//! - `/made`: how many bytes were made for `/bytes` so far
 //! - `/wait/MS`: `waited` after this many milliseconds
 //! - `/drip/N/MS`: N lines, one every MS milliseconds, and a trailer
 //! - `/peer`: the protocol and the peer
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -88,6 +89,10 @@ struct Arguments {
     #[arg(long)]
     body_bytes_total: Option<u64>,
 
+    /// Bytes of answers that wait for all clients together
+    #[arg(long)]
+    answer_bytes_total: Option<u64>,
+
     /// Milliseconds for a request body in all
     #[arg(long)]
     body_time: Option<u64>,
@@ -152,6 +157,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         arguments.connections_per_address.unwrap_or(limits.connections_per_address);
     limits.body_bytes = arguments.body_bytes.unwrap_or(limits.body_bytes);
     limits.body_bytes_total = arguments.body_bytes_total.unwrap_or(limits.body_bytes_total);
+    limits.answer_bytes_total = arguments.answer_bytes_total.unwrap_or(limits.answer_bytes_total);
     limits.body_time = arguments.body_time.map_or(limits.body_time, Duration::from_millis);
     if let Some(patience) = arguments.patience.map(Duration::from_millis) {
         limits.head_time = patience;
@@ -269,6 +275,7 @@ async fn answer(request: Request<Body>, registry: &Registry) -> Response<Answer>
     match path.split('/').nth(1).unwrap_or_default() {
         "" => Response::new(Answer::text("Hello, World!")),
         "echo" => Response::new(Answer::Echo(request.into_body())),
+        "made" => Response::new(Answer::text(&MADE.load(Relaxed).to_string())),
         "metrics" => Response::new(Answer::text(&metrics::encode(registry))),
         "peer" => {
             let peer = request.extensions().get::<Peer>().expect("every request has one");
@@ -352,6 +359,9 @@ enum Answer {
 /// The content of `/bytes`.
 static ZEROS: [u8; 64 * 1024] = [b'0'; 64 * 1024];
 
+/// How much of it was made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
 impl Answer {
     fn text(text: &str) -> Self {
         Self::Text(Bytes::copy_from_slice(text.as_bytes()))
@@ -379,6 +389,7 @@ impl http_body::Body for Answer {
             Self::Bytes(left) => {
                 let count = (*left).min(ZEROS.len() as u64);
                 *left -= count;
+                MADE.fetch_add(count, Relaxed);
                 data(Bytes::from_static(&ZEROS[..count as usize]))
             }
             Self::Drip { left, pause, next } => match left {

@@ -272,12 +272,4 @@ fn files_holds_crowds_on_every_listener() {
 
 /// The memory for files: its module sets no limit, since pages of what it sends would count. Its flags limit what it
 /// keeps itself, to 12 MiB by default; the rest is a debug build and its connections.
-const FILES_BYTES: u64 = (256 << 20) + UNREAD_BY_HTTP3 * (FAR - NEARBY);
-
-/// Clients over HTTP/3 that ask for a large file and never read.
-const UNREAD_BY_HTTP3: u64 = (EACH_BY_HTTP3 + GREEDY) as u64;
-
-/// The send windows of nearby and far clients (the listener's `http3::send_window`). On a busy machine a handshake takes
-/// as long as with a far client.
-const NEARBY: u64 = 512 << 10;
-const FAR: u64 = 2 << 20;
+const FILES_BYTES: u64 = 256 << 20;

@@ -33,8 +33,9 @@ pub struct Limits {
     /// GET and similar methods as 16 KiB, which it then may not exceed. Further requests are refused with 503. 256 MiB
     /// by default; at least `body_bytes`.
     pub body_bytes_total: u64,
-    /// The most bytes of answers that wait for slow clients, on HTTP/1.1 connections and on the fast path of HTTP/2
-    /// together. Body pieces owned by the service do not count. A connection that exceeds it is closed. 256 MiB by
+    /// The most bytes of answers that wait for slow clients, on HTTP/1.1 connections, on the fast path of HTTP/2, and
+    /// over HTTP/3 beyond 32 KiB a client, together. Body pieces owned by the service do not count with the first two.
+    /// A connection that exceeds it is closed; over HTTP/3, 32 KiB a round trip is what it gets then. 256 MiB by
     /// default.
     pub answer_bytes_total: u64,
     /// The longest pause within a request body. 30 s by default.

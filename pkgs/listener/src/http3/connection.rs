@@ -21,7 +21,7 @@ use super::context::Context;
 use super::error_code::varint;
 use super::fast_path::{Progress, StreamFastPath, Unsent};
 use super::request;
-use super::send_window::send_window;
+use super::send_window::SendWindow;
 use super::stall_detector::{StallDetector, StallWatch};
 use super::transport;
 use crate::http_service::HttpService;
@@ -50,16 +50,12 @@ pub(crate) async fn serve(
     service: impl HttpService,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
-    // As measured in the handshake; later values include the client's own load.
-    let window = send_window(quic.rtt());
-    quic.set_send_window(window);
     let limits = &worker.config.limits;
-    let stall = StallDetector::default();
-    stall.set_window(window);
     let context = Arc::new(Context {
         worker: Arc::clone(worker),
         peer: peer(worker, &quic, local, address_rate),
-        stall,
+        window: SendWindow::new(quic.clone(), worker.answers.held()),
+        stall: StallDetector::default(),
     });
     let (fast, progress, unsent) = StreamFastPath::new(service.clone(), Arc::clone(&context));
     // Twice the limit of a decoded head, so that h3 can still answer a request whose head is slightly too long.
@@ -207,6 +203,9 @@ impl<S: HttpService> Connection<S> {
                         quiet = now;
                     } else if now - quiet >= limits.idle {
                         return End::Idle;
+                    } else if now - quiet >= look {
+                        // Longer than answers wait for their turn to be sent.
+                        context.window.shrink();
                     }
                     if watch.is_over(&context.stall, now, limits.write_stall) {
                         return End::Stalled;
@@ -222,9 +221,7 @@ impl<S: HttpService> Connection<S> {
         let remote = self.quic.remote_address();
         if self.remote != remote {
             self.remote = remote;
-            let window = send_window(self.quic.rtt());
-            self.quic.set_send_window(window);
-            self.context.stall.set_window(window);
+            self.context.window.follow();
         }
     }
 

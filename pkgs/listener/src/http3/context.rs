@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::send_window::SendWindow;
 use super::stall_detector::StallDetector;
 use crate::peer::Peer;
 use crate::worker_context::WorkerContext;
@@ -10,5 +11,6 @@ use crate::worker_context::WorkerContext;
 pub(super) struct Context {
     pub(super) worker: Arc<WorkerContext>,
     pub(super) peer: Peer,
+    pub(super) window: SendWindow,
     pub(super) stall: StallDetector,
 }

@@ -6,10 +6,12 @@
 //! - `request`: passes a request to the service, and its response to the client.
 //! - `body`: request bodies.
 //! - `transport`, `frames`: the interface between h3 and quinn, and checks that h3 does not do.
-//! - `send_window`: how much a client is sent before it acknowledges.
+//! - `congestion`: congestion control, and how much a client has not acknowledged.
+//! - `send_window`: how much it may be sent before it acknowledges.
 //! - `stall_detector`: detects clients that take nothing.
 
 mod body;
+mod congestion;
 mod connection;
 mod context;
 mod error_code;
@@ -21,6 +23,7 @@ mod send_window;
 mod stall_detector;
 mod transport;
 
+pub(crate) use congestion::Congestion;
 pub(crate) use connection::serve;
 pub(crate) use error_code::varint;
-pub(crate) use send_window::SEND_WINDOW;
+pub(crate) use send_window::LEAST as LEAST_SEND_WINDOW;

@@ -132,7 +132,7 @@ pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, byte
         context.stall.took(length);
         stream.finish()
     } else {
-        context.stall.reset(length);
+        context.stall.reset(length, context.window.bytes());
         stream.reset(varint(Code::H3_INTERNAL_ERROR.value()))
     };
 }
@@ -183,7 +183,12 @@ async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
 /// Whether the client takes something in time.
 async fn taken<E>(context: &Context, sending: impl Future<Output = Result<(), E>>) -> bool {
     let mut sending = pin!(sending);
-    let sent = match std::future::poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await {
+    let mut now = async || std::future::poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+    let mut sent = now().await;
+    if sent.is_pending() && context.window.grow() {
+        sent = now().await;
+    }
+    let sent = match sent {
         Poll::Ready(sent) => sent,
         Poll::Pending => {
             let _waiting = context.stall.wait();
@@ -282,7 +287,7 @@ impl Drop for Answer<'_> {
     fn drop(&mut self) {
         // quinn would otherwise end the stream as if it were complete.
         if !self.ended {
-            self.context.stall.reset(self.sent);
+            self.context.stall.reset(self.sent, self.context.window.bytes());
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }
     }

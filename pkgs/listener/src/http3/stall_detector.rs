@@ -17,8 +17,6 @@ pub(super) struct StallDetector {
     waiting: AtomicUsize,
     /// Whether any answer waited since the last check.
     waited: AtomicBool,
-    /// How many bytes may be sent without acknowledgement.
-    window: AtomicU64,
 }
 
 /// An answer that waits for room. Dropping it ends the wait.
@@ -31,11 +29,6 @@ impl Drop for Waiting<'_> {
 }
 
 impl StallDetector {
-    /// Sets how many bytes may be sent without acknowledgement.
-    pub(super) fn set_window(&self, bytes: u64) {
-        self.window.store(bytes, Relaxed);
-    }
-
     /// Records that an answer waits for room.
     pub(super) fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Relaxed);
@@ -48,9 +41,10 @@ impl StallDetector {
         self.taken.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that a stream with this many sent bytes was reset. No client took those that are not acknowledged.
-    pub(super) fn reset(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes.min(self.window.load(Relaxed)), Relaxed);
+    /// Records that a stream with this many sent bytes was reset, of which no more than `window` bytes are
+    /// unacknowledged. No client took those.
+    pub(super) fn reset(&self, bytes: u64, window: u64) {
+        self.taken.fetch_sub(bytes.min(window), Relaxed);
     }
 }
 
@@ -88,7 +82,6 @@ mod tests {
     /// Checks every second while something happens. Returns the second at which it is over.
     fn over(mut happens: impl FnMut(u64, &StallDetector)) -> Option<u64> {
         let (stall, mut watch, start) = (StallDetector::default(), StallWatch::default(), Instant::now());
-        stall.set_window(WINDOW);
         (0..100).find(|&second| {
             happens(second, &stall);
             watch.is_over(&stall, start + Duration::from_secs(second), PATIENCE)
@@ -103,7 +96,7 @@ mod tests {
                 if second % every == 0 {
                     if second > 0 {
                         stall.waiting.store(0, Relaxed);
-                        stall.reset(WINDOW);
+                        stall.reset(WINDOW, WINDOW);
                     }
                     stall.took(WINDOW);
                     std::mem::forget(stall.wait());
@@ -143,7 +136,7 @@ mod tests {
         let seeks = over(|second, stall| {
             if second > 0 {
                 stall.waiting.store(0, Relaxed);
-                stall.reset(2 * WINDOW);
+                stall.reset(2 * WINDOW, WINDOW);
             }
             stall.took(2 * WINDOW);
             std::mem::forget(stall.wait());

@@ -15,7 +15,7 @@ use super::cid_demux::CidRouter;
 use super::hot_restart::{self, Predecessor};
 use crate::config::{Config, Limits};
 use crate::hex;
-use crate::http3::SEND_WINDOW;
+use crate::http3::{Congestion, LEAST_SEND_WINDOW};
 use crate::tls::Tls;
 
 /// Socket buffers of the size that quic-go found necessary for a fast link. The kernel grants up to `net.core.rmem_max`
@@ -125,7 +125,8 @@ fn transport(config: &Config) -> TransportConfig {
         .max_concurrent_uni_streams(UNIDIRECTIONAL.into())
         .stream_receive_window(config.http2.stream_window.into())
         .receive_window(config.http2.connection_window.into())
-        .send_window(SEND_WINDOW)
+        .congestion_controller_factory(Arc::new(Congestion::default()))
+        .send_window(LEAST_SEND_WINDOW)
         .crypto_buffer_size(CRYPTO_BUFFER)
         .max_idle_timeout(Some(idle(&config.limits)))
         // The client keeps a connection alive if it needs it.

@@ -243,7 +243,8 @@ impl Held {
     }
 }
 
-async fn sockets(server: SocketAddr) -> (UdpSocket, UdpSocket) {
+/// A socket for a client, and one to a server.
+pub async fn sockets(server: SocketAddr) -> (UdpSocket, UdpSocket) {
     let any = || UdpSocket::bind("127.0.0.1:0");
     let (front, back) = (any().await.expect("a socket"), any().await.expect("a socket"));
     back.connect(server).await.expect("an address");
