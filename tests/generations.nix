@@ -1,4 +1,4 @@
-# Generations of a host that do what their names say, and the program that installs one.
+# Generations of a host that do what their names say, and the programs that install one, or offer one for the night.
 {
   config,
   extendModules,
@@ -9,6 +9,15 @@
 let
   # In seconds, for generations that nothing repairs: tests/health.sh tests what a minute is for.
   patience = 5;
+  # What the box takes its configuration from every night. Nix fetches it with git, as it would from another host.
+  repository = "/var/lib/boxes";
+  # A copy, which counts as another program.
+  copy =
+    { meta, ... }@package:
+    pkgs.runCommand "${meta.mainProgram}-changed" {
+      passthru.generic = package.generic or package;
+      meta = { inherit (meta) mainProgram; };
+    } "cp -rL ${package} $out";
   generations = {
     good.environment.etc.generation.text = "good";
     # All services have other settings, and one of them another program.
@@ -17,19 +26,11 @@ let
       services.linerate = {
         links.settings.public-url = lib.mkForce "http://changed";
         api.settings.max-connections = 8192;
-        files.package =
-          let
-            inherit (config.services.linerate.files) package;
-          in
-          # A copy, which counts as another program.
-          lib.mkForce (
-            pkgs.runCommand "linerate-files-changed" {
-              passthru.generic = package.generic or package;
-              meta.mainProgram = "linerate-files";
-            } "cp -rL ${package} $out"
-          );
+        files.package = lib.mkForce (copy config.services.linerate.files.package);
       };
     };
+    # Nothing differs but a program.
+    program.services.linerate.links.package = lib.mkForce (copy config.services.linerate.links.package);
     broken = {
       linerate.appliance.health = { inherit patience; };
       systemd.services.linerate-links.serviceConfig.ExecStart =
@@ -66,6 +67,9 @@ let
 in
 {
   system.switch.enable = true;
+  linerate.appliance.update.flake = "git+file://${repository}/.git";
+  # Only tests say when it is night.
+  systemd.timers.nixos-upgrade.wantedBy = lib.mkForce [ ];
   environment.etc = lib.mapAttrs' (
     name: module: lib.nameValuePair "generations/${name}" { source = build module; }
   ) generations;
@@ -78,6 +82,32 @@ in
       nix-env --profile $profile --set "$(readlink -f "$profile-1-link/etc/generations/$2")"
       [[ $(readlink $profile) == "system-$1-link" ]]
       $profile/bin/switch-to-configuration "''${3:-boot}"
+    '')
+    (pkgs.writeShellScriptBin "offer-generation" ''
+      # offer-generation NAME: commits a flake in which this host is that generation. It names what the store has, since
+      # there is nothing here to build it with.
+      set -euo pipefail
+      mkdir -p ${repository}
+      cd ${repository}
+      cat >flake.nix <<EOF
+      {
+        outputs =
+          _:
+          let
+            existing = path: builtins.appendContext path { \''${path}.path = true; };
+          in
+          {
+            nixosConfigurations.$(</proc/sys/kernel/hostname).config.system.build = {
+              toplevel = existing "$(readlink -f "/nix/var/nix/profiles/system-1-link/etc/generations/$1")";
+              nixos-rebuild = existing "${config.system.build.nixos-rebuild}";
+            };
+          };
+      }
+      EOF
+      git=${lib.getExe' pkgs.gitMinimal "git"}
+      [[ -e .git ]] || $git init --quiet --initial-branch main
+      $git add flake.nix
+      $git -c user.name=tests -c user.email=tests@localhost commit --quiet --message "$1"
     '')
   ];
 }

@@ -56,6 +56,8 @@ let
     file = [ "file" ];
     findutils = [ "findutils" ];
     fuse3 = [ "fuse3" ];
+    # Without perl, which few of its commands need; Nix fetches with others.
+    gitMinimal = [ "git" ];
     gnugrep = [ "grep" ];
     gnupatch = [ "patch" ];
     gnupg = [ "gpg" ];

@@ -1,6 +1,8 @@
 # A whole host is updated: a generation with a broken service, that doctor finds unhealthy, or whose kernel panics gives
-# the box back to the previous one, by itself, and a good one stays. What was stored outlives them. The running system
-# is switched to another, and back.
+# the box back to the previous one, by itself, and a good one stays. What was stored outlives them. At night the box
+# updates itself. The running system is switched to another, and back.
+
+import json
 
 database = "/var/lib/linerate-links/links.db"
 entries = "/boot/loader/entries"
@@ -113,44 +115,90 @@ def processes() -> dict[str, str]:
     return {name: box.succeed(f"systemctl show -P MainPID linerate-{name}").strip() for name in ("links", "files")}
 
 
+def program() -> str:
+    """Returns the file that links runs."""
+    return box.succeed("readlink /proc/$(systemctl show -P MainPID linerate-links)/exe").strip()
+
+
+def night(boot: int) -> str:
+    """Returns what the unit of nightly updates, and systemd about it, logged in this boot."""
+    return box.succeed(f"journalctl -b {boot} --no-pager -o cat -u nixos-upgrade")
+
+
+with subtest("at night the box takes what is offered, and boots into it where only a program is another"):
+    box.succeed("offer-generation program")
+    older = program()
+    parts = "readlink -f /run/booted-system/{initrd,kernel,kernel-modules}"
+    booted_parts = box.succeed(parts)
+    # It boots by itself, in the minute after its update.
+    box.succeed("systemctl start --no-block nixos-upgrade.service")
+    box.wait_for_shutdown()
+    box.start()
+    box.wait_for_unit("systemd-bless-boot.service")
+    built = box.succeed("readlink -f /run/current-system").strip()
+    assert f"booting {built}\n" in night(-1), night(-1)
+    assert any(line.startswith("Finished ") and "NixOS Upgrade" in line for line in night(-1).splitlines()), night(-1)
+    assert box.succeed("readlink -f /nix/var/nix/profiles/system-1-link/etc/generations/program").strip() == built, built
+    assert "/linerate-links-" in older and "-linerate-links-changed/" in program(), (older, program())
+    assert box.succeed(parts) == booted_parts
+    assert answered() == "307 https://example.com/kept", answered()
+
+with subtest("the generation of that night was on trial, is good, and the console says so"):
+    counted = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+    assert "nixos-generation-4+1-1.conf" in box.succeed(f"cat {counted} | tail -c +5 | tr -d '\\0'")
+    assert booted() == "nixos-generation-4", booted()
+    assert entries_of(4) == ["nixos-generation-4.conf"], entries_of(4)
+    made = box.succeed(
+        f"runuser -u linerate-links -- linerate-links key add night --scope read --json --database {database}"
+    )
+    key = json.loads(made)["key"]
+    box.succeed(f"systemd-run --quiet --unit=console /run/current-system/sw/bin/linerate console --token {key}")
+    box.wait_for_open_port(8110)
+    page = box.succeed("curl -sS --fail --max-time 120 http://127.0.0.1:8110/")
+    for name, value in {"Generation": "4", "Trial": "good"}.items():
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in page, page
+    box.succeed("systemctl stop console")
+
+with subtest("in a night that offers nothing new it goes on"):
+    box.succeed("systemctl start nixos-upgrade.service", timeout=900)
+    assert "nothing has changed" in night(0), night(0)
+    box.fail("test -e /run/systemd/shutdown/scheduled")
+    assert entries_of(4) == ["nixos-generation-4.conf"], entries_of(4)
+
 with subtest("the running system is switched, and what did not change goes on"):
     before = processes()
-    box.succeed("install-generation 4 moved switch")
+    box.succeed("install-generation 5 moved switch")
     after = processes()
     assert after["links"] != before["links"] and after["files"] == before["files"], (before, after)
     settings = "$(systemctl show -P ExecStart linerate-links | grep -o '/nix/store/[^ ;]*[.]toml' | head -n 1)"
     box.succeed(f"grep -q http://moved {settings}")
     assert answered() == "307 https://example.com/kept", answered()
 
-with subtest("a good generation is blessed once it has booted, and keeps what was stored"):
-    assert entries_of(4) == ["nixos-generation-4+2.conf"], entries_of(4)
-    reboot()
-    box.wait_for_unit("systemd-bless-boot.service")
-    assert booted() == "nixos-generation-4", booted()
-    assert entries_of(4) == ["nixos-generation-4.conf"], entries_of(4)
-    box.succeed(f"grep -q http://moved {settings}")
-    assert answered() == "307 https://example.com/kept", answered()
-
-with subtest("a generation whose kernel panics gives the box back too"):
-    box.succeed("install-generation 5 panicking")
-    tried(5)
+with subtest("a generation whose kernel panics gives the box back to the good one that was switched to"):
+    assert entries_of(5) == ["nixos-generation-5+2.conf"], entries_of(5)
+    box.succeed("install-generation 6 panicking")
+    assert entries_of(5) == ["nixos-generation-5+2.conf"], entries_of(5)
+    tried(6)
     reboot()
     box.wait_for_shutdown()
     box.start()
-    box.wait_for_unit("multi-user.target")
-    assert booted() == "nixos-generation-4", booted()
-    assert entries_of(5) == ["nixos-generation-5+0-2.conf"], entries_of(5)
+    box.wait_for_unit("systemd-bless-boot.service")
+    assert booted() == "nixos-generation-5", booted()
+    assert entries_of(5) == ["nixos-generation-5.conf"], entries_of(5)
+    assert entries_of(6) == ["nixos-generation-6+0-2.conf"], entries_of(6)
+    box.succeed(f"grep -q http://moved {settings}")
+    assert answered() == "307 https://example.com/kept", answered()
 
 with subtest("a generation that was switched to is taken back by hand, and stays so"):
     profile = "/nix/var/nix/profiles/system"
     box.wait_for_unit("linerate-links.service")
     before = processes()
-    box.succeed("install-generation 6 good switch")
-    assert entries_of(6) == ["nixos-generation-6+2.conf"], entries_of(6)
-    box.succeed(f"nix-env --profile {profile} --switch-generation 4", f"{profile}/bin/switch-to-configuration switch")
+    box.succeed("install-generation 7 good switch")
+    assert entries_of(7) == ["nixos-generation-7+2.conf"], entries_of(7)
+    box.succeed(f"nix-env --profile {profile} --switch-generation 5", f"{profile}/bin/switch-to-configuration switch")
     assert processes()["files"] == before["files"], (before, processes())
     assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
     reboot()
     box.wait_for_unit("linerate-links.service")
-    assert booted() == "nixos-generation-4", booted()
+    assert booted() == "nixos-generation-5", booted()
     assert answered() == "307 https://example.com/kept", answered()
