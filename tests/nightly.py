@@ -3,7 +3,8 @@
 stdin.
 
 systemd's part is simulated here: a oneshot's ExecStartPost runs if its ExecStart has succeeded, and its StateDirectory
-exists. nixos-rebuild and shutdown are stand-ins that record their arguments.
+exists. nixos-rebuild and shutdown are stand-ins that record their arguments. In a guest, tests/vm/update.py starts the
+unit itself, twice.
 """
 
 import json
