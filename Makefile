@@ -116,6 +116,10 @@ test-crane:         ## build the flake's packages of our programs by crane, and 
 image:              ## HOST=aws-c6i-image, tengbe-image or tengbe-installer: that image, without Nix's binary cache, of Debian's programs
 	.ci/nixos.sh --images pkgs/target/images $(HOST)
 
+.PHONY: update-size
+update-size:        ## OLD=DIRECTORY NEW=DIRECTORY: what a box with one version of an image downloads for another, whole or by chunks or a patch
+	.ci/update-size.sh $(OLD) $(NEW)
+
 .PHONY: vm-test vm
 
 vm-test:            ## boot the hosts under QEMU, and run the VM tests' scripts there; ARGS="appliance appliance-cuts" runs these
