@@ -2,8 +2,8 @@
 # update-size.sh OLD NEW [KIND...]: prints what a box with the image OLD downloads for NEW: all of it, as today; or only
 # what is new, in chunks (as casync and desync do) or in one patch (zstd). Both are directories `update`, as
 # linerate-sign and `nix build .#NAME-update` make them. A KIND is efi, verity, or one of those below, without which it
-# prints all: it makes both stores again from their files, with other options. That takes minutes a kind, and up to 3 GiB
-# in $TMPDIR.
+# prints all: it makes both stores again from their files, with other options. That takes minutes a kind, and 3 GiB in
+# $TMPDIR.
 #
 # The programs have to be as new as those that made the stores, which Debian 12's are not:
 #   nix shell nixpkgs#{erofs-utils,casync,xz,zstd} --command .ci/update-size.sh OLD NEW
