@@ -1244,7 +1244,8 @@ let
         [
           {
             database = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links";
-            after = [ "postgresql.service" ];
+            # Of whichever release this `lib` is.
+            after = [ (import ../modules/compatibility.nix { inherit lib; }).postgresql ];
             credentials = [ ];
             databases = {
               urls = [ ];
