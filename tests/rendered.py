@@ -17,9 +17,9 @@ import subprocess
 import sys
 
 
-# Files that are the same in every NixOS release.
+# Files that are the same in every NixOS release; `boot-loader` is not, since NixOS counts boots itself from 26.11 on.
 OURS = re.compile(
-    "settings/|scripts/linerate-|nftables/linerate$|profile[.]json$|litestream[.]yml$|boot-loader$"
+    "settings/|scripts/linerate-|nftables/linerate$|profile[.]json$|litestream[.]yml$"
     "|dashboards/|(bird|keepalived)[.]conf$|(fleet|prometheus|rules)[.]json$|generation$"
 )
 
