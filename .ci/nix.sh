@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nix.sh check|render|options|host: the Nix half, without building anything.
+# nix.sh check [NIXPKGS]|render|options|host: the Nix half, without building anything.
 #
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
 # warnings, on hosts that render differently than in tests/rendered/, and on units that systemd objects to. `render`
@@ -9,7 +9,8 @@
 #
 # The inputs are those in flake.lock if the network has them, or else a nixpkgs and a crane below
 # ~/.cache/linerate/inputs. If there are neither, it prints what it skips. advisory-db may be missing there: nothing is
-# built, so nobody reads it.
+# built, so nobody reads it. `check NIXPKGS` takes the directory of another nixpkgs instead, such as a newer release's,
+# which may need a newer Nix first in PATH; it fails if it can't evaluate with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +23,8 @@ skip() {
 }
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
+# The directory of another nixpkgs, if there is one.
+other=
 
 # nixpkgs' nixfmt, which is written in Rust, and a linter for unused names. They are only installed if nixpkgs is there
 # too, since they take a minute to compile.
@@ -49,13 +52,13 @@ lint() {
 
 # Sets `inputs` to the arguments that name them; fails if there are none.
 inputs() {
-    local name path
+    local name path sources=${other:-$cache/inputs/nixpkgs}
     # Nix 2.8, which Debian 12 has, crashes if it collects garbage while it copies sources into the store. It reserves
     # this much memory, uses what it needs, and doesn't collect before it is used up.
     export GC_INITIAL_HEAP_SIZE=4G
     inputs=()
     nixpkgs=
-    if [[ -d $cache/inputs/nixpkgs && -d $cache/inputs/crane ]]; then
+    if [[ -d $sources && -d $cache/inputs/crane ]]; then
         .ci/install.sh nix
         # Nothing is built, so nothing has to be fetched.
         export NIX_CONFIG="experimental-features = nix-command flakes
@@ -67,7 +70,9 @@ warn-dirty = false"
         mkdir -p "$cache/inputs/advisory-db"
         for name in nixpkgs crane advisory-db; do
             # A path outside the store would be hashed in every evaluation.
-            path=$(nix store add-path --name source "$cache/inputs/$name")
+            path=$cache/inputs/$name
+            [[ $name != nixpkgs ]] || path=$sources
+            path=$(nix store add-path --name source "$path")
             [[ $name != nixpkgs ]] || nixpkgs=$path
             inputs+=(--override-input "$name" "path:$path")
         done
@@ -78,6 +83,9 @@ warn-dirty = false"
 warn-dirty = false"
         # Fetches what flake.lock names: about 40 MB, once.
         timeout 300 nix flake archive >/dev/null 2>&1 || return 1
+        [[ -n $other ]] || return 0
+        nixpkgs=$(nix store add-path --name source "$other")
+        inputs=(--override-input nixpkgs "path:$nixpkgs" --no-write-lock-file)
     fi
 }
 
@@ -348,6 +356,13 @@ print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" $machine <"$d
 
 case ${1:-} in
     check)
+        if [[ $# -gt 1 ]]; then
+            other=$(cd "$OLDPWD" && realpath "$2")
+            if [[ ! -d $other/nixos ]]; then
+                echo "error: $2 is no directory of a nixpkgs" >&2
+                exit 2
+            fi
+        fi
         python3 -B tests/test_rendered.py
         tests/trial.sh
         tests/reboot.sh
@@ -358,6 +373,10 @@ case ${1:-} in
         units_without_nix
         tables
         if ! inputs; then
+            if [[ -n $other ]]; then
+                echo "error: $other needs Nix, and crane in ~/.cache/linerate/inputs or in reach" >&2
+                exit 1
+            fi
             skip "evaluation of the flake" "nixpkgs is neither in ~/.cache/linerate/inputs nor in reach"
             exit 0
         fi
@@ -387,7 +406,7 @@ case ${1:-} in
         host "$2" "$3"
         ;;
     *)
-        echo "usage: nix.sh check|render|options|host NAME DIRECTORY" >&2
+        echo "usage: nix.sh check [NIXPKGS]|render|options|host NAME DIRECTORY" >&2
         exit 2
         ;;
 esac
