@@ -1,6 +1,6 @@
 # What NixOS releases before 26.05, the one in flake.lock, name differently or don't have: each in its newer form if the
-# release has it. 24.11 is evaluated and booted here, since no newer nixpkgs is at hand; tests/nixos/README.md says what
-# was read of newer ones. This file goes on 2027-06-30, or as soon as a newer nixpkgs is at hand.
+# release has it. 24.11 is evaluated and booted here; tests/nixos/README.md says what was evaluated and read of newer
+# ones. This file goes on 2027-06-30, or as soon as a newer nixpkgs is built here.
 { lib }:
 let
   since = lib.versionAtLeast lib.trivial.release;
