@@ -181,11 +181,11 @@ with subtest("a directory that the page makes is there, and of the user that wri
 
 with subtest("PostgreSQL is killed: what was acknowledged is there, and links goes on"):
     box.succeed(f"{LINKS} add https://example.com/second --code second")
-    before = box.succeed("systemctl show -P MainPID postgresql.service linerate-links.service").split()
+    processes = box.succeed("systemctl show -P MainPID postgresql.service linerate-links.service").split()
     box.succeed("systemctl kill --signal=KILL postgresql.service")
-    box.wait_until_fails(f"systemctl show -P MainPID postgresql.service | grep -x {before[0]}")
+    box.wait_until_fails(f"systemctl show -P MainPID postgresql.service | grep -x {processes[0]}")
     box.wait_for_unit("postgresql.service")
     assert visited("second") == "307 https://example.com/second"
     box.wait_until_succeeds(f"{LINKS} add https://example.com/third --code third")
     assert visited("third") == "307 https://example.com/third"
-    assert box.succeed("systemctl show -P MainPID linerate-links.service").split() == before[1:]
+    assert box.succeed("systemctl show -P MainPID linerate-links.service").split() == processes[1:]
