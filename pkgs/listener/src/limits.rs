@@ -172,7 +172,7 @@ impl Drop for BodyReservation {
 }
 
 /// The budget for answers that wait for clients to take them, over all workers: the memory that HTTP/1.1 connections
-/// hold themselves, and what is sent over HTTP/3 before it is acknowledged.
+/// hold themselves, what HTTP/2 connections have not sent, and what HTTP/3 connections keep until it is acknowledged.
 #[derive(Debug)]
 pub struct ResponseBudget {
     limit: u64,

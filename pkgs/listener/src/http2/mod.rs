@@ -23,6 +23,7 @@ use http::HeaderValue;
 use crate::http_service::HttpService;
 use crate::lifecycle::{ConnectionDeadline, LINGER};
 use crate::peer::{Peer, Protocol};
+use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
 use fast_path::{FastPathIo, Shared};
@@ -77,6 +78,7 @@ pub async fn serve<S: HttpService>(
         alt_svc,
         more: more.into(),
         received: Arc::clone(&received),
+        buffer: SendBuffer::new(worker.answers.held()),
     });
     let io = FastPathIo::new(WatchedIo::new(io, stall.clone()), &service, &context, &fast);
     let mut builder = Builder::new();

@@ -24,6 +24,7 @@ use crate::response::Refusal;
 use crate::response::RequestRecord;
 use crate::response::connection_fields;
 use crate::response::date;
+use crate::response::{PIECE_BYTES, Room, SendBuffer};
 use crate::worker_context::WorkerContext;
 
 use crate::body::http2::Reader;
@@ -38,6 +39,8 @@ pub struct ConnectionContext {
     pub more: Box<[u8]>,
     /// How much was read, for the window.
     pub received: Arc<AtomicUsize>,
+    /// What its streams hold of their responses.
+    pub buffer: Arc<SendBuffer>,
 }
 
 /// Answers a request at the time `second`. Resets the stream if that fails.
@@ -182,34 +185,95 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     let mut body = pin!(body);
     let mut pace = Pace::default();
     loop {
-        let frame = std::future::poll_fn(|context| match body.as_mut().poll_frame(context) {
-            Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            Poll::Pending => sending.poll_reset(context).map(|_| None),
+        let room = room(sending, &shared.buffer).await?;
+        let next = std::future::poll_fn(|context| {
+            Poll::Ready(body.as_mut().poll_frame(context).map(|frame| frame.map(Result::ok)))
         });
-        let Some(frame) = frame.await? else {
+        let frame = match next.await {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                drop(room);
+                woken(sending).await?;
+                continue;
+            }
+        };
+        let Some(frame) = frame else {
             return sending.send_data(Bytes::new(), true);
         };
-        match frame.ok()?.into_data() {
-            Ok(mut data) => {
+        match frame?.into_data() {
+            Ok(data) => {
                 let last = body.is_end_stream();
-                while !data.is_empty() || last {
-                    sending.reserve_capacity(data.len());
-                    if sending.capacity() < data.len() {
-                        room(sending, shared, &mut pace).await?;
-                    }
-                    let piece = data.split_to(sending.capacity().min(data.len()));
-                    pace.took(piece.len());
-                    record.sent(piece.len());
-                    let ends = last && data.is_empty();
-                    sending.send_data(piece, ends)?;
-                    if ends {
-                        return Some(());
-                    }
+                send_frame(sending, data, last, room, shared, (&mut pace, record)).await?;
+                if last {
+                    return Some(());
                 }
             }
             Err(frame) => return sending.send_trailers(frame.into_trailers().ok()?),
         }
     }
+}
+
+/// Sends a frame of a body, which is the `last` or not, for whose first piece there is `room`.
+async fn send_frame(
+    sending: &mut Sending,
+    mut data: Bytes,
+    last: bool,
+    room: Room,
+    shared: &ConnectionContext,
+    (pace, record): (&mut Pace, &mut RequestRecord),
+) -> Option<()> {
+    let mut room = Some(room);
+    while !data.is_empty() || last {
+        let piece = data.split_to(data.len().min(PIECE_BYTES));
+        let ends = last && data.is_empty();
+        let room = match room.take() {
+            Some(room) => room,
+            None => self::room(sending, &shared.buffer).await?,
+        };
+        let mut piece = room.hold(piece);
+        loop {
+            sending.reserve_capacity(piece.len());
+            if sending.capacity() < piece.len() {
+                capacity(sending, shared, pace).await?;
+            }
+            let part = piece.split_to(sending.capacity().min(piece.len()));
+            pace.took(part.len());
+            record.sent(part.len());
+            sending.send_data(part, ends && piece.is_empty())?;
+            if piece.is_empty() {
+                break;
+            }
+        }
+        if ends {
+            break;
+        }
+    }
+    Some(())
+}
+
+/// Waits for room in the connection's buffer; `None` if the client has reset the stream.
+async fn room(sending: &mut Sending, buffer: &Arc<SendBuffer>) -> Option<Room> {
+    loop {
+        if let Some(room) = buffer.room() {
+            return Some(room);
+        }
+        let mut freed = pin!(buffer.freed());
+        std::future::poll_fn(|context| match freed.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Some(())),
+            Poll::Pending => sending.poll_reset(context).map(|_| None),
+        })
+        .await?;
+    }
+}
+
+/// Waits until this task is woken, for whatever reason; `None` if the client has reset the stream.
+async fn woken(sending: &mut Sending) -> Option<()> {
+    let mut slept = false;
+    std::future::poll_fn(|context| match std::mem::replace(&mut slept, true) {
+        true => Poll::Ready(Some(())),
+        false => sending.poll_reset(context).map(|_| None),
+    })
+    .await
 }
 
 /// How fast a client takes a response that had to wait for it.
@@ -231,13 +295,13 @@ impl Pace {
 }
 
 /// Waits until the client takes more; `None` if it is gone, or takes next to nothing for too long.
-async fn room(sending: &mut Sending, shared: &ConnectionContext, pace: &mut Pace) -> Option<()> {
-    let room = std::future::poll_fn(|context| {
+async fn capacity(sending: &mut Sending, shared: &ConnectionContext, pace: &mut Pace) -> Option<()> {
+    let capacity = std::future::poll_fn(|context| {
         if sending.capacity() > 0 {
             return Poll::Ready(Some(()));
         }
         match sending.poll_capacity(context) {
-            Poll::Ready(room) => Poll::Ready(room),
+            Poll::Ready(more) => Poll::Ready(more),
             Poll::Pending => sending.poll_reset(context).map(|_| None),
         }
     });
@@ -245,7 +309,7 @@ async fn room(sending: &mut Sending, shared: &ConnectionContext, pace: &mut Pace
         pace.taken = 0;
         Instant::now() + shared.limits.write_stall
     });
-    timeout_at(until, room).await.ok()?
+    timeout_at(until, capacity).await.ok()?
 }
 
 /// Adds the fields of every response.

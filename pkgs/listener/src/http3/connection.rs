@@ -27,6 +27,7 @@ use super::transport;
 use crate::http_service::HttpService;
 use crate::lifecycle::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
+use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
 /// The number of requests in the first of two notices of a connection's end: the maximum.
@@ -55,6 +56,7 @@ pub(crate) async fn serve(
         worker: Arc::clone(worker),
         peer: peer(worker, &quic, local, address_rate),
         window: SendWindow::new(quic.clone(), worker.answers.held()),
+        buffer: SendBuffer::new(worker.answers.held()),
         stall: StallDetector::default(),
     });
     let (fast, progress, unsent) = StreamFastPath::new(service.clone(), Arc::clone(&context));

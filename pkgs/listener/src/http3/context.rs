@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::send_window::SendWindow;
 use super::stall_detector::StallDetector;
 use crate::peer::Peer;
+use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
 /// A connection, as its requests see it.
@@ -12,5 +13,7 @@ pub(super) struct Context {
     pub(super) worker: Arc<WorkerContext>,
     pub(super) peer: Peer,
     pub(super) window: SendWindow,
+    /// What its streams have of responses that is not yet handed to quinn.
+    pub(super) buffer: Arc<SendBuffer>,
     pub(super) stall: StallDetector,
 }

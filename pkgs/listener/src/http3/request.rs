@@ -25,6 +25,7 @@ use crate::http_service::HttpService;
 use crate::limits::MIN_PROGRESS_BYTES;
 use crate::response::Refusal;
 use crate::response::RequestRecord;
+use crate::response::Room;
 use crate::response::connection_fields;
 use crate::response::date;
 
@@ -201,6 +202,16 @@ async fn taken<E>(context: &Context, sending: impl Future<Output = Result<(), E>
     sent.is_ok()
 }
 
+/// Waits until this task is woken, for whatever reason.
+async fn woken() {
+    let mut slept = false;
+    std::future::poll_fn(|_| match std::mem::replace(&mut slept, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
 /// The response's stream.
 struct Answer<'a> {
     stream: RequestStream<transport::SendStream, Bytes>,
@@ -246,11 +257,23 @@ impl Answer<'_> {
     /// Sends a body. False if it cannot be sent completely.
     async fn body(&mut self, body: impl http_body::Body<Data = Bytes>, record: &mut RequestRecord) -> bool {
         let mut body = pin!(body);
-        let mut next = async || {
-            std::future::poll_fn(|cx| body.as_mut().poll_frame(cx).map(|frame| frame.map(Result::ok))).await
-        };
-        while let Some(frame) = next().await {
-            let Some(frame) = frame else { return false };
+        loop {
+            let Some(room) = self.room().await else { return false };
+            let next = std::future::poll_fn(|cx| {
+                Poll::Ready(body.as_mut().poll_frame(cx).map(|frame| frame.map(Result::ok)))
+            });
+            let frame = match next.await {
+                Poll::Ready(Some(Some(frame))) => frame,
+                Poll::Ready(Some(None)) => return false,
+                Poll::Ready(None) => return true,
+                Poll::Pending => {
+                    drop(room);
+                    woken().await;
+                    continue;
+                }
+            };
+            // The frame has room until quinn has all of it.
+            let _room = room;
             match frame.into_data() {
                 Ok(mut data) => {
                     while !data.is_empty() {
@@ -270,7 +293,24 @@ impl Answer<'_> {
                 }
             }
         }
-        true
+    }
+
+    /// Waits for room for a frame; `None` if the client takes nothing for too long.
+    async fn room(&self) -> Option<Room> {
+        let Context { buffer, stall, worker, .. } = self.context;
+        if let Some(room) = buffer.room() {
+            return Some(room);
+        }
+        let _waiting = stall.wait();
+        let room = async {
+            loop {
+                buffer.freed().await;
+                if let Some(room) = buffer.room() {
+                    return room;
+                }
+            }
+        };
+        timeout(worker.config.limits.write_stall, room).await.ok()
     }
 
     async fn finish(mut self) {

@@ -21,4 +21,4 @@ mod server;
 mod slow;
 mod spec;
 mod tools;
-mod unacknowledged;
+mod unread;

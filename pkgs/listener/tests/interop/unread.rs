@@ -1,4 +1,4 @@
-//! What clients over HTTP/3 do not acknowledge is kept by the server, and has a sum.
+//! What clients do not read or acknowledge is kept by the server, and has a sum.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::change::sockets;
 use crate::client::{ClientProtocol, Target};
 use crate::load::PATIENCE;
-use crate::raw::{self, Raw};
+use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
 const CLIENTS: u64 = 4;
 /// What all of them may have together.
 const SUM: u64 = 256 << 10;
-/// What each has beyond that, and what the service has made for it, which is not sent yet.
+/// What each has beyond that over HTTP/3, and what the service has made for it, which is not sent yet.
 const EACH: u64 = (32 << 10) + (64 << 10);
 /// Enough for any window to grow to its most.
 const BEFORE: u64 = 2 << 20;
@@ -63,6 +63,59 @@ fn made(server: &Server) -> u64 {
     assert_eq!(raw::status(&told), Some(200));
     let text = String::from_utf8(told).expect("text");
     text.rsplit("\r\n").next().and_then(|count| count.parse().ok()).expect("a number")
+}
+
+/// Streams of each client over HTTP/2.
+const STREAMS: u32 = 100;
+/// What the kernel may keep for a connection on loopback.
+const KERNEL: u64 = 4 << 20;
+
+#[test]
+fn what_nobody_reads_of_many_streams_has_a_sum() {
+    let server = Server::start(&["--answer-bytes-total", &SUM.to_string()]);
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut raw = Raw::connect(server.clear);
+        // All windows are as wide as possible (RFC 9113, sections 6.5.2 and 6.9): SETTINGS_INITIAL_WINDOW_SIZE is 4.
+        let mut sent = [
+            raw::PREFACE,
+            &frame(kind::SETTINGS, 0, 0, b"\x00\x04\x7f\xff\xff\xff"),
+            &frame(kind::WINDOW_UPDATE, 0, 0, &(i32::MAX - 65_535).to_be_bytes()),
+        ]
+        .concat();
+        for stream in 0..STREAMS {
+            let head = b"\x82\x86\x44\x11/bytes/1073741824\x41\x09localhost";
+            sent.extend(frame(kind::HEADERS, END_HEADERS | END_STREAM, 2 * stream + 1, head));
+        }
+        raw.send(&sent).expect("the server listens");
+        clients.push(raw);
+    }
+    // Until nothing more is made.
+    let begun = Instant::now();
+    let mut before = 0;
+    let all = loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let all = made(&server);
+        if all > 0 && all == before {
+            break all;
+        }
+        before = all;
+        assert!(begun.elapsed() < PATIENCE, "it goes on making");
+    };
+    // The service makes twice as much at a time as a piece has.
+    let most = CLIENTS * KERNEL + 2 * (SUM + CLIENTS * (64 << 10));
+    assert!(all <= most, "{all} bytes are made, {most} may be");
+    // One stream after the other gets all of it, for who reads.
+    let mut raw = Raw::http2(server.clear);
+    let head = b"\x82\x86\x44\x0c/bytes/60000\x41\x09localhost";
+    raw.send(&frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, head)).expect("the server listens");
+    let mut told = Vec::new();
+    while told.iter().filter(|byte| **byte == b'0').count() < 60_000 {
+        let mut more = [0; 16_384];
+        let count = std::io::Read::read(&mut raw.0, &mut more).expect("an answer");
+        assert!(count > 0, "it is closed");
+        told.extend_from_slice(&more[..count]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
