@@ -146,13 +146,9 @@ host() {
             host="hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }"
             others='acme-.*|postgresql[.]service|prometheus-(node|postgres)-exporter[.]service'
             ;;
-        console)
-            host="hosts.vm.extendModules { modules = [ ($(cat tests/console.nix)) ]; }"
+        console | late)
+            host="hosts.vm.extendModules { modules = [ ($(cat "tests/$1.nix")) ]; }"
             others='postgresql[.]service'
-            ;;
-        late)
-            host="hosts.vm.extendModules { modules = [ ($(cat tests/late.nix)) ]; }"
-            others=
             ;;
     esac
     evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations \

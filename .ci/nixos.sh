@@ -324,10 +324,12 @@ outputs() {
 # of everything in it. What today's derivations make stays, and Nix keeps what something else needs.
 drop() {
     local derivation path
-    derivation=$(nix-store --query --deriver "$1")
+    # A store that was emptied does not know the path.
+    derivation=$(nix-store --query --deriver "$1" 2>/dev/null || true)
+    [[ -e $scratch/outputs ]] || outputs "${derivations[@]}" >"$scratch/outputs"
     {
         echo "$1"
-        [[ ! -e $derivation ]] || comm -23 <(outputs "$derivation") <(outputs "${derivations[@]}")
+        [[ ! -e $derivation ]] || comm -23 <(outputs "$derivation") "$scratch/outputs"
     } | while read -r path; do
         if [[ -e $path && $(du -sm "$path" | cut -f 1) -ge 20 ]]; then
             nix-store --quiet --delete "$path" >/dev/null 2>&1 || true
