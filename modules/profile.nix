@@ -15,8 +15,8 @@ in
     default = { };
     apply = lib.filterAttrsRecursive (_: value: value != null);
     description = ''
-      What `linerate doctor --profile /etc/linerate/profile.json` compares the running host with. The modules fill
-      it in; what is null or left out is not looked at.
+      The profile that `linerate doctor --profile /etc/linerate/profile.json` compares the running host with. The
+      modules fill it in. Values that are null or absent are not checked.
     '';
   };
 

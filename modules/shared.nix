@@ -38,9 +38,9 @@ in
       ];
       default = "generic";
       description = ''
-        The CPU that the programs are compiled for. `generic` is x86-64-v3, which every server since Haswell and Zen is,
-        or on aarch64 what all of its CPUs can; `neoverse-n1` is Graviton2, `neoverse-v1` Graviton3. A program for
-        another CPU ends with an illegal instruction where the CPU is older.
+        The CPU that the programs are compiled for. `generic` is x86-64-v3, which every server since Haswell and Zen
+        supports, or on aarch64 the instructions that all CPUs have. `neoverse-n1` is Graviton2, `neoverse-v1`
+        Graviton3. On an older CPU than this one, a program ends with an illegal instruction.
       '';
     };
 

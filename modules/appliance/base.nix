@@ -14,7 +14,7 @@ in
   options.linerate.appliance.journalMiB = mkOption {
     type = types.ints.positive;
     default = 256;
-    description = "What the journal may take on the disk, in MiB.";
+    description = "The most that the journal may take on disk, in MiB.";
   };
 
   config = mkIf cfg.enable {

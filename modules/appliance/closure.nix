@@ -36,8 +36,8 @@ in
         "-man-pages-"
       ];
     description = ''
-      Extended regular expressions; a path in the system's closure that one of them matches ends the build. One for
-      each of several words, since NixOS's script takes no parentheses.
+      Extended regular expressions. The build fails if one of them matches a path in the system's closure. Alternatives
+      are separate expressions, since NixOS's script accepts no parentheses.
     '';
   };
 

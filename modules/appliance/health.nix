@@ -25,7 +25,7 @@ in
         lib.optionalString (units != [ ]) "systemctl is-active --quiet ${lib.escapeShellArgs units}\n"
         + "linerate doctor --profile /etc/linerate/profile.json --fail-on ${cfg.health.failOn}\n";
       defaultText = lib.literalMD "every service is active, and `linerate doctor` finds nothing as bad as `failOn`";
-      description = "What decides whether the box is healthy: a script that ends with 0 when it is.";
+      description = "The script that decides whether the box is healthy: it exits with 0 if so.";
     };
 
     failOn = mkOption {
@@ -36,8 +36,9 @@ in
       ];
       default = "critical";
       description = ''
-        How bad a finding of `linerate doctor` has to be for a boot to be bad. Critical is what keeps the box from its
-        work, such as a service that is not ready; a value that drifted is a warning, and no reason to boot again.
+        The severity from which a finding of `linerate doctor` makes a boot bad. A finding is critical if the box cannot
+        do its work, for instance because a service is not ready. A setting that has changed is a warning, and no reason
+        to reboot.
       '';
     };
 
@@ -45,7 +46,8 @@ in
       type = types.ints.positive;
       default = 60;
       description = ''
-        How long it may take to become healthy, in seconds, once there is what is not the box's own: see `waitForOthers`.
+        How long the box may take to become healthy, in seconds, once everything is there that `waitForOthers` waits
+        for.
       '';
     };
 
@@ -53,9 +55,9 @@ in
       type = types.ints.unsigned;
       default = 24 * 60 * 60;
       description = ''
-        How long a boot stays undecided because of what is not the box's own, in seconds: a card of
-        `linerate.tuning.nic` without a carrier, or a database on another host to which there is no way. Until then it
-        counts neither as good nor as bad, and the services try on; after it, `patience` counts whatever is missing.
+        How long a boot stays undecided because of something that the box does not control, in seconds: a card of
+        `linerate.tuning.nic` without a carrier, or an unreachable database on another host. Meanwhile the boot is
+        neither good nor bad, and the services keep trying. After that, the box has `patience`, whatever is missing.
       '';
     };
 
@@ -63,15 +65,15 @@ in
       type = types.ints.between 0 100;
       default = 5;
       description = ''
-        How much of the root file system has to be free, in percent of bytes and of inodes; of `/var` where the host is an
-        image.
+        How much of the root file system must be free, in percent of bytes and of inodes. On an image, this is about
+        `/var`.
       '';
     };
 
     maxClockErrorMs = mkOption {
       type = types.nullOr types.ints.positive;
       default = 1000;
-      description = "How far off the clock may be at most, by the kernel's own reckoning, in milliseconds.";
+      description = "The largest error of the clock that the kernel may estimate, in milliseconds.";
     };
   };
 

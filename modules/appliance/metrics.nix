@@ -18,14 +18,14 @@ in
     enable = mkOption {
       type = types.bool;
       default = true;
-      description = "Whether the machine's own figures are at port 9100, and PostgreSQL's, if there is one, at 9187.";
+      description = "Whether the machine's metrics are at port 9100, and PostgreSQL's, if it runs, at port 9187.";
     };
 
     interface = mkOption {
       type = types.nullOr types.str;
       default = null;
       example = "eno1";
-      description = "The only interface on which they are asked for, such as one for management. Null: on this machine alone.";
+      description = "The only interface on which these ports are reachable. Null: only from this machine.";
     };
   };
 

@@ -26,7 +26,7 @@ in
       type = types.nullOr types.str;
       default = null;
       example = "eno1";
-      description = "The only interface on which ssh is let in, such as one for management. Null: every one.";
+      description = "The only interface on which the firewall allows ssh, such as one for management. Null: all.";
     };
 
     keys = mkOption {

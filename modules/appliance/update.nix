@@ -43,7 +43,7 @@ in
     tries = mkOption {
       type = types.ints.positive;
       default = 2;
-      description = "How often a new generation may try: once more than a fault that passes needs.";
+      description = "How many boots a new generation may try. Two forgive one temporary fault.";
     };
 
     flake = mkOption {
@@ -51,11 +51,11 @@ in
       default = null;
       example = "git+https://git.example/boxes";
       description = ''
-        Where the box takes its configuration from every night, and boots anew where anything of it has changed. Null:
-        only by hand, with `nixos-rebuild boot --flake` and a reboot.
+        The flake that the box updates itself from every night; it reboots if anything has changed. Null: only by hand,
+        with `nixos-rebuild boot --flake` and a reboot.
 
-        Nothing is signed: whoever may write to this place, or stand in for it, is root on the box the next night. Take
-        one that is reached by ssh or https, and a branch that few may push to.
+        Nothing is signed: whoever may push there, or impersonate the server, is root on the box the next night. Use ssh
+        or https, and a branch that few may push to.
       '';
     };
 
@@ -63,8 +63,8 @@ in
       type = types.bool;
       default = true;
       description = ''
-        Whether a new generation is on trial, for which systemd-boot counts its boots. Without it a generation that is
-        not healthy stays.
+        Whether a new generation is on trial: systemd-boot counts its boots. Without this, an unhealthy generation
+        stays.
       '';
     };
   };

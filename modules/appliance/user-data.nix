@@ -24,8 +24,8 @@ in
     type = types.bool;
     default = false;
     description = ''
-      Whether settings of the services are taken from the instance's user data, which NixOS fetches by IMDSv2. They
-      count before those of the configuration.
+      Whether the services take settings from the instance's user data, which NixOS fetches by IMDSv2. These override
+      the configuration's.
     '';
   };
 

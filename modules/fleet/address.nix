@@ -31,7 +31,7 @@ let
     type = types.listOf types.str;
     default = [ ];
     example = [ "192.0.2.10" ];
-    description = "The addresses that visitors ask, without their lengths.";
+    description = "The addresses that visitors connect to, without prefix lengths.";
   };
 in
 {
@@ -44,10 +44,10 @@ in
         )
       );
       defaultText = lib.literalMD "`/readyz` of every service of this host that visitors ask";
-      description = "URLs that all have to answer 200 for the box to take its part of the address.";
+      description = "URLs that must all answer 200 for the box to take its share of the address.";
     };
 
-    every = milliseconds 100 "How often they are asked, in milliseconds.";
+    every = milliseconds 100 "How often these URLs are requested, in milliseconds.";
 
     bgp = {
       enable = mkEnableOption "the service address by BGP and BFD, from BIRD, for routers that spread visitors over boxes";

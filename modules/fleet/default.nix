@@ -37,15 +37,15 @@ in
                 links = "http://10.0.0.1:8081";
               };
               description = ''
-                Where its services answer operators, by the names `links`, `files`, `api`, `console` and `fleet`: a listener
-                that is reached from here, and from nowhere else.
+                The URLs of its services' admin listeners, by the names `links`, `files`, `api`, `console` and `fleet`.
+                They must be reachable from here, and from nowhere else.
               '';
             };
             machine = mkOption {
               type = types.nullOr (types.strMatching "https?://[^/]+");
               default = null;
               example = "http://10.0.0.1:9100";
-              description = "Where its node_exporter answers, which has what `linerate doctor` finds too.";
+              description = "The URL of its node_exporter, which also reports the findings of `linerate doctor`.";
             };
           };
         }
@@ -58,8 +58,8 @@ in
       defaultText = lib.literalExpression "config.system.configurationRevision";
       example = lib.literalExpression "self.rev or self.dirtyRev or null";
       description = ''
-        What this host was built of, as `linerate_build_info` of its services names it: a commit, where waves are to be
-        compared with it. Null: nobody knows.
+        What this host was built from, as its services report it in `linerate_build_info`. Waves compare it with their
+        branches, so it must be a commit for them. Null: unknown.
       '';
     };
 

@@ -50,7 +50,7 @@ in
           max-error-percent = mkOption {
             type = types.numbers.between 0 100;
             default = 1;
-            description = "How many percent of a node's requests may be answered 5xx meanwhile.";
+            description = "The share of a node's requests that may get 5xx, in percent.";
           };
         };
       };

@@ -48,7 +48,7 @@ in
       cache-bytes = mkOption {
         type = types.ints.unsigned;
         default = 128 * mebibyte;
-        description = "Memory for users that were read, in bytes; 0 turns the cache off.";
+        description = "Memory for the cache of users, in bytes; 0 turns it off.";
       };
       auth = mkOption {
         type = types.enum [
@@ -58,8 +58,8 @@ in
         ];
         default = "auto";
         description = ''
-          Who may ask: who has a key, or anybody. `auto` is anybody where every address is of this host alone. Where keys
-          are needed and there are none, the service does not start: `linerate-api key add` makes one.
+          Whether clients need a key. With `auto` they need none if every address is reachable from this host only. If
+          keys are needed and none exists, the service does not start; `linerate-api key add` creates one.
         '';
       };
       database-url = mkOption {

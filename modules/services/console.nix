@@ -83,40 +83,40 @@ in
     tls = import ./tls-options.nix { inherit lib; } cfg.tls;
 
     helper = mkEnableOption ''
-      the console's helper, a unit of its own: by it, those whose key of linerate-links may write at all domains place
-      queues and put them back, and look at what services and the whole machine do. It runs as root with three
-      capabilities, takes three fixed requests from the console's user alone, and logs each'';
+      the console's helper, a separate unit. With it, people whose key of linerate-links may write at all domains can
+      place queues, undo that, and profile services and the whole machine. It runs as root with three capabilities,
+      accepts three fixed requests from the console's user only, and logs each'';
 
     filesWriter = {
       enable = mkEnableOption ''
-        what writes files for the console, a unit of its own: by it, those whose key of linerate-links may write at all
-        domains upload, rename and delete below the root of linerate-files, which itself stays read-only. It runs as the
-        user `linerate-files-writer`, in the group `linerate-files`, and is asked on a Unix socket by the console's user
-        alone. A root elsewhere than by default has to be writable by that user or group'';
+        the writer of files for the console, a separate unit. With it, people whose key of linerate-links may write at
+        all domains can upload, rename and delete below the root of linerate-files, which itself stays read-only. It
+        runs as the user `linerate-files-writer`, in the group `linerate-files`, and accepts requests from the console's
+        user only, on a Unix socket. A root other than the default must be writable by that user or group'';
       maxFileBytes = mkOption {
         type = types.ints.positive;
         default = 4 * gibibyte;
-        description = "The largest file that is taken, in bytes.";
+        description = "The largest file that is accepted, in bytes.";
       };
       maxBytes = mkOption {
         type = types.ints.positive;
         default = 64 * gibibyte;
-        description = "Bytes that all files below the root may have together; uploads beyond are refused.";
+        description = "The most bytes of all files below the root together; uploads beyond that are refused.";
       };
       maxFiles = mkOption {
         type = types.ints.between 1 10000000;
         default = 100000;
-        description = "Files and directories that there may be below the root.";
+        description = "The most files and directories below the root.";
       };
       maxUploads = mkOption {
         type = types.ints.between 1 1024;
         default = 16;
-        description = "Uploads that may be under way.";
+        description = "The most unfinished uploads.";
       };
       expire = mkOption {
         type = types.ints.between 1 2592000;
         default = 86400;
-        description = "How long an upload is kept that nobody goes on with, in seconds.";
+        description = "How long an abandoned upload is kept, in seconds.";
       };
     };
 
@@ -134,7 +134,7 @@ in
       max-connections = mkOption {
         type = types.ints.positive;
         default = 256;
-        description = "Connections at once; further ones take the place of those that have stood still for longest.";
+        description = "The most connections at once; a further one replaces the one that has stalled for longest.";
       };
     };
   };

@@ -41,8 +41,8 @@ in
         "db.pem" = "/var/lib/secrets/db.pem";
       };
       description = ''
-        Files that the URL of the database names by these names, as in `sslrootcert=db.pem`, `sslcert`, `sslkey` and
-        `passfile`. The service gets them as credentials of systemd, whoever may read them.
+        Files for the names in the database's URL, such as `sslrootcert=db.pem`, `sslcert`, `sslkey` and `passfile`.
+        systemd passes them to the service as credentials, so only root needs to be able to read them.
       '';
     };
 
@@ -50,8 +50,8 @@ in
       type = types.bool;
       default = false;
       description = ''
-        Whether this host has a PostgreSQL for the service, reached by its socket alone: it knows the service by the
-        user that it runs as, and there is no password.
+        Whether this host runs a PostgreSQL server for the service, on a Unix socket only. The server identifies the
+        service by its user, without a password.
       '';
     };
   };

@@ -62,22 +62,22 @@ in
         type = types.path;
         default = state;
         description = ''
-          The directory whose files are served; nothing outside is. Made where it is the default, and then the
-          group `linerate-files` may write to it.
+          The directory whose files are served. The default directory is created, and the group `linerate-files` may
+          write to it.
         '';
       };
       open-files = mkOption {
         type = types.ints.positive;
         default = 16384;
-        description = "Files all workers together keep open. The program's own default is for small machines.";
+        description = "Files that all workers together keep open. The program's own default is for small machines.";
       };
       origin = mkOption {
         type = types.nullOr (types.strMatching "s3://.+");
         default = null;
         example = "s3://my-site/public";
         description = ''
-          A bucket whose objects are served in place of the directory, through a cache on the disk. The service may keep
-          that cache, and look names up, only where this is set.
+          A bucket whose objects are served instead of the directory, through a cache on disk. Only with this option may
+          the service write the cache and resolve host names.
         '';
       };
       origin-cache = mkOption {
@@ -118,8 +118,8 @@ in
         ];
       };
       description = ''
-        What holds for some paths and not for others: caching, fields, listings, pages for errors. Checked when
-        the system is built, and read again without a restart when it changes.
+        Rules for paths: caching, header fields, listings, error pages. They are checked when the system is built, and a
+        change needs no restart.
       '';
     };
   };

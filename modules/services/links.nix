@@ -60,7 +60,7 @@ in
       public-url = mkOption {
         type = types.strMatching "https?://.+";
         example = "https://go.example";
-        description = "What short URLs begin with; its host is refused in targets, since it would loop.";
+        description = "The start of short URLs. Targets at its host are refused, since they would loop.";
       };
       database = mkOption {
         type = types.nullOr types.str;
@@ -92,8 +92,8 @@ in
         url = "s3://bucket/links";
       };
       description = ''
-        Where Litestream streams the database to, off the box: one `replica` of its configuration. Litestream takes one
-        for a database from 0.5 on.
+        Where Litestream streams the database to: one `replica` of its configuration. Since 0.5, Litestream supports
+        only one for each database.
       '';
     };
 
@@ -110,8 +110,8 @@ in
       default = null;
       example = "/var/lib/secrets/replica";
       description = ''
-        A file on the host with variables for Litestream, such as `LITESTREAM_ACCESS_KEY_ID=…`, where the host's role
-        does not do. systemd reads it.
+        A file on the host with environment variables for Litestream, such as `LITESTREAM_ACCESS_KEY_ID=…`, if the
+        host's role does not suffice. systemd reads it.
       '';
     };
 
@@ -120,8 +120,8 @@ in
       default = pkgs.litestream;
       defaultText = lib.literalExpression "pkgs.litestream";
       description = ''
-        The package with Litestream. Releases of NixOS before 25.11 have one with a known vulnerability, and evaluate it
-        only where `nixpkgs.config.permittedInsecurePackages` names it.
+        The Litestream package. NixOS before 25.11 has a version with a known vulnerability, which evaluates only if
+        `nixpkgs.config.permittedInsecurePackages` names it.
       '';
     };
   };

@@ -27,14 +27,14 @@ in
   openFirewall = mkOption {
     type = types.bool;
     default = false;
-    description = "Whether visitors may reach the ports they are answered on through the firewall.";
+    description = "Whether the firewall lets visitors reach the service's ports.";
   };
 
   workers = mkOption {
     type = types.nullOr types.ints.positive;
     default = null;
     description = ''
-      Threads that answer. By default one for each CPU that the service may use: those of
+      Number of worker threads. By default one for each CPU that the service may use: those of
       `linerate.tuning.cpu.serviceCpus`, or all.
     '';
   };
@@ -43,9 +43,9 @@ in
     type = types.bool;
     default = false;
     description = ''
-      Whether systemd listens for the service, from before it starts and also while it is stopped: connections start
-      it, and Unix sockets stay where they are while it restarts. Those who come by TCP and UDP wait for a restart in
-      either case. All workers then share one socket, where each would have one of its own (`SO_REUSEPORT`).
+      Whether systemd listens for the service, also before it starts and while it is stopped. The first connection then
+      starts it, and Unix sockets keep existing during a restart. Clients over TCP and UDP wait during a restart with
+      and without this option. All workers share one socket, instead of one each (`SO_REUSEPORT`).
     '';
   };
 
@@ -57,8 +57,8 @@ in
       database-url = "/var/lib/secrets/database-url";
     };
     description = ''
-      Settings whose values are secret, each with the file on the host that holds it. systemd reads the file and
-      hands it to the service alone (`LoadCredential=`); it counts before `settings`.
+      Settings whose values are secret, each as the path of a file on the host that contains the value. systemd passes
+      the file to the service alone (`LoadCredential=`). These override `settings`.
     '';
   };
 
@@ -68,7 +68,7 @@ in
     mkOption {
       default = { };
       description = ''
-        What `${command} --help` lists, named as the flags without their dashes in front.
+        The flags that `${command} --help` lists, without their leading dashes.
       '';
       type = types.submodule {
         freeformType = (pkgs.formats.toml { }).type;
@@ -81,14 +81,14 @@ in
     mkOption {
       type = types.listOf address.type;
       inherit default;
-      description = "Where visitors are answered, by HTTP without TLS.";
+      description = "Addresses for visitors, over HTTP without TLS.";
     };
 
   tls-listen = mkOption {
     type = types.listOf address.type;
     default = lib.optional config.services.linerate.${name}.tls.enable ":443";
     defaultText = literalExpression ''lib.optional tls.enable ":443"'';
-    description = "Where visitors are answered by TLS: HTTP/1.1, HTTP/2 and HTTP/3.";
+    description = "Addresses for visitors over TLS: HTTP/1.1, HTTP/2 and HTTP/3.";
   };
 
   admin =
@@ -96,7 +96,7 @@ in
     mkOption {
       type = address.type;
       inherit default;
-      description = "Where operators are answered, and where health and metrics are. Never opened in the firewall.";
+      description = "The admin listener's address: for operators, health and metrics. The firewall never opens its port.";
     };
 
   max-connections = mkOption {
@@ -119,9 +119,9 @@ in
       "2001:db8::1"
     ];
     description = ''
-      Proxies in front, by address or network. The client's address is what they say in `Forwarded` or
-      `X-Forwarded-For`, or with `proxy-protocol` in the PROXY header of version 2 that every connection then has to
-      begin with. From anybody else it is not believed.
+      Addresses or networks of proxies in front. The client's address is then the one that they report in `Forwarded` or
+      `X-Forwarded-For`, or with `proxy-protocol` in the PROXY header of version 2 with which every connection must
+      begin. Reports from other addresses are ignored.
     '';
   };
 
@@ -130,9 +130,10 @@ in
     default = null;
     example = "/var/log/linerate-${name}/access.log";
     description = ''
-      Where each request has a line of JSON, or with `access-log-sample` one in so many: a file, or `-` for the
-      journal. The service may write below `/var/log/linerate-${name}`, which is made for it; a file elsewhere takes
-      a `ReadWritePaths=` of its unit. After it was renamed, `systemctl kill -s HUP linerate-${name}` has it made anew.
+      File for a line of JSON about each request, or with `access-log-sample` about one request in so many; `-` is the
+      journal. The service may write below `/var/log/linerate-${name}`, which exists for it; for a file elsewhere, set
+      `ReadWritePaths=` in its unit. After you rename the file, run `systemctl kill -s HUP linerate-${name}` to create a
+      new one.
     '';
   };
 
@@ -141,8 +142,8 @@ in
     default = null;
     example = "http://127.0.0.1:4318";
     description = ''
-      A collector of OpenTelemetry that takes a span of each request, by OTLP over HTTP, or with `otlp-sample` of one in
-      so many of those whose callers do not say whether they are traced. NixOS has one as
+      URL of an OpenTelemetry collector that gets a span of each request, by OTLP over HTTP. `otlp-sample` reduces this
+      to one request in so many, among those whose callers do not say whether they are traced. NixOS has a collector as
       `services.opentelemetry-collector`.
     '';
   };
@@ -152,8 +153,8 @@ in
     default = null;
     example = "/var/log/linerate-${name}/audit.log";
     description = ''
-      Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
-      file.
+      File for a line of JSON about each write through the API: who wrote what. It is like `access-log`, and may be the
+      same file.
     '';
   };
 
@@ -163,15 +164,15 @@ in
     mkOption {
       type = types.ints.unsigned;
       inherit default;
-      description = "How long requests under way have at the end, in seconds.";
+      description = "How long running requests may take when the service stops, in seconds.";
     };
 
   handover = mkOption {
     type = types.nullOr (types.strMatching "/.+");
     default = "/run/linerate-${name}/handover";
     description = ''
-      Where a process that takes over asks the one that serves, at a reload: with null there is none, and what changes
-      takes a restart.
+      Unix socket by which a new process takes over from the running one at a reload. With null, a change of the program
+      or its settings needs a restart.
     '';
   };
 }

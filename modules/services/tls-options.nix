@@ -14,7 +14,7 @@ in
     readOnly = true;
     default = cfg.certificate != null || cfg.certificates != { } || cfg.acme != [ ];
     defaultText = lib.literalExpression "certificate != null || certificates != { } || acme != [ ]";
-    description = "Whether there is a certificate.";
+    description = "Whether the service has a certificate.";
   };
 
   certificate = mkOption {
@@ -22,9 +22,9 @@ in
     default = null;
     example = "/var/lib/certificates/chain.pem";
     description = ''
-      The certificate and those that signed it, in PEM. systemd hands it over when the service starts
-      (`LoadCredential=`), so restart it when the certificate was renewed. It is the one for visitors who ask for no host,
-      or for one that no other is for.
+      The certificate and those that signed it, in PEM. systemd passes the file to the service when the service starts
+      (`LoadCredential=`), so restart the service after you renew the certificate. Visitors get this certificate if they
+      name no host, or a host without a certificate.
     '';
   };
 
@@ -32,7 +32,7 @@ in
     type = optionalPath;
     default = null;
     example = "/var/lib/certificates/key.pem";
-    description = "The certificate's private key, in PEM: a file on the host, readable by root alone.";
+    description = "The certificate's private key, in PEM: a file on the host that only root can read.";
   };
 
   certificates = mkOption {
@@ -60,9 +60,9 @@ in
       };
     };
     description = ''
-      More certificates, by names that are of no consequence but for their order. A visitor is shown the one that is for
-      the host that is asked for and, where several are, the first whose signatures it takes: one by ECDSA may stand
-      before one by RSA. Those of `tls.certificate` come first, those of `tls.acme` last.
+      More certificates; their names only determine their order. A visitor gets the certificate for the requested host
+      or, if there are several, the first whose signatures the visitor accepts, so put ECDSA before RSA. The order is:
+      `tls.certificate`, these, `tls.acme`.
     '';
   };
 
@@ -76,8 +76,8 @@ in
       "other.example"
     ];
     description = ''
-      The name in `security.acme.certs` of a certificate that renews itself, or several. The service reads it where ACME
-      puts it, as a member of its group, and takes a renewed one without a restart.
+      Names of certificates in `security.acme.certs`, which ACME renews. The service reads their files as a member of
+      their group, and uses renewed certificates without a restart.
     '';
   };
 
@@ -85,8 +85,8 @@ in
     type = types.bool;
     default = false;
     description = ''
-      Whether operators are answered by TLS too, and by nothing else, with the same certificates. Nobody then asks the
-      service for the profile whether it is ready, and what scrapes its metrics has to ask by `https`.
+      Whether the admin listener accepts only TLS, with the same certificates. `linerate doctor` then does not check
+      whether the service is ready, and whatever scrapes its metrics must use `https`.
     '';
   };
 }

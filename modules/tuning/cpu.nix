@@ -34,7 +34,7 @@ in
     virtual = mkOption {
       type = types.bool;
       default = false;
-      description = "Whether the host is a virtual machine: its frequency is the hypervisor's business.";
+      description = "Whether the host is a virtual machine, whose CPU frequency the hypervisor sets.";
     };
 
     cores = mkOption {
@@ -51,8 +51,8 @@ in
         ]
       ];
       description = ''
-        The CPUs of each physical core, as `lscpu --extended` shows them, so that a placement beyond them, or one
-        that leaves a core idle while another serves two queues, is found before it is booted. Empty: not known.
+        The CPUs of each physical core, as `lscpu --extended` shows them. Evaluation then refuses a placement on other
+        CPUs, or one that leaves a core idle while another serves two queues. Empty: unknown.
       '';
     };
 
@@ -61,8 +61,8 @@ in
       default = [ ];
       example = lib.literalExpression "lib.range 0 7";
       description = ''
-        CPUs that take the network card's interrupts, one queue each: physical cores before their siblings, since
-        two queues on one core share its caches and ports. In-tree ENA pins queue i to CPU i by itself.
+        CPUs for the network card's interrupts, one queue each: physical cores before their siblings, since two queues
+        on one core share its caches and ports. The kernel's ENA driver itself pins queue i to CPU i.
       '';
     };
 
@@ -71,8 +71,8 @@ in
       default = [ ];
       example = lib.literalExpression "lib.range 0 7";
       description = ''
-        CPUs of the services' workers, one worker each. On a core that takes a queue's interrupts, packets are
-        still in its cache when the worker reads them. Empty: all.
+        CPUs for the services' workers, one worker each. If a core also takes a queue's interrupts, packets are still in
+        its cache when the worker reads them. Empty: all.
       '';
     };
 

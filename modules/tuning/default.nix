@@ -13,7 +13,7 @@ in
   ];
 
   options.linerate.tuning = {
-    enable = lib.mkEnableOption "tuning of this host, each value of which can be set by itself";
+    enable = lib.mkEnableOption "tuning of this host; you can also set each value separately";
 
     profile = mkOption {
       type = types.enum [
@@ -23,8 +23,8 @@ in
       ];
       default = "balanced";
       description = ''
-        What the defaults lean towards: `bulk` moves the most bytes a second for the least CPU time, `latency`
-        answers soonest and lets CPU and power pay for it, `balanced` is for many small answers under load.
+        What the defaults optimise for. `bulk`: the most bytes per second for the least CPU time. `latency`: the fastest
+        answers, at the cost of CPU time and power. `balanced`: many small answers under load.
       '';
     };
 
@@ -32,8 +32,8 @@ in
       type = types.bool;
       default = false;
       description = ''
-        Whether clients are far away. Then 64 MiB are in flight to one client where a data centre needs 16 MiB, and
-        connections are paced by BBR, which unlike cubic does not take a lost packet for congestion.
+        Whether clients are far away. Then up to 64 MiB are in flight to one client, instead of the 16 MiB that suffice
+        in a data centre, and connections use BBR, which unlike cubic does not treat a lost packet as congestion.
       '';
     };
 
@@ -41,7 +41,7 @@ in
       type = types.nullOr types.ints.positive;
       default = null;
       example = 32768;
-      description = "Memory of the host, in MiB. What is a share of it stays the kernel's own where this is null.";
+      description = "The host's memory, in MiB. Null: settings that are a share of it keep the kernel's defaults.";
     };
   };
 }

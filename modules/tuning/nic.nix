@@ -97,23 +97,24 @@ let
           type = types.strMatching "[a-z0-9_-]+";
           example = "mlx5_core";
           description = ''
-            The kernel's driver, by which the card is found, as `ethtool -i` says it. Of ${lib.concatStringsSep ", " (lib.attrNames drivers)} the
-            limits are known, and what is beyond them is refused; any other is given what is set here.
+            The kernel's driver, as `ethtool -i` shows it; it identifies the card. The modules know the limits of
+            ${lib.concatStringsSep ", " (lib.attrNames drivers)}, and refuse values beyond them. For any other driver
+            they use what you set here.
           '';
         };
 
         mac = mkOption {
           type = types.nullOr (types.strMatching "([0-9a-f]{2}:){5}[0-9a-f]{2}");
           default = null;
-          description = "The card's address, where the host has several of one driver.";
+          description = "The card's address, if the host has several cards with the same driver.";
         };
 
         queues = mkOption {
           type = types.nullOr types.ints.positive;
           default = null;
           description = ''
-            Queue pairs: one for each physical core that takes interrupts. Null leaves the driver's own; in-tree ENA
-            has 8, or up to 16 where the instance was launched so.
+            Queue pairs: one for each physical core that takes interrupts. Null keeps the driver's default; the kernel's
+            ENA driver has 8, or up to 16 if the instance was launched with more.
           '';
         };
 
@@ -138,7 +139,7 @@ let
           type = types.nullOr types.ints.positive;
           default = null;
           example = 9001;
-          description = "Bytes of a packet. Beyond 1,500 only where every switch on the way takes it.";
+          description = "The size of a packet, in bytes. More than 1,500 needs switches that support it.";
         };
 
         placement = mkOption {
@@ -162,8 +163,8 @@ let
           type = types.bool;
           default = true;
           description = ''
-            Whether CPUs without a queue get packets handed on by those that have one (RPS), where queues are fewer
-            than CPUs. Source: kernel, Documentation/networking/scaling.
+            Whether CPUs with a queue pass packets on to CPUs without one (RPS), if there are fewer queues than CPUs.
+            Source: kernel, Documentation/networking/scaling.
           '';
         };
 
@@ -187,9 +188,9 @@ let
           default = coalescing.${config.driver}.${tuning.profile} or { };
           defaultText = lib.literalMD "by profile and driver";
           description = ''
-            How long the card gathers packets before it interrupts, as in systemd.link(5), times in microseconds. ixgbe: `RxCoalesceSec =
-            "1us"` means adaptive, and a `TxCoalesceSec` of its own is refused (kernel, ixgbe_ethtool.c). ENA:
-            adaptive, except for latency (ENA, best practices).
+            How long the card collects packets before it interrupts: keys of systemd.link(5), with times in
+            microseconds. ixgbe: `RxCoalesceSec = "1us"` means adaptive, and a `TxCoalesceSec` of its own is refused
+            (kernel, ixgbe_ethtool.c). ENA: adaptive, except for latency (ENA, best practices).
           '';
         };
       };
@@ -296,7 +297,7 @@ in
   options.linerate.tuning.nic = mkOption {
     type = types.attrsOf interface;
     default = { };
-    description = "The network cards that visitors come by.";
+    description = "The network cards that serve visitors.";
   };
 
   config = mkIf tuning.enable {

@@ -31,8 +31,8 @@ in
 
   options.linerate.appliance.image = {
     enable = mkEnableOption ''
-      the form of the host that is an image: nothing is installed on it and nothing drifts. It has no Nix and no compiler;
-      an update replaces the whole of it, and `nixos-rebuild` is for the other form
+      the host's form as a read-only image. It has no Nix and no compiler, nothing is installed on it, and nothing
+      drifts. An update replaces all of it; `nixos-rebuild` is for the other form
     '';
 
     id = mkOption {
@@ -40,7 +40,7 @@ in
       type = types.strMatching "[a-z0-9][a-z0-9-]{0,31}";
       default = config.networking.hostName;
       defaultText = lib.literalExpression "config.networking.hostName";
-      description = "What its files are called by: those of one box and of all that are updated with it.";
+      description = "The start of the image's file names. Boxes that get the same updates have the same.";
     };
 
     version = mkOption {
@@ -48,8 +48,8 @@ in
       default = null;
       example = "2026.11.23";
       description = ''
-        Which version this is: numbers and dots, each version higher than those before. It has no default, since two
-        images of one version are one to those who update.
+        The image's version: numbers and dots, higher than all earlier versions. It has no default, since boxes cannot
+        tell two images of the same version apart.
       '';
     };
 
@@ -57,8 +57,8 @@ in
       type = types.ints.between 64 65536;
       default = 768;
       description = ''
-        How large each of the two slots for the store is, in MiB. It stays as it is for as long as the disk is not written
-        anew, so leave room to grow in; a store that does not fit ends the build.
+        The size of each of the two slots for the store, in MiB. Updates cannot change it, so leave room for larger
+        stores. If the store does not fit, the build fails.
       '';
     };
 
@@ -66,8 +66,8 @@ in
       type = types.ints.between 128 4096;
       default = 512;
       description = ''
-        How large the EFI system partition is, in MiB: two versions' kernels and initrds, a third while it is written,
-        and the boot loader.
+        The size of the EFI system partition, in MiB. It holds the kernels and initrds of two versions, a third one
+        while that is written, and the boot loader.
       '';
     };
 
@@ -75,8 +75,8 @@ in
       type = types.bool;
       default = false;
       description = ''
-        Whether the box has to run with Secure Boot, its files being signed with `db.key` (see `NAME-sign`):
-        `linerate doctor` warns where the firmware does not ask for signatures.
+        Whether the box must run with Secure Boot, from files signed with `db.key` (see `NAME-sign`). `linerate doctor`
+        then warns if the firmware does not demand signatures.
       '';
     };
 
@@ -89,8 +89,8 @@ in
       ];
       default = "lz4hc,9";
       description = ''
-        How the store is compressed: algorithm and level. zstd is some 10 % smaller, and a block of it takes several times as
-        long to unpack when it is read for the first time; what has been read stays in memory unpacked.
+        How the store is compressed: algorithm and level. zstd saves some 10 %, but takes several times as long to
+        unpack a block when it is first read. Blocks that were read stay in memory, unpacked.
       '';
     };
   };

@@ -12,9 +12,9 @@ in
       default = null;
       example = "https://builds.example/linerate/release";
       description = ''
-        Who builds the image, as a URI that its users know and trust (SLSA's `builder.id`): a builder is one that others
-        cannot stand in for. `ID_VERSION.provenance.json` then is beside the update, and in its signed manifest. Null: no
-        such file.
+        Who builds the image, as a URI that its users know and trust (SLSA's `builder.id`). Nobody else may be able to
+        act as this builder. The update then includes `ID_VERSION.provenance.json`, which its signed manifest lists.
+        Null: no such file.
       '';
     };
 
@@ -22,14 +22,14 @@ in
       type = types.nullOr (types.strMatching "[a-z][a-z0-9+.-]*:[^[:space:]]+");
       default = null;
       example = lib.literalExpression ''"git+https://git.example/boxes?rev=''${self.rev}"'';
-      description = "Of which sources, as a URI with their commit. Null: not said.";
+      description = "The sources, as a URI with their commit. Null: not stated.";
     };
 
     flakeLock = mkOption {
       type = types.path;
       default = ../../../flake.lock;
       defaultText = lib.literalMD "linerate's own `flake.lock`";
-      description = "What the inputs were: the `flake.lock` of the flake that has the host.";
+      description = "The `flake.lock` of the host's flake, which names the inputs.";
     };
   };
 

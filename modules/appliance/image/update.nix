@@ -71,8 +71,8 @@ in
       default = null;
       example = "https://updates.example/tengbe/";
       description = ''
-        Where updates come from: a directory of any static server, with what `nix build .#NAME-update` makes once it is
-        signed. Null: none.
+        Where updates come from: a directory on any static server, with the signed output of `nix build .#NAME-update`.
+        Null: there are no updates.
       '';
     };
 
@@ -81,8 +81,8 @@ in
       default = null;
       example = lib.literalExpression "./update-key.gpg";
       description = ''
-        The public keys that sign updates, as `gpg --export` writes them. There is no update without: whoever has the
-        private one is root on every box of this image.
+        The public keys of those who sign updates, as `gpg --export` writes them; updates need them. Whoever has a
+        private key is root on every box of this image.
       '';
     };
 
@@ -91,8 +91,8 @@ in
       default = null;
       example = "2026.10";
       description = ''
-        The lowest version that this box goes to, whoever signed it: raise it once an older one has a hole that must not
-        come back. It also bounds going back by hand; the box itself goes back to what ran before, whatever it is.
+        The lowest version that this box accepts, whoever signed it. Raise it once an older version has a vulnerability.
+        It also limits rollbacks by hand. An automatic rollback always returns to the previous version.
       '';
     };
 
@@ -100,7 +100,7 @@ in
       type = types.nullOr types.str;
       default = null;
       example = "03:40";
-      description = "When the box updates by itself and boots again, in the form of systemd.time(7). Null: by hand.";
+      description = "When the box updates itself and reboots, as a systemd.time(7) calendar event. Null: only by hand.";
     };
   };
 

@@ -35,12 +35,12 @@ in
       type = types.bool;
       default = false;
       description = ''
-        Whether `/var` is encrypted (LUKS2), and opened by the machine's TPM 2.0 alone: a machine without one does not
-        boot. The first boot writes a recovery key into `${names.var.recoveryKey}`, for root, which is in memory and
-        goes with that boot: keep it elsewhere. It is asked for at the console where the TPM is another, or has booted
-        something else. A disk that is taken out is shut; the machine itself is with `secureBoot` and `pcr.key` alone, since
-        without these the TPM cannot tell what it has booted. A disk with a `/var` that is not encrypted does not boot
-        such a version, and gives the box back.
+        Whether `/var` is encrypted (LUKS2) and opened by the machine's TPM 2.0. A machine without a TPM does not boot.
+        The first boot writes a recovery key to `${names.var.recoveryKey}`, for root only and in memory: copy it
+        elsewhere before that boot ends. The console asks for the key if the machine has another TPM, or has booted
+        something else. This protects a disk that is taken out. It protects the whole machine only together with
+        `secureBoot` and `pcr.key`, since otherwise the TPM cannot tell what was booted. An existing `/var` is not
+        encrypted: such a box does not boot this version, and rolls back.
       '';
     };
 
@@ -48,8 +48,8 @@ in
       type = types.ints.between 10 86400;
       default = 600;
       description = ''
-        How long the recovery key is asked for at the console, in seconds. After that the box boots again, which gives it
-        back where it was a version on trial that the TPM did not open `/var` for.
+        How long the console asks for the recovery key, in seconds. Then the box reboots, which rolls back a version on
+        trial if the TPM did not open `/var` for it.
       '';
     };
 
@@ -57,10 +57,10 @@ in
       type = types.listOf (types.ints.between 0 23);
       default = [ 7 ];
       description = ''
-        What of the boot has to be as it was when `/var` was made, as registers of the TPM (PCRs): 7 is Secure Boot,
-        whether it is on and by whose keys. Where the boot file is signed with `pcr.key` (see `NAME-sign`), it has to be
-        signed by that besides (PCR 11). A register that an update changes has the recovery key asked for. With none,
-        the TPM gives the key to whatever is booted.
+        Registers of the TPM (PCRs) that must have the same values as when `/var` was created. 7 is Secure Boot: whether
+        it is on, and with whose keys. If the boot file is signed with `pcr.key` (see `NAME-sign`), that signature is
+        required too (PCR 11). If an update changes a register, the console asks for the recovery key. With an empty
+        list, the TPM releases the key to whatever is booted.
       '';
     };
   };
