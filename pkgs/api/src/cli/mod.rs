@@ -26,7 +26,7 @@ Examples:
   linerate-api key add frontend
   linerate-api migrate
 
-Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard error.";
+Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on standard error.";
 
 /// A JSON REST API over users, on SQLite or PostgreSQL.
 #[derive(Debug, Parser)]

@@ -22,10 +22,10 @@ pub const NAME: &str = "linerate-files";
 const AFTERWORD: &str = "\
 Examples:
   linerate-files serve --root /srv/www
-      serves what is below a directory, to this machine alone unless --listen says more
+      serves what is below a directory, to this machine only, unless --listen says otherwise
   linerate-files check rules.toml
 
-Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard error.";
+Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on standard error.";
 
 /// A file server whose bodies never pass through user space.
 #[derive(Debug, Parser)]

@@ -45,8 +45,8 @@ Examples:
   linerate bench links=http://127.0.0.1:8080/hello --save before.json
   linerate bench links=http://127.0.0.1:8080/hello --against before.json
 
-Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done; 3 \
-looked at, and not all is as it should be. Errors are one line on standard error.";
+Exit codes: 0 done, and everything is as it should be; 1 failed; 2 wrong usage; 3 checked, and not everything \
+is as it should be. Errors are one line on standard error.";
 
 /// Assigns the queues of network interfaces to CPUs, and says what keeps a machine from its line rate.
 #[derive(Debug, Parser)]

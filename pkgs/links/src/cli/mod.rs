@@ -35,18 +35,17 @@ pub const NAME: &str = "linerate-links";
 const AFTERWORD: &str = "\
 Examples:
   linerate-links serve --public-url https://go.example
-      answers visits at port 8080 and the API at port 8081, both of this machine alone unless --listen says more
+      answers visits at port 8080 and the API at port 8081, both from this machine only, unless --listen says otherwise
   linerate-links add https://example.com/ --code hello
   linerate-links list --search example
   linerate-links stats hello
   linerate-links export links.csv
 
-Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard \
-error.
+Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on standard error.
 
 Commands work on the database, whether a server runs on it or not, or with --api and --token over the API of \
-a running server. What they do to the database a running server sees at once. With --config they read the \
-server's file of settings.";
+a running server. A running server sees their changes to the database at once. With --config they read the \
+server's settings file.";
 
 /// A URL shortener that answers redirects at the limit of the machine.
 #[derive(Debug, Parser)]
@@ -75,7 +74,7 @@ pub enum Command {
     Get(commands::get::Args),
     /// Print a page of links, or all links.
     List(commands::list::Args),
-    /// Change a link.
+    /// Change links.
     Edit(commands::edit::Args),
     /// Delete links and their clicks.
     Rm(commands::rm::Args),

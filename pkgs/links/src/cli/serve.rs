@@ -171,7 +171,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub body_timeout: u64,
 
-    /// Where / of the default domain redirects to. Default: 404.
+    /// Where / of the default domain redirects to. Default: a page that says what this service is.
     #[arg(long, value_name = "URL", help_heading = "Public listener")]
     pub root_target: Option<url::Url>,
 

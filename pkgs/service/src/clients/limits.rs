@@ -18,8 +18,8 @@ pub struct ConnectionArgs {
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
 
-    /// Connections of one address to all listeners; further ones are closed at once. Those of a trusted proxy are
-    /// nobody's. Default: no limit.
+    /// Connections of one address to all listeners; further ones are closed at once. Those of a trusted proxy do
+    /// not count. Default: no limit.
     #[arg(long, value_name = "N", help_heading = "Limits of one address")]
     pub address_connections: Option<NonZero<u32>>,
 }
@@ -70,8 +70,8 @@ pub struct TimeoutArgs<const DRAIN: u64> {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub head_timeout: u64,
 
-    /// How long a connection may be idle, in seconds. What is below the time of a proxy in front closes connections it
-    /// is about to use.
+    /// How long a connection may be idle, in seconds. Set it higher than a proxy in front does: otherwise the service
+    /// closes connections that the proxy is about to use.
     #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_timeout: u64,
