@@ -43,7 +43,7 @@ in
     tries = mkOption {
       type = types.ints.positive;
       default = 2;
-      description = "How many boots a new generation may try. Two forgive one temporary fault.";
+      description = "How many boots a new generation gets. Two forgive one temporary fault.";
     };
 
     flake = mkOption {

@@ -59,7 +59,7 @@ in
       example = lib.literalExpression "self.rev or self.dirtyRev or null";
       description = ''
         What this host was built from, as its services report it in `linerate_build_info`. Waves compare it with their
-        branches, so it must be a commit for them. Null: unknown.
+        branches, so with waves it must be a commit. Null: unknown.
       '';
     };
 

@@ -50,7 +50,7 @@ in
           max-error-percent = mkOption {
             type = types.numbers.between 0 100;
             default = 1;
-            description = "The share of a node's requests that may get 5xx, in percent.";
+            description = "The share of a node's requests that may get 5xx during `well-for`, in percent.";
           };
         };
       };

@@ -62,8 +62,8 @@ in
         type = types.path;
         default = state;
         description = ''
-          The directory whose files are served. The default directory is created, and the group `linerate-files` may
-          write to it.
+          The directory whose files are served; nothing outside it is. The default directory is created, and the group
+          `linerate-files` may write to it.
         '';
       };
       open-files = mkOption {

@@ -40,7 +40,7 @@ in
       type = types.strMatching "[a-z0-9][a-z0-9-]{0,31}";
       default = config.networking.hostName;
       defaultText = lib.literalExpression "config.networking.hostName";
-      description = "The start of the image's file names. Boxes that get the same updates have the same.";
+      description = "The start of the image's file names. Boxes that get the same updates have the same id.";
     };
 
     version = mkOption {

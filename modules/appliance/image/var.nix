@@ -38,9 +38,9 @@ in
         Whether `/var` is encrypted (LUKS2) and opened by the machine's TPM 2.0. A machine without a TPM does not boot.
         The first boot writes a recovery key to `${names.var.recoveryKey}`, for root only and in memory: copy it
         elsewhere before that boot ends. The console asks for the key if the machine has another TPM, or has booted
-        something else. This protects a disk that is taken out. It protects the whole machine only together with
-        `secureBoot` and `pcr.key`, since otherwise the TPM cannot tell what was booted. An existing `/var` is not
-        encrypted: such a box does not boot this version, and rolls back.
+        something else. Encryption alone protects a disk that is taken out. It protects the whole machine only together
+        with `secureBoot` and `pcr.key`, since otherwise the TPM cannot tell what was booted. A box whose `/var` is not
+        encrypted yet does not boot this version, and rolls back.
       '';
     };
 

@@ -22,7 +22,7 @@ pub const NAME: &str = "linerate-api";
 const AFTERWORD: &str = "\
 Examples:
   linerate-api serve
-      serves the API on a database of SQLite, without keys and to this machine alone
+      serves the API on a database of SQLite, without keys and to this machine only
   linerate-api key add frontend
   linerate-api migrate
 
