@@ -15,12 +15,12 @@ const PREFIX: &str = "lrk_";
 /// Random bytes of a key.
 const SECRET_BYTES: usize = 32;
 
-/// The length of the check after them, by which a mistyped key is recognised without a query.
+/// The length of the check after them. It shows without a query that a key was mistyped.
 const CHECK_BYTES: usize = 4;
 
 /// A key's secret, for its user: `lrk_`, 64 random digits and 8 that check them. Only its SHA-256 is stored. With so
-/// much randomness, that is as good as a slow hash. Keys are looked up by it, so the time of a look-up reveals nothing
-/// about a secret.
+/// much randomness, that is as good as a slow hash. Keys are looked up by this digest, so the time of a look-up reveals
+/// nothing about a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -10,7 +10,7 @@
 //!                  merge patches)
 //! ```
 //!
-//! The tree, from the socket inwards:
+//! The modules, from the socket inwards:
 //! - [`http`]: from a request to an answer.
 //! - [`json`]: clients' JSON: limits, faults with pointers, merge patches.
 //! - [`user`]: the resource: its fields, their limits, its id.

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// Requests are parsed and answered in many short-lived buffers.
+/// Chosen because requests are parsed and answered in many short-lived buffers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -7,7 +7,8 @@ use crate::store::{Draft, Entry, Error};
 use crate::user::{Address, Document, Preferences, Profile, Setting, Status, UserId};
 use crate::users::Users;
 
-/// When user 0 was created, in milliseconds since the Unix epoch: 2025-01-01. Each later one follows by a millisecond.
+/// When user 0 was created, in milliseconds since the Unix epoch: 2025-01-01. Each further user was created a
+/// millisecond later.
 const BEGIN: u64 = 1_735_689_600_000;
 
 /// Users per transaction.
@@ -113,7 +114,7 @@ pub fn id(number: u64) -> UserId {
 
 /// A number's user in a client's form.
 pub fn document(number: u64) -> Document<'static> {
-    // Not the numbers from which the id was made.
+    // Other numbers than those of the id.
     let mut draw = Draw(!number);
     let (given, family) = (draw.of(&GIVEN), draw.of(&FAMILY));
     let (.., time_zone, _, _) = draw.of(&CITIES);

@@ -1,4 +1,4 @@
-//! The table of what is served: a single match says what a request is for.
+//! The table of routes: a single match gives everything about a request.
 #![forbid(unsafe_code)]
 
 use api::http::metrics::Operation;

@@ -99,7 +99,7 @@ pub fn start(name: &'static str, placement: Placement, database: &str, size: u64
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The service doesn't let clients keep a user without asking.
+/// The service requires clients to revalidate a cached user.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// A user as the service sends one.
@@ -122,7 +122,7 @@ fn baseline(address: SocketAddr, workers: NonZero<usize>, database: &str, pool: 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers.get()).enable_all().build()?;
     runtime.block_on(async {
-        // All of them from the start, and without the default ping before each query.
+        // All connections are open from the start, and there is no default ping before each query.
         let options =
             PgPoolOptions::new().min_connections(pool).max_connections(pool).test_before_acquire(false);
         let pool = options.connect(database).await?;
@@ -149,7 +149,7 @@ async fn read_by_pool(State(pool): State<PgPool>, Path(id): Path<String>) -> Res
 
 /// Parses, validates and serialises.
 async fn validate(body: Bytes) -> Response {
-    // What axum's own extractor does, which needs an owned type.
+    // axum's own extractor does the same, but needs an owned type.
     let Ok(document) = serde_json::from_slice::<Document<'_>>(&body) else {
         return StatusCode::UNPROCESSABLE_ENTITY.into_response();
     };

@@ -1,5 +1,5 @@
-//! Lists of entity tags, one header per line, alternately `If-Match` and `If-None-Match`: a write's condition has to
-//! agree with what each version is judged by.
+//! Lists of entity tags, one header per line, alternately `If-Match` and `If-None-Match`. The condition of a write has
+//! to agree with what each version is judged by.
 #![no_main]
 
 use api::http::request::conditions::{Conditions, Write};

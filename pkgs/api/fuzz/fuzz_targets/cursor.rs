@@ -1,4 +1,4 @@
-//! A cursor: whatever arrives, an accepted cursor is the one that is given out for the place it leads to.
+//! Cursors: a text that is accepted as a cursor is exactly the cursor that is given out for its position.
 #![no_main]
 
 use api::http::request::cursor::{decode, encode};

@@ -10,7 +10,7 @@ fuzz_target!(|text: &str| {
         match asked(text, unknown) {
             Ok((query, _)) => {
                 assert!((1..=200).contains(&query.limit) && query.filter.words.len() <= 8);
-                // The same both times, however it is written.
+                // The query is the same when it is parsed again.
                 assert_eq!(asked(text, unknown).expect("it was taken before").0, query);
             }
             Err(failure) => assert_eq!(failure.problem().status, 400),

@@ -46,31 +46,31 @@ pub enum Error {
     /// The settings of `serve` cannot be read.
     #[error(transparent)]
     Settings(#[from] settings::Error),
-    /// The directory of its file.
+    /// The directory of the database file cannot be created.
     #[error("cannot create {}: {source}", path.display())]
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The database itself.
+    /// The database cannot be opened.
     #[error("cannot open {url}")]
     Open {
-        /// Which.
+        /// The database.
         url: DatabaseUrl,
-        /// Why not.
+        /// The cause.
         source: store::Error,
     },
     /// A command's query failed.
     #[error("cannot use {url}")]
     Use {
-        /// Which.
+        /// The database.
         url: DatabaseUrl,
-        /// Why not.
+        /// The cause.
         source: store::Error,
     },
-    /// The threads that work on the database.
+    /// The threads that work on the database cannot be started.
     #[error(transparent)]
     Runtime(#[from] std::io::Error),
 }
@@ -152,7 +152,7 @@ impl CommandArgs {
 }
 
 impl Error {
-    /// Whether another database could have helped, rather than another attempt.
+    /// Whether the error calls for another database instead of another attempt.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Settings(_) | Self::Open { source: store::Error::Unusable(_), .. } => true,

@@ -21,7 +21,7 @@ pub struct Args {
 /// Writes the users that do not exist yet.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let database = args.database.open()?;
-    // Hidden unless standard error is a terminal.
+    // The bar is hidden unless standard error is a terminal.
     let bar = ProgressBar::new(args.count);
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} users {per_sec} {eta}") {
         bar.set_style(style);

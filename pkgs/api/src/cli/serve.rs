@@ -203,25 +203,25 @@ pub enum Auth {
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database.
+    /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] database::Error),
     /// A query failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// The process that served until now.
+    /// The process that served until now could not hand over.
     #[error(transparent)]
     Handover(#[from] handover::Error),
-    /// A listener.
+    /// A listener could not start.
     #[error(transparent)]
     Listener(#[from] listener::Error),
-    /// The access log or the audit log.
+    /// The access log or the audit log cannot be opened.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
-    /// The issuer's tokens.
+    /// The options for the issuer's tokens cannot be used.
     #[error(transparent)]
     Jwt(#[from] jwt::OpenError),
-    /// No client could use it.
+    /// There are no API keys, so no client could use the service.
     #[error(
         "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}', or say --auth none"
     )]
@@ -231,7 +231,7 @@ pub enum Error {
         /// The arguments with which a command uses it.
         arguments: String,
     },
-    /// Signals or threads.
+    /// Signals or threads failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -295,7 +295,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         return Err(Error::NoKeys { database, arguments: advice(&args) });
     }
 
-    // If the writer has ended, restarting the process is faster than repairing it.
+    // If the writer has ended, restarting the process is faster than repairing the writer.
     runtime.spawn({
         let (users, shutdown) = (users.clone(), shutdown.clone());
         async move {
@@ -311,7 +311,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(rate) = args.rate.address_rate {
         front = front.limiting_addresses(rate.get(), args.rate.address_burst.get());
     }
-    // If everybody may use it from everywhere, so may web pages, unless hosts are given.
+    // If everybody may use the service from everywhere, web pages may too, unless hosts are given.
     if !keys && (local || !args.hosts.allowed_hosts.is_empty()) {
         front = front.only_for(AllowedHosts::new(&args.hosts, public.addresses()));
     }
@@ -347,7 +347,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         .collect();
     let mut watched = vec![public.heartbeats().watch(STUCK), users.heartbeats().watch(WRITE_STUCK)];
     // Everything that can fail has succeeded. Until the previous process has drained, two processes use the database,
-    // which PostgreSQL allows anyway. Each learns of the other's writes, and SQLite makes one wait for the other.
+    // and both databases allow that. Each process learns of the other's writes, and with SQLite one waits for the
+    // other.
     takeover.complete(&shutdown)?;
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
@@ -364,7 +365,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     if !keys {
         tracing::info!("no API keys are asked for");
     }
-    // A program that reads where it listens finds it ready.
+    // A program that reads the addresses from standard output must find the server ready.
     readiness.set_ready();
     // The server runs even if nobody reads this.
     let _ = std::io::stdout().write_all(lines.as_bytes());
@@ -406,11 +407,11 @@ fn reload(reloaded: &Reloaded) {
     reloaded.certificates.reload();
 }
 
-/// The arguments with which a command finds the served database.
+/// The arguments with which a command uses the database of this server.
 fn advice(args: &Args) -> String {
     match (&args.config.config, args.database.url()) {
         (Some(config), _) => format!(" --config {}", config.display()),
-        // Its URL may contain a password, which must not be repeated, and is usually in the variable.
+        // The URL is usually in the variable, and may contain a password, which must not be repeated.
         (None, DatabaseUrl::Postgres(_)) => {
             " with the same LINERATE_API_DATABASE_URL or --database-url".to_owned()
         }
@@ -418,7 +419,7 @@ fn advice(args: &Args) -> String {
     }
 }
 
-/// Whether only this machine can connect there. What systemd passes may be anything.
+/// Whether only this machine can connect to the address. A socket from systemd may have any address.
 fn is_local(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => address.ip().is_loopback(),
@@ -508,8 +509,8 @@ mod tests {
         }
     }
 
-    /// Nothing external is known to make the writer panic, so here it does after its first transaction. The program is
-    /// this test itself, started again.
+    /// No external event is known to make the writer panic, so in this process it panics after its first transaction.
+    /// The process is this test program, started again.
     #[test]
     fn the_process_ends_for_all_to_see_when_its_writer_does() {
         if let Ok(database) = env::var(DOOMED) {
@@ -532,7 +533,7 @@ mod tests {
         let (mut output, mut errors) = (process.0.stdout.take().expect("a pipe"), process.0.stderr.take());
         let mut said = String::new();
         let address = loop {
-            // Up to the next white space, so that it is complete.
+            // The address is complete once white space follows it.
             let start = said.find("http://").map(|at| &said[at + 7..]);
             if let Some((address, _)) = start.and_then(|rest| rest.split_once(char::is_whitespace)) {
                 break address.trim_end_matches('/').to_owned();

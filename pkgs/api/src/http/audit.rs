@@ -1,7 +1,7 @@
 //! Entries of the audit log.
 //!
-//! A digest is the SHA-256 of a user's or a key's representation, exactly as GET sends it. The digest before is of the
-//! version that was replaced or deleted; in a batch of deletions, of the version read directly before.
+//! A digest is the SHA-256 of a user's or a key's representation, exactly as GET sends it. The digest `before` is that
+//! of the version that was replaced or deleted. In a batch of deletions, it is that of the version read just before.
 
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ enum Target {
 }
 
 /// An answer, now or later.
-// The large one is the common one.
+// The large variant is the common one.
 #[allow(clippy::large_enum_variant)]
 pub enum Answering {
     /// It is ready.
@@ -99,7 +99,8 @@ impl Front {
         }
     }
 
-    /// Accepts only requests for these hosts. Needed without keys, so that web pages cannot reach it by DNS rebinding.
+    /// Accepts only requests for these hosts. Needed if no keys are required, so that web pages cannot send requests by
+    /// DNS rebinding.
     #[must_use]
     pub fn only_for(self, hosts: AllowedHosts) -> Self {
         Self { hosts: Some(Arc::new(hosts)), ..self }

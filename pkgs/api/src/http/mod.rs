@@ -79,7 +79,7 @@ impl Api {
         Self::logging(users, (keys, None), settings, Logs::default())
     }
 
-    /// Logs requests, and accepts these issuer's tokens if keys are required.
+    /// Like [`new`](Self::new), with these logs. If keys are required, accepts this issuer's tokens too.
     pub fn logging(
         users: Users,
         (keys, tokens): (bool, Option<Tokens>),
@@ -107,7 +107,7 @@ impl Api {
         &self.0.metrics
     }
 
-    /// The API's description, with the settings at the start, whatever has changed since.
+    /// The API's description, with the settings that the service started with.
     fn described(&self) -> &Described {
         &self.0.described
     }

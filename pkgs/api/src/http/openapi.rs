@@ -186,7 +186,7 @@ pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &
     operations.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds the answers of every operation besides its own: every error is a problem.
+/// Adds the error answers that all operations share. Each is a problem (RFC 9457).
 fn problems(description: &mut Description) {
     for item in description.paths.paths.values_mut() {
         for (_, operation) in operations(item).filter(|(_, operation)| operation.security.is_some()) {

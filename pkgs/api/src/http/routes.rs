@@ -1,4 +1,4 @@
-//! The table of routes. The router is made from it, which returns each request's route, and so is the description.
+//! The table of routes. Both the router, whose matches return routes, and the API's description are made from it.
 
 use std::pin::Pin;
 

@@ -1,7 +1,7 @@
 //! Reads a text within limits in one pass: it checks what [`scan`](super::scan) checks while it builds a value.
 //!
-//! A layer between a parser and what is read. It counts values and levels, compares names and checks numbers as they
-//! pass. It only says that something is wrong; the scan finds out what, if needed.
+//! It sits between a parser and the visitor of the value, counts values and levels, compares names, and checks numbers
+//! as they pass. It only reports that something is wrong. If the reason is needed, the scan finds it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Se
 
 use super::scan::{self, Bounds, MAX_NUMBER, SAFE_LEVELS};
 
-/// The same as an integer.
+/// [`MAX_NUMBER`] as an integer.
 const MAX_INTEGER: u64 = MAX_NUMBER as u64;
 
 /// Reads a `T`.
@@ -18,8 +18,8 @@ const MAX_INTEGER: u64 = MAX_NUMBER as u64;
 /// # Errors
 /// When the text is not JSON, not within `bounds` according to [`scan::check`](super::scan::check), or not a `T`.
 pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Result<T, sonic_rs::Error> {
-    // Levels are counted while reading. A value that is skipped because it has the wrong type bypasses that count, and
-    // the parser recurses into it.
+    // Levels are counted while reading. But a value of the wrong type is skipped without being counted, and the parser
+    // recurses into it.
     if scan::is_deeper(text, SAFE_LEVELS.max(bounds.depth)) {
         return Err(refused());
     }
@@ -67,13 +67,13 @@ impl<'de> Seen<'de, '_> {
 
 /// The names of an object.
 struct Names {
-    /// Where they start.
+    /// The index of its first name in `Seen::names`.
     first: usize,
-    /// The marks of all names: a name with a new mark is new, and needs no comparison.
+    /// The marks of all its names. A name whose mark is not among them is new, and needs no comparison.
     marks: u64,
 }
 
-/// One bit, the same for equal names.
+/// Hashes a name to one bit. Equal names have the same bit.
 #[inline]
 fn mark(name: &str) -> u64 {
     let byte = |byte: Option<&u8>| byte.map_or(0, |byte| u32::from(*byte));
@@ -86,7 +86,7 @@ fn refused<E: Error>() -> E {
     E::custom("out of bounds")
 }
 
-/// A value that is counted; or a seed or a visitor whose values are.
+/// Wraps a deserializer, a seed or a visitor, and counts the values that pass through it.
 struct Checked<'s, 'de, 'b, T> {
     inner: T,
     seen: &'s mut Seen<'de, 'b>,
@@ -144,7 +144,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Checked<'_, 'de, '_, D> {
         self.deserialize_str(visitor)
     }
 
-    // These two are not values, but contain one.
+    // An option and a newtype struct are not values, but contain one.
     #[inline]
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.inner.deserialize_option(Checked { inner: visitor, seen: self.seen })
@@ -159,7 +159,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Checked<'_, 'de, '_, D> {
         self.inner.deserialize_newtype_struct(name, Checked { inner: visitor, seen: self.seen })
     }
 
-    // Documents use nothing else.
+    // Documents need no other methods.
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct
         struct enum identifier ignored_any

@@ -7,8 +7,9 @@ use service::problem::Fault;
 /// How many faults are reported; more would not help.
 const MOST: usize = 50;
 
-/// The longest reported segment of a pointer, and detail, in characters. Known names and values are shorter. Fifty of
-/// the longest that a body may contain would be fifty times the body.
+/// The longest segment of a pointer and the longest detail that are reported, in characters. Known names and values are
+/// shorter. Without this limit, fifty faults that each repeat a text as long as the body would take fifty times the
+/// body.
 const MOST_CHARS: usize = 256;
 
 /// The faults found so far. It costs nothing without faults: a fault gets its pointer as the checks return.
@@ -53,7 +54,7 @@ impl Faults {
         }
     }
 
-    /// Adds a fault here.
+    /// Adds a fault at the current place.
     #[cold]
     pub fn add(&mut self, detail: impl Display) {
         if self.count() < MOST {

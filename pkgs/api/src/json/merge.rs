@@ -66,8 +66,8 @@ mod tests {
         })
     }
 
-    /// Where the patch has null there is nothing; where it has something else, that is there; what it does not mention
-    /// stays.
+    /// Whether a merge was correct: members that the patch sets to null are absent, members that it sets have the new
+    /// value, and members that it does not mention are unchanged.
     fn holds(before: &Value, patch: &Value, after: &Value) -> bool {
         let Value::Object(patch) = patch else { return after == patch };
         let Value::Object(after) = after else { return false };

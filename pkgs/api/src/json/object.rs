@@ -1,8 +1,9 @@
 //! Objects with known members.
 //!
-//! [`object!`] makes a struct deserialisable: each member at most once, and unknown ones kept in `more`, without the
-//! overhead of serde's `flatten`. The same list gives each member's rules, both for a document that was read and for a
-//! value that could not be. In the latter case every member is tried separately, so that each fault gets its pointer.
+//! [`object!`] makes a struct deserialisable without the overhead of serde's `flatten`. Each known member may occur
+//! once, and unknown members are kept in `more`. The same list has each member's rule. The rules apply to a document
+//! that was read. If it could not be read, they apply to its JSON value: every member is tried separately, so that each
+//! fault gets its pointer.
 
 use serde::de::Deserialize;
 use serde_json::{Map, Value};
@@ -22,7 +23,7 @@ pub enum Unknown {
 
 /// A possible type of a member.
 pub trait Member<'de>: Deserialize<'de> {
-    /// Adds what is wrong with `value`, as deep as known.
+    /// Adds all faults of `value`, down to the level where its type is known.
     fn examine(value: &'de Value, _unknown: Unknown, faults: &mut Faults) {
         if let Err(error) = Self::deserialize(value) {
             faults.add(error);
@@ -52,7 +53,7 @@ impl<'de, T: Member<'de>> Member<'de> for Vec<T> {
 
 /// An object with known members.
 pub trait Object {
-    /// Adds what is wrong with its members.
+    /// Adds the faults of its members.
     fn check(&self, unknown: Unknown, faults: &mut Faults);
 }
 
@@ -65,8 +66,9 @@ pub fn check_more(more: &Map<String, Value>, unknown: Unknown, faults: &mut Faul
     }
 }
 
-/// Makes a struct with a member `more`, whose texts are borrowed, an [`Object`]. Gives each other member's name, type,
-/// whether it is `required` or has a `default`, and a rule: `fn(&Type, Unknown, &mut Faults)`.
+/// Makes a struct an [`Object`]. The struct borrows its texts and has a member `more`. The list gives each other
+/// member's name, its type, whether it is `required` or has a `default`, and its rule, which is a
+/// `fn(&Type, Unknown, &mut Faults)`.
 macro_rules! object {
     ($object:ident<$de:lifetime> { $($name:ident: $type:ty, $presence:ident, $rule:expr;)* }) => {
         impl<$de> serde::Deserialize<$de> for $object<$de> {

@@ -65,7 +65,7 @@ pub struct Refused {
 /// Checks that `text` is one JSON value within `bounds`.
 ///
 /// # Errors
-/// When it is not; the first reason.
+/// When it is not. The error has the first reason.
 pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
     let mut scan = Scan {
         bytes: text.as_bytes(),
@@ -79,13 +79,13 @@ pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
     scan.run().map_err(|reason| Refused { reason, pointer: scan.pointer(), offset: scan.at })
 }
 
-/// How many levels any parser may recurse into, however large its frames: at a few hundred bytes each, a hundredth of
-/// our threads' smallest stack.
+/// How many levels any parser may recurse into, whatever the size of its stack frames. With frames of a few hundred
+/// bytes, that takes a hundredth of our threads' smallest stack.
 pub const SAFE_LEVELS: usize = 64;
 
 /// Whether arrays and objects are nested deeper than `levels` anywhere in `text`, JSON or not, so that a recursive
-/// parser must not see it. It does not recurse. If too few are opened to matter, as in all usual documents, it only
-/// counts.
+/// parser must not see it. It does not recurse. If at most `levels` brackets are opened in total, as in all usual
+/// documents, it only counts them.
 ///
 /// For invalid JSON, it is exact up to the first error, beyond which no parser goes.
 pub fn is_deeper(text: &str, levels: usize) -> bool {
@@ -110,12 +110,12 @@ pub fn is_deeper(text: &str, levels: usize) -> bool {
 /// How many brackets and braces are opened, including those in strings, counted in vectors of bytes.
 fn opened(bytes: &[u8]) -> usize {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // The two differ in a single bit.
+    // `[` and `{` differ in a single bit.
     let within = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
     blocks.iter().map(|block| usize::from(within(block))).sum::<usize>() + usize::from(within(rest))
 }
 
-/// The position after the string whose first quote is before `at`.
+/// The position after the string whose opening quote is just before `at`.
 fn behind_string(bytes: &[u8], mut at: usize) -> usize {
     loop {
         at += plain(bytes.get(at..).unwrap_or_default());
@@ -142,7 +142,7 @@ struct Scan<'a> {
 enum Frame {
     /// The index of the element.
     Array(usize),
-    /// Where its names start.
+    /// The index of the object's first name in `Scan::names`.
     Object(usize),
 }
 
@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
             if matches!(self.value()?, Value::Opened) {
                 continue;
             }
-            // Closes what else ends here, until something continues.
+            // Closes the arrays and objects that end here, until one has another element or member.
             loop {
                 self.space();
                 let next = self.peek();
@@ -250,7 +250,7 @@ impl<'a> Scan<'a> {
         self.at += 1;
         let escaped = self.string()?;
         let name = if escaped {
-            // Rare, and already checked. A parser has to decode it.
+            // The name is already checked, and such names are rare, so a parser decodes it.
             Cow::Owned(serde_json::from_str(&self.text[begin..self.at]).unwrap_or_default())
         } else {
             Cow::Borrowed(&self.text[begin + 1..self.at - 1])
@@ -399,7 +399,7 @@ impl<'a> Scan<'a> {
             match frame {
                 Frame::Array(index) => push_segment(&mut pointer, &index.to_string()),
                 Frame::Object(first) => {
-                    // Its last name precedes those of the next nested object.
+                    // The object's last name is just before the names of the next nested object.
                     let within = self.frames[level + 1..].iter().find_map(|frame| match frame {
                         Frame::Object(first) => Some(*first),
                         Frame::Array(_) => None,
@@ -614,7 +614,8 @@ mod tests {
             }
         }
 
-        /// For any text: one that is not too deep by this count is refused or accepted without deeper recursion.
+        /// For any text: if the scan refuses it as too deep, so does this count. A parser therefore never recurses
+        /// deeper.
         #[test]
         fn what_a_parser_gets_to_is_counted(text in r#"([\[{"}\],:a1\\]|\{"a":|\["\]",){0,60}"#, levels in 0_usize..8) {
             let bounds = Bounds { depth: levels, ..WIDE };

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 /// A text, borrowed from the input unless it was written with escapes.
 ///
-/// serde reads a [`Cow`] as an owned text everywhere except in a member with an attribute.
+/// With serde, a [`Cow`] is always owned, unless the struct's member has an attribute to borrow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, str>);
 

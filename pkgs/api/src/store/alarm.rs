@@ -1,4 +1,4 @@
-//! Reports the end of something that a database cannot be used without.
+//! Reports that something has ended without which a database cannot be used.
 
 use tokio::sync::watch;
 
@@ -41,7 +41,7 @@ impl Alarm {
 pub struct Armed(Option<Alarm>);
 
 impl Armed {
-    /// Everything has ended properly.
+    /// Disarms it, since everything has ended properly.
     pub fn disarm(mut self) {
         self.0 = None;
     }

@@ -43,7 +43,8 @@ impl Draft {
         })
     }
 
-    /// New users with the same creation time, by which the answer of the request that created them is found again.
+    /// New users. All have the same creation time, by which the stored answer of the request that created them is
+    /// found.
     pub fn begin(users: Vec<Self>) -> Vec<Entry> {
         let now = now();
         users.into_iter().map(|user| user.at(UserId::generate(), 1, now, now)).collect()
@@ -84,12 +85,13 @@ pub fn fold(text_as_given: &str) -> String {
     text(&text_as_given.to_lowercase())
 }
 
-/// A text that every database can store: PostgreSQL's has no NUL (postgresql.org/docs/current/datatype-character.html).
+/// A text that every database can store: a text in PostgreSQL cannot contain NUL
+/// (postgresql.org/docs/current/datatype-character.html).
 pub fn text(as_given: &str) -> String {
     as_given.replace('\0', "\u{fffd}")
 }
 
-/// Separates tags, and words, where several are one text. Tags do not contain it.
+/// Separates several tags or words in one text. Tags do not contain it.
 pub const SEPARATOR: char = '\u{1f}';
 
 /// A tag as every database can store it.

@@ -18,8 +18,8 @@ pub fn blocks(answer: &[u8]) -> i64 {
     answer.len().div_ceil(BLOCK_BYTES).max(1) as i64
 }
 
-/// When a request was made, as stored: the creation time of its users. The deletion of a user uses it to find what has
-/// to be erased, without an index of users in answers.
+/// When a request was made, as stored: the creation time of its users. When a user is deleted, this time finds the
+/// stored answers that have to be erased, without an index of users in answers.
 pub fn instant(entries: &[Entry]) -> i64 {
     entries.first().map_or_else(entry::now, |entry| entry.created_at)
 }
@@ -29,7 +29,7 @@ pub fn owner(record: &IdempotencyRecord) -> i64 {
     record.owner.unwrap_or(0)
 }
 
-/// The answer of a repetition, from what is stored under its key.
+/// The answer to a repetition, from what is stored under its key.
 pub fn judge(record: &IdempotencyRecord, digest: &[u8], kept: Vec<u8>) -> Result<Created, Error> {
     if digest != record.digest {
         return Ok(Created::KeyReused);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
 
-/// How many seconds pass at least between two recorded uses: an operator wants to know whether a key is used, not each
+/// The least number of seconds between two recorded uses. An operator wants to know whether a key is used, but not each
 /// use.
 const NOTED: i64 = 60;
 
@@ -32,7 +32,7 @@ impl LastUse {
         Some(second).filter(|&second| second != NEVER).and_then(|second| Timestamp::from_second(second).ok())
     }
 
-    /// Records a use in this second since 1970. Returns whether to store it: of all uses within a minute, one is.
+    /// Records a use in this second since 1970. Returns whether to store it: one use per minute is stored.
     #[inline]
     pub fn is_noted(&self, now: i64) -> bool {
         let last = self.0.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Stores users, keys and answers to repeated requests.
 //!
 //! - [`Store`]: the operations of a database.
-//! - [`Watch`]: is told of writes; [`Alarm`]: is told when none are possible any more.
+//! - [`Watch`]: is told of writes; [`Alarm`]: reports that the database can no longer be used.
 //! - [`Sqlite`] and [`Postgres`]: the two databases; `tests` checks both in the same way.
 //! - [`Draft`], [`Entry`]: a user as a row; `tokenize`: the words for searching; `list`: the SQL of lists.
 
@@ -51,7 +51,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         record: Option<IdempotencyRecord>,
     ) -> impl Future<Output = Result<Created, Error>> + Send;
 
-    /// Replaces a user, if it is at the `expected` version, in case one is given.
+    /// Replaces a user. If a version is `expected`, the user has to be at it.
     fn replace(
         &self,
         id: UserId,
@@ -59,7 +59,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         user: Draft,
     ) -> impl Future<Output = Result<Replaced, Error>> + Send;
 
-    /// Deletes users. If a version is `expected`, there is one user, which has to be at it.
+    /// Deletes users. If a version is `expected`, there is one id, and its user has to be at that version.
     fn delete(
         &self,
         ids: &[UserId],
@@ -88,10 +88,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Records that an API key was used in this second since 1970. A deleted key is ignored.
     fn key_used(&self, id: i64, second: i64) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Reports that something essential for this database has ended, which no request restores.
+    /// Reports that something essential for this database has ended, and that no request restores it.
     fn alarm(&self) -> &Alarm;
 
-    /// The heartbeats of what writes: a few times a second, except during a transaction.
+    /// The heartbeats of the writing threads or tasks: a few per second, except during a transaction.
     fn heartbeats(&self) -> &Heartbeats;
 
     /// Whether the database answers.

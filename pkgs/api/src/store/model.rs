@@ -1,4 +1,4 @@
-//! The questions to a database, and its answers.
+//! Queries and their results.
 
 use jiff::Timestamp;
 
@@ -14,7 +14,7 @@ pub struct IdempotencyRecord {
     pub owner: Option<i64>,
     /// The client's `Idempotency-Key`.
     pub key: String,
-    /// SHA-256 of method, path and body, since a key stands for one request.
+    /// SHA-256 of method, path and body. It tells whether the key was used for another request.
     pub digest: [u8; 32],
 }
 
@@ -23,9 +23,9 @@ pub struct IdempotencyRecord {
 pub enum Created {
     /// Created, in the requested order.
     Done(Vec<Record>),
-    /// Created before by the same request; as it was then.
+    /// The same request created them before. They are as they were then.
     Before(Vec<Record>),
-    /// Created before by the same request, but one of the users was deleted, and with it the stored answer.
+    /// The same request created them before, but one of the users was deleted, and with it the stored answer.
     Erased,
     /// The key was used for another request.
     KeyReused,
@@ -68,7 +68,7 @@ pub struct Filter {
     pub created_after: Option<Timestamp>,
     /// Created before this time.
     pub created_before: Option<Timestamp>,
-    /// Each is the start of a word of name, email, tags or bio, ignoring case.
+    /// Each one is the start of a word of name, email, tags or bio, ignoring case.
     pub words: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ pub enum SortBy {
     Email,
 }
 
-/// A place in an order: directly after a user, who may be deleted.
+/// A place in an order: directly after this user, who may be deleted by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The user's sort key.

@@ -209,7 +209,7 @@ async fn a_deletion_needs_the_version_it_was_made_for(store: &impl Store) {
     assert_eq!(get(store, ids[0]).await, None);
     assert_eq!(delete(&ids, None).await, Deleted::Done(vec![ids[1], ids[2]]));
     assert_eq!(store.count(&Filter::default()).await.expect("the database answers"), 0);
-    // What the user had is free again.
+    // The deleted user's email is free again.
     created(store, vec![user("a@b.c", "A")]).await;
 }
 
@@ -275,7 +275,8 @@ async fn names(store: &impl Store, mut query: Query) -> Vec<String> {
 }
 
 async fn a_list_is_read_page_by_page_in_every_order(store: &impl Store) {
-    // Names in another order than emails, two of them the same, and one that only code points put last.
+    // The names sort differently from the emails. Two of them are equal in lower case, and one is last only by code
+    // point.
     for (email, name) in [("D@b.c", "ada"), ("c@b.c", "Zoe"), ("b@b.c", "Ada"), ("a@b.c", "Émile")] {
         created(store, vec![user(email, name)]).await;
     }

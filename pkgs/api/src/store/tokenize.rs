@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::user::Document;
 
-/// The significant characters of a word. A search for a longer word finds all with the same start.
+/// The significant characters of a word. A search for a longer word finds all words with the same start.
 const LONGEST: usize = 40;
 
 /// The most words of a user. Those of name, email and tags come first, so only the end of a long text is left out.

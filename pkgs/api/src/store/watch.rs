@@ -15,13 +15,14 @@ pub enum Change<'a> {
     All,
 }
 
-/// An observer. Called on whatever thread hears of a write, so it should not take long.
+/// An observer. Its methods are called on any thread that learns of a write, so they should not take long.
 pub trait Watch: Send + Sync + 'static {
-    /// Called for a write of this process before it is acknowledged, and for another's when it is heard of.
+    /// Called for a write of this process before it is acknowledged, and for a write of another process once it is
+    /// known.
     fn changed(&self, change: Change<'_>);
 
-    /// Every write that was committed before this time has been reported. A database of a single process never calls
-    /// it, since that is always so.
+    /// Every write that was committed before this time has been reported. If only one process uses the database, this
+    /// is always true, and the method is never called.
     fn heard_all_before(&self, instant: Instant);
 
     /// The database is away now. Others that reach it may still write.

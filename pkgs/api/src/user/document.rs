@@ -70,7 +70,7 @@ pub enum Status {
 }
 
 impl<'de> Deserialize<'de> for Status {
-    // A derived one would also accept {"active": null}.
+    // A derived implementation would also accept {"active": null}.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match &*Text::deserialize(deserializer)? {
             "active" => Ok(Self::Active),

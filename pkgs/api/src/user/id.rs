@@ -30,7 +30,7 @@ impl UserId {
 impl FromStr for UserId {
     type Err = InvalidId;
 
-    /// Only the form of RFC 9562, section 4; UUIDs have others.
+    /// Accepts only the form of RFC 9562, section 4. The parser knows other forms too.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let id = Uuid::try_parse(text).ok().filter(|_| text.len() == Self::TEXT_BYTES);
         id.map(Self).ok_or(InvalidId)

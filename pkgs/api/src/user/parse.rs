@@ -23,8 +23,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Nested arrays and objects in a document. The deepest known ones, at 4, are elements of a list in a group of
-    /// preferences; the rest is for kept members.
+    /// Nested arrays and objects in a document. Known members have at most 4 levels: the elements of a list in a group
+    /// of preferences. The rest is for unknown members that are kept.
     pub const DEPTH: usize = 16;
     /// Values in a document.
     pub const VALUES: usize = 4096;
@@ -34,7 +34,7 @@ impl Limits {
     /// The limits of a body about one user.
     pub const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
 
-    /// Two more levels and one more value: the batch and its list.
+    /// The limits of a batch. It has two more levels, the batch and its list, and may have one value per 16 bytes.
     fn many(&self) -> Bounds {
         let values = self.batch_bytes / 16;
         Bounds { depth: Self::DEPTH + 2, values: values.max(Self::VALUES), members: Self::MEMBERS }

@@ -38,7 +38,7 @@ impl Record {
         .expect("a vector takes all that is written");
         let brace = body.len();
         body.extend_from_slice(document);
-        // An email always follows the comma.
+        // Replaces the document's opening brace. An email always follows it.
         body[brace] = b',';
         Self { id, version, body: body.into() }
     }

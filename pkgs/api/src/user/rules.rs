@@ -140,7 +140,7 @@ pub(super) fn within(value: &Option<f64>, most: f64, faults: &mut Faults) {
     }
 }
 
-/// [`TAG`] for each, without repeats.
+/// Each tag has to match [`TAG`], and none may be repeated.
 pub(super) fn tags(tags: &[Text<'_>], faults: &mut Faults) {
     if tags.len() > TAGS {
         return faults.add(format_args!("has more than {TAGS} elements"));

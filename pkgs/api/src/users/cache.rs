@@ -2,8 +2,8 @@
 //!
 //! A read that misses takes a [`Stamp`] before it queries the database, and stores the answer under that stamp. Every
 //! known change invalidates the stamps of its key and removes the value, so an answer that was on its way meanwhile is
-//! not stored. Both hold the key's lock, so an outdated value is never visible. Reading a cached value takes the lock
-//! of a part of the table, which readers share.
+//! not stored. Storing and changing both hold the key's lock, so an outdated value is never visible. Reading a cached
+//! value takes a shared lock of one shard of the table.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +13,36 @@ use std::time::{Duration, Instant};
 use quick_cache::OptionsBuilder;
 use quick_cache::sync::DefaultLifecycle;
 
-/// Keys share this many counters of changes. A change of one makes a running read of another with the same counter
-/// miss, which is rare and harmless.
+/// Keys share this many change counters. If a key changes while another key with the same counter is being read, that
+/// read is not cached. This is rare and harmless.
 const STRIPES: usize = 1_024;
 
 /// A typical value's size, from which the table estimates the number of values.
 const TYPICAL_BYTES: u64 = 2 << 10;
 
-/// The least capacity of a part of the table, whatever the number of processors. A value that does not fit a part is
-/// not stored, and the largest user takes one MiB.
+/// The smallest capacity of a shard of the table, whatever the number of processors. A value that does not fit a shard
+/// is not stored, and the largest user takes one MiB.
 const PART_BYTES: u64 = 4 << 20;
 
 /// Until when a cache may be used.
 #[derive(Debug)]
 pub struct Freshness {
     begin: Instant,
-    /// Nanoseconds since `begin`, like the others.
+    /// Nanoseconds since `begin`, like `heard` and `away_until`.
     until: AtomicU64,
     /// The last time before which every change is known.
     heard: AtomicU64,
-    /// Until when it is used while the database is away, although changes are unknown; 0 while the database is there.
+    /// Until when the cache is used while the database is away, although changes are then unknown; 0 while it is there.
     away_until: AtomicU64,
 }
 
 impl Freshness {
-    /// Forever: the holder knows every change before it is acknowledged.
+    /// Always fresh, for a holder that knows every change before it is acknowledged.
     pub fn forever() -> Self {
         Self { until: AtomicU64::new(u64::MAX), ..Self::never() }
     }
 
-    /// Not yet.
+    /// Not fresh before [`extend`](Self::extend) is called.
     pub fn never() -> Self {
         Self {
             begin: Instant::now(),
@@ -59,7 +59,8 @@ impl Freshness {
         self.until.fetch_max(self.nanoseconds(heard + bound), Ordering::Release);
     }
 
-    /// The database is away: the last known state is used for `limit` after it was last heard of, and marked as such.
+    /// The database is away. The last known state is used, and marked as such, for `limit` after the database was last
+    /// heard of.
     pub fn linger(&self, limit: Duration) {
         let heard = self.heard.load(Ordering::Acquire);
         if heard > 0 {
@@ -176,7 +177,7 @@ where
     /// Stores the database's answer, unless the key has changed since the stamp.
     pub fn keep(&self, key: K, stamp: Stamp, value: V) {
         let changes = self.changes_of(&key);
-        // If everything changes meanwhile, the value belongs to an earlier epoch.
+        // If `change_all` runs meanwhile, the value has an earlier epoch and counts as absent.
         if *changes == stamp.changes && self.epoch.load(Ordering::SeqCst) == stamp.epoch {
             self.values.iter().for_each(|values| values.insert(key, (stamp.epoch, value.clone())));
         }
@@ -218,7 +219,7 @@ mod tests {
     fn what_is_kept_is_bounded_in_bytes_whatever_comes() {
         for bytes in [0, 1 << 10, 8 << 20, 128 << 20] {
             let cache = Cache::<u32, usize>::new(bytes, |&length| length, Arc::new(Freshness::forever()));
-            // The largest user is stored if there is a little room for others, and anything larger nowhere.
+            // The largest user is stored if there is a little room for others. A larger value is never stored.
             let cases = [(1, 1 << 20, bytes >= 8 << 20), (2, 256 << 20, false), (3, 100, bytes > 0)];
             for (key, length, kept) in cases {
                 cache.keep(key, cache.stamp(&key), length);
@@ -283,7 +284,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         cache.freshness.extend(Instant::now(), minute);
         assert_eq!(cache.get(&1), Some("value"));
-        // Older news takes nothing back.
+        // An older time takes nothing back.
         cache.freshness.extend(Instant::now(), Duration::ZERO);
         assert_eq!(cache.get(&1), Some("value"));
     }

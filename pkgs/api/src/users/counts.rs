@@ -6,7 +6,7 @@ use service::metrics::LocalCounter;
 
 use crate::thread;
 
-/// Threads with their own counters. Beyond it some share, and occasionally lose a count.
+/// How many threads have their own counters. Further threads share them, and occasionally lose a count.
 const THREADS: usize = 64;
 
 /// The counters of one thread.
@@ -16,7 +16,7 @@ struct Thread {
     misses: LocalCounter,
 }
 
-/// Reads by id, from the cache and not.
+/// Counts reads by id: answered from the cache, not in it, and answered from it while the database is away.
 pub struct Counts {
     threads: Box<[Thread]>,
     lingering: AtomicU64,

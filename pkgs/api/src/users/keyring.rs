@@ -17,13 +17,14 @@ use crate::store::{Error, Key};
 
 use super::cache::Freshness;
 
-/// How many queries may follow each other at once.
+/// How many queries may follow each other without a pause.
 const BURST: u32 = 10;
 
 /// The interval of queries in the long run.
 const EACH: Duration = Duration::from_millis(100);
 
-/// The share of time that queries may take: if there are so many keys that one takes long, they are rarer.
+/// Queries may take one part in this many of the time. If there are so many keys that a query takes long, queries
+/// become rarer.
 const PART: u32 = 10;
 
 /// The keys, as of the last query.
@@ -45,7 +46,7 @@ struct Known {
 }
 
 impl Keyring {
-    /// Without keys. Results are valid while `freshness` holds, and for `staleness` without it.
+    /// An empty keyring. Results are valid while `freshness` holds, and for `staleness` without it.
     pub fn new(freshness: Arc<Freshness>, staleness: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -68,7 +69,7 @@ impl Keyring {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// The key of a digest, if it is known to be right.
+    /// The key of a digest, if it is known and still valid.
     pub fn get(&self, digest: &[u8; 32]) -> Option<Arc<Key>> {
         let known = self.known.load();
         let key = known.keys.as_ref().ok()?.get(digest)?;
@@ -109,7 +110,7 @@ impl Keyring {
     }
 }
 
-/// When the next query may run: a token bucket, stored as the time by which it is ahead of its rate.
+/// When the next query may run. It is a token bucket, stored as the time by which queries are ahead of their rate.
 struct Pace {
     ahead: Duration,
     at: Instant,
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(find(1, 2).await, (Some(1), 1));
         assert_eq!(find(0, 2).await, (Some(0), 1));
         assert_eq!(find(2, 2).await, (None, 2));
-        // Created a moment ago, before anybody was told.
+        // It was created a moment ago, and no notification has come yet.
         assert_eq!(find(2, 3).await, (Some(2), 3));
         keyring.change();
         assert_eq!(keyring.get(&[1; 32]), None);
@@ -200,7 +201,7 @@ mod tests {
         }
         let found = finding.join_all().await;
         assert!(found.iter().all(Option::is_none));
-        // However long the machine took for all of them.
+        // The bound takes into account how long the machine took for all of them.
         let most = u128::from(BURST) + begin.elapsed().as_nanos() / EACH.as_nanos() + 1;
         let looks = looks.load(Ordering::Relaxed);
         assert!(looks >= 1 && looks as u128 <= most, "{looks} of {most}");

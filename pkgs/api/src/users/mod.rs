@@ -136,7 +136,7 @@ impl Users {
         record
     }
 
-    /// A user as of the last time the database was heard of, and how long ago that is, while the database is away.
+    /// While the database is away: a user as of the last time the database was heard of, and how long ago that is.
     pub fn lingering(&self, id: UserId) -> Option<(Record, Duration)> {
         let age = self.caches.freshness.lingers()?;
         let record = self.caches.records.last(&id)?;
@@ -162,7 +162,8 @@ impl Users {
         Ok(record)
     }
 
-    /// The existing users with some ids, in no order. They are not cached, since clients rarely request many again.
+    /// The existing users among these ids, in no particular order. They are not cached, since clients rarely request
+    /// many again.
     pub async fn get_many(&self, ids: &[UserId]) -> Result<Vec<Record>, Error> {
         let (mut found, mut missing) = (Vec::with_capacity(ids.len()), Vec::new());
         for &id in ids {
@@ -177,7 +178,7 @@ impl Users {
         Ok(found)
     }
 
-    /// Creates users, all or none; with a record, only once.
+    /// Creates all users or none. With an idempotency record, they are created only once.
     pub async fn create(
         &self,
         users: Vec<Draft>,
@@ -186,12 +187,12 @@ impl Users {
         store!(self, store => store.create(users, record).await)
     }
 
-    /// Replaces a user, if it is at the `expected` version, in case one is given.
+    /// Replaces a user. If a version is `expected`, the user has to be at it.
     pub async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
         store!(self, store => store.replace(id, expected, user).await)
     }
 
-    /// Deletes users. If a version is `expected`, there is one user, which has to be at it.
+    /// Deletes users. If a version is `expected`, there is one id, and its user has to be at that version.
     pub async fn delete(&self, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
         store!(self, store => store.delete(ids, expected).await)
     }

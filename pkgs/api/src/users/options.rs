@@ -15,11 +15,11 @@ pub struct Options {
     pub database: DatabaseUrl,
     /// Memory for cached users, in bytes; 0 for no cache.
     pub cache_bytes: u64,
-    /// With PostgreSQL: how outdated a cached read may be while the database answers. SQLite has one service, which
-    /// knows its own writes at once, and other processes' within 100 ms.
+    /// With PostgreSQL: how outdated a cached read may be while the database answers. With SQLite there is one service.
+    /// It knows its own writes at once, and those of other processes within 100 ms.
     pub staleness: Duration,
-    /// How long cached reads continue after PostgreSQL was last heard of while no server is usable. Others may write
-    /// meanwhile, so each such answer says how old it may be.
+    /// With PostgreSQL: how long cached reads continue while no server is usable, counted from when one was last heard
+    /// of. Others may write meanwhile, so each such answer says how old it may be.
     pub cached_while_down: Duration,
     /// With PostgreSQL: connections for writes and lists.
     pub connections: NonZero<u32>,
@@ -72,7 +72,7 @@ impl FromStr for DatabaseUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidDatabaseUrl> {
         if let Some(path) = text.strip_prefix("sqlite:") {
-            // Other programs write two slashes.
+            // Other programs write `sqlite://PATH`.
             let path = path.strip_prefix("//").unwrap_or(path);
             let path = Some(path).filter(|path| !path.is_empty());
             return path.map(|path| Self::Sqlite(path.into())).ok_or(InvalidDatabaseUrl::Scheme);

@@ -42,7 +42,7 @@ struct Member {
     patroni: Child,
 }
 
-/// The user for what refuses to run as root.
+/// The unprivileged user for programs that refuse to run as root.
 fn postgres() -> (u32, u32) {
     let accounts = fs::read_to_string("/etc/passwd").expect("accounts");
     let line = accounts.lines().find_map(|line| line.strip_prefix("postgres:")).expect("Debian's user");
@@ -297,7 +297,7 @@ impl Member {
             .spawn()
             .expect("a namespace");
         let pid = holder.id();
-        // Until it has moved there, its network is this one.
+        // Until the process has moved there, it is in this network namespace.
         wait_for("a namespace", || {
             let of = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
             (of(&pid.to_string())? != of("self")?).then_some(())

@@ -1,4 +1,4 @@
-//! Two nodes of links, visitors that constantly follow links and writers, and what they have seen.
+//! Two nodes of links, visitors that constantly follow links, writers, and a record of what they have seen.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::place::ask;
 /// Codes that are each requested once, so that no cache has any of them.
 pub const COLD: u64 = 40_000;
 
-/// How often the limited link may be followed: what is left at the end is used up then.
+/// How often the limited link may be followed. Visits that are left at the end are used up then.
 const LIMIT: u64 = 6_000;
 
 /// A running server; killed when dropped.
@@ -48,8 +48,8 @@ impl Node {
         self.process.log()
     }
 
-    /// The API's answer to a request for links, on a new connection, since nothing more arrives on one that is refused
-    /// unread.
+    /// The API's answer to a request for links. Each uses a new connection, since the server closes a connection whose
+    /// request it refuses without reading it.
     pub fn send(&self, method: &str, path: &str, body: &str) -> Answer {
         let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };
         let fields = format!("Authorization: Bearer {}\r\nContent-Type: application/{kind}\r\n", self.token);
@@ -172,7 +172,8 @@ impl Seen {
         }
     }
 
-    /// Follows the link that changes, and checks that it leads where it should; and the one that doesn't change.
+    /// Follows the link that doesn't change, and the link that changes, and checks that the latter's target is new
+    /// enough.
     pub fn follow(&self, node: &Node) {
         let mut visitor = Visitor::of(node);
         while self.on() {

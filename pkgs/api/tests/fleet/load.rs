@@ -1,4 +1,4 @@
-//! Clients that constantly write and read, and what they have seen.
+//! Clients that constantly write and read, and a record of what they have seen.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -34,16 +34,17 @@ fn program_on(postgres: &Postgres) -> Program {
     Program::new(BINARY, |_: &Path| ["--database-url", &database].map(str::to_owned).into())
 }
 
-/// A user that nobody has written.
+/// A request for users that nobody writes.
 fn load_request() -> LoadRequest {
     LoadRequest::of("/v1/users?tag=none", r#"{"users":[],"next":null}"#)
 }
 
-/// Three take over one after the other while clients read and write: no request fails, and everything acknowledged is
-/// there in the end, whichever process acknowledged it. Returns how many writes there were, and the last process.
+/// Three processes take over one after the other while clients read and write. No request fails, and in the end
+/// everything acknowledged is stored, whichever process acknowledged it. Returns the number of writes, and the last
+/// process.
 async fn take_over_in_a_row(program: &Program) -> (usize, Server) {
     let clear = program.clear;
-    // Before any requests: somebody serves.
+    // A server has to run before clients send requests.
     let first = program.start();
     let writers = Writers::start(move |writer, number| {
         let user = format!(r#"{{"email":"w{writer}n{number}@a.example","name":"n"}}"#);

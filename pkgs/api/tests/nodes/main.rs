@@ -1,5 +1,5 @@
-//! Several services on one database, and what happens to them and to what they have acknowledged when a connection, the
-//! database or the service itself fails.
+//! Several services on one database: what happens to them, and to the writes that they have acknowledged, when a
+//! connection, the database or a service fails.
 
 mod coherence;
 mod crash;

@@ -30,7 +30,7 @@ async fn cached_reads_go_on_while_postgresql_is_down_and_all_else_after() {
     .await;
     let (_, age) = users.lingering(cached).expect("it goes on");
     assert!(age >= staleness && users.cached(cached).is_none(), "they are told apart");
-    // Nobody answers, so the end of each of these says that it didn't wait.
+    // No server answers, so a request that returns did not wait for one.
     let read = users.get(other).await;
     assert!(matches!(read, Err(Error::Unreachable(_))), "{read:?}");
     let written = users.create(vec![user(3)], None).await;

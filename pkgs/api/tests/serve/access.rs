@@ -58,7 +58,7 @@ fn a_key_allows_what_its_scope_says_until_it_is_revoked(place: &Place) {
         (bearer("lrk_0"), "Bearer error=\"invalid_token\""),
         (bearer(&mistyped), "Bearer error=\"invalid_token\""),
     ] {
-        // Twice, so that the user is cached.
+        // Sends it twice, so that the user is cached the second time.
         for _ in 0..2 {
             let answer = server.ask("GET", &path, &fields, "");
             problem(&answer, 401);
@@ -147,7 +147,8 @@ fn pages_of_other_origins_may_ask_where_that_is_wanted() {
     assert!(answer.field("access-control-allow-methods").expect("methods").contains("PATCH"));
     assert!(answer.field("access-control-allow-headers").expect("fields").contains("if-match"));
     assert_eq!(preflight(theirs).field("access-control-allow-methods"), None);
-    // If keys are required, a page may send requests like anybody else; it just isn't shown the answer.
+    // If keys are required, a page may send requests like any other client, but the browser does not show it the
+    // answers.
     let key = bearer(&place.key("read", &[]));
     let silent = place.serve(&["--auth", "keys"]);
     let answer = silent.ask("GET", "/v1/users", &format!("{key}{theirs}"), "");
@@ -207,7 +208,7 @@ fn without_keys_only_local_names_are_taken() {
     );
     assert_eq!(asked_for(&behind, "GET", "localhost", "").status, 200);
     problem(&asked_for(&behind, "GET", "other.example.org", ""), 403);
-    // Whoever opens it to all has said so; with keys, the key counts.
+    // Whoever opens the service to all accepts any host. If keys are required, only the key matters.
     let open = place.serve(&["--listen", "0.0.0.0:0", "--auth", "none"]);
     assert_eq!(asked_for(&open, "GET", "anything.example", "").status, 200);
     let key = bearer(&place.key("read", &[]));
@@ -219,7 +220,7 @@ fn without_keys_only_local_names_are_taken() {
 fn the_admin_listener_takes_only_local_names() {
     let place = Place::new();
     place.key("read", &[]);
-    // Keys are for the public listener.
+    // Keys are only for the public listener.
     for flags in [&[][..], &["--auth", "keys"]] {
         let server = place.serve(&[flags, &["--allowed-host", "admin.example.org"]].concat());
         let status = |path: &str, host: &str, origin: &str| {
@@ -244,7 +245,7 @@ fn the_admin_listener_takes_only_local_names() {
             assert_eq!(status(path, "localhost", "Origin: null\r\n"), 403, "{path}");
         }
     }
-    // Whoever makes it listen elsewhere has said so.
+    // Whoever lets the admin listener listen elsewhere accepts any host.
     let open = place.serve(&["--admin", "0.0.0.0:0"]);
     let mut client = Client::connect(([127, 0, 0, 1], open.admin.port()).into());
     client.send("GET /metrics HTTP/1.1\r\nHost: anything.example\r\n\r\n");
@@ -295,16 +296,16 @@ fn however_many_unknown_keys_are_tried_the_database_is_asked_little(place: &Plac
                 }
             });
         }
-        // Whoever has one waits for nobody.
+        // A client with a known key never waits.
         for _ in 0..25 {
             assert_eq!(server.ask("GET", "/v1/users", &key, "").status, 200);
         }
     });
-    // Ten at once and ten a second, however long this machine took.
+    // At most ten looks at once and ten per second, however long this machine took.
     let most = 12.0 + begin.elapsed().as_secs_f64() * 10.0;
     let looks = server.metric("linerate_api_key_looks_total") - before;
     assert!(looks > 0.0 && looks <= most, "{looks} of {most}");
-    // One that is made meanwhile is known at once.
+    // A key that was created meanwhile is known at once.
     let made = bearer(&place.key("read", &[]));
     assert_eq!(server.ask("GET", "/v1/users", &made, "").status, 200);
 }

@@ -30,7 +30,7 @@ fn curl(flags: &[&str], url: &str) -> (String, u16, Vec<u8>) {
 fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
     let place = Place::new();
     let [cert, key] = testkit::certificate(&["localhost"]).write_in(place.path(""));
-    // As in sd_listen_fds(3): descriptors from 3 on, and the id of the process.
+    // Passes the listener as sd_listen_fds(3) describes: descriptors from 3 on, and the id of the process.
     let passed = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let script = format!(
         "exec 3<&{}; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",
@@ -68,7 +68,7 @@ fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
         assert_eq!((found.as_str(), status), (version, 201), "{base} {flags:?}");
         let created: Value = serde_json::from_slice(&body).expect("a user");
         let path = format!("/v1/users/{}", created["id"].as_str().expect("an id"));
-        // From the database and from the cache.
+        // The first answer comes from the database, the second from the cache.
         for _ in 0..2 {
             let (found, status, read) = curl(flags, &format!("{base}{path}"));
             assert!(found == version && status == 200 && read == body, "{base} {flags:?}: {status}");

@@ -16,7 +16,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }
 
-/// Checks that no command uses what is at a path, that each says why on one line, and leaves it unchanged.
+/// Checks that every command refuses the file at a path, gives the reason on one line, and leaves the file unchanged.
 fn refused(path: &Path, why: &str, code: i32) {
     let content = |path: &Path| fs::read(path).unwrap_or_default();
     let before = content(path);
@@ -47,7 +47,7 @@ fn what_is_another_programs_is_left_as_it_is() {
     };
     make("CREATE TABLE links (code TEXT); INSERT INTO links VALUES ('x'); PRAGMA journal_mode = WAL");
     refused(&path, "the database of another program", 2);
-    // As others keep their migrations with sqlx.
+    // Other programs keep their migrations like this, with sqlx.
     make("CREATE TABLE _sqlx_migrations (version INTEGER); CREATE TABLE keys (id INTEGER)");
     refused(&path, "the database of another program", 2);
     make("PRAGMA application_id = 1");
@@ -104,7 +104,7 @@ fn a_database_of_a_release_that_migrated_by_sqlx_goes_on_as_it_is() {
     server.create("new@example.org");
     assert_eq!(value(&server.get("/v1/users:count"))["count"], 3);
     drop(server);
-    // What was added since is beside it, where that release doesn't look.
+    // Later additions are in separate tables, where that release does not look.
     let (schema, added) = (schema(), before.0.len());
     assert_eq!((&schema[..added], notes()), (&before.0[..], before.1));
     assert!(
@@ -182,7 +182,7 @@ fn keys_go_where_serve_looks_for_them() {
         command.env("XDG_DATA_HOME", place.path("data")).output().expect("it runs")
     };
     let public = ["serve", "--listen", "0.0.0.0:0"];
-    // Its advice works.
+    // The command that it advises works.
     for flags in [&["--database-url", &url][..], &["--config", &config]] {
         let output = run(&[&public[..], flags].concat());
         let told = said(&output);

@@ -46,7 +46,7 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
         (&json!("ci"), &json!("read"), &json!(100), &json!("2130-01-31T00:00:00Z"))
     );
     assert_eq!(server.ask("GET", "/v1/users", &bearer(&secret), "").status, 200);
-    // That is recorded in the background, and then not again for a minute.
+    // The use is recorded in the background, and then not again for a minute.
     until("the use is noted", || {
         let keys = listed(&server, &write);
         keys.iter().all(|key| key["last_used_at"].is_string())
@@ -116,7 +116,7 @@ fn keys_are_for_those_that_may_write_and_make_no_more_than_themselves(place: &Pl
     assert_eq!(listed(&server, &slow).len(), 3);
 }
 
-/// If everybody has access, nobody gets a key that outlives that.
+/// A key that is created while everybody has access would outlast that access.
 #[test]
 fn a_service_that_asks_for_no_keys_makes_none() {
     let place = Place::new();

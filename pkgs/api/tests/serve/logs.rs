@@ -55,7 +55,7 @@ fn requests_are_logged_with_their_ids_and_keys_and_nothing_secret() {
     );
     assert_eq!(server.ask("GET", &format!("{path}?fields=id"), &fields, "").status, 200);
     assert_eq!(server.ask("GET", &path, &bearer(&read), "").status, 200);
-    // In this order, since each is answered before the next is sent.
+    // The log has this order, since each request is answered before the next is sent.
     let missing = told_id(&server.ask("GET", "/v1/users/none", &bearer(&read), ""), 404);
     let denied = told_id(&server.ask("DELETE", &path, &bearer(&read), ""), 403);
     let unknown = told_id(&server.ask("GET", &path, "Authorization: Bearer lrk_0\r\n", ""), 401);
@@ -109,7 +109,7 @@ fn one_in_so_many_is_logged_and_a_renamed_log_is_made_anew() {
     until("a new log", || log.exists());
     (0..10).for_each(|_| assert_eq!(ask(&mut client, "GET", "/v1/users", "", "").status, 200));
     drop(client);
-    // Those of the last moment are written nevertheless.
+    // The requests of the last moment are logged nevertheless.
     server.signal(Signal::TERM);
     assert!(server.wait(Duration::from_secs(120)).success());
     assert_eq!((logged(&moved).len(), logged(&log).len()), (4, 2));
@@ -221,7 +221,7 @@ fn each_write_has_a_line_with_who_wrote_and_digests_of_what_get_sends(place: &Pl
     }
 }
 
-/// From its own log, which has a statement before that is answered.
+/// Reads PostgreSQL's own log, which has a statement before the statement is answered.
 #[test]
 fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
     let postgres = Postgres::start(Durability::None, &["log_statement=all"]).expect("PostgreSQL starts");

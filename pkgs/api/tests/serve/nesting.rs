@@ -1,10 +1,10 @@
-//! Deep, wide or long bodies, cursors and headers: each is refused, and nobody else notices.
+//! Deep, wide or long bodies, cursors and headers. Each is refused, and other clients are not affected.
 
 use serde_json::{Value, json};
 
 use crate::place::{Place, Server, problem, user, value};
 
-/// The depth. A thread's stack holds less of a recursive parser.
+/// The depth of nesting. A recursive parser would overflow a thread's stack.
 const LEVELS: usize = 20_000;
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -77,7 +77,7 @@ fn what_is_deep_is_refused_wherever_it_is_and_the_service_stays() {
     for body in &deep {
         refused(&server, &id, body);
     }
-    // In place of each member, where something else is expected.
+    // The deep value replaces each member in turn, where something else is expected.
     let batches = [json!({"users": [user("b@example.org")]}), json!({"ids": [id]})];
     for document in batches.iter().chain([&user("b@example.org")]) {
         for body in deep.iter().flat_map(|deep| replacements(document, deep)) {
@@ -102,7 +102,7 @@ fn what_is_wide_or_long_is_refused_and_told_briefly() {
     for body in [
         format!("[{}1]", "1,".repeat(3 << 20)),
         format!("{{{}\"a\":1}}", (0..500_000).map(|index| format!("\"{index}\":1,")).collect::<String>()),
-        // A name that would be repeated in each of many faults.
+        // Many faults would each repeat this name.
         format!(r#"{{"users":[{{"preferences":{{"{name}":{{{faults}"a":1}}}}}}]}}"#),
         format!(r#"{{"users":[{{"name":1,"email":"{name}","{name}":1}}]}}"#),
         format!(r#"{{"ids":["{name}"]}}"#),

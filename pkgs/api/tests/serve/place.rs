@@ -37,7 +37,7 @@ pub struct Place {
     postgres: Option<Arc<Postgres>>,
 }
 
-/// A server that all tests share may take its time.
+/// The tests share a server, which may be slow.
 const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
 
 /// The PostgreSQL that all concurrently running tests share; the last one stops it.
@@ -122,7 +122,7 @@ impl Place {
 
     /// The same with a command that ends with the binary's name.
     pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
-        // There is only one of those.
+        // There can be only one admin listener.
         let admin = if flags.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] };
         let process = testkit::Server::by(command)
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
@@ -146,7 +146,7 @@ fn directory() -> TempDir {
 pub struct Server {
     process: testkit::Server,
     pub public: SocketAddr,
-    /// With TLS, if it was told to.
+    /// The address with TLS, if TLS is on.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
 }

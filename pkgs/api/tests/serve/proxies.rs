@@ -10,7 +10,7 @@ use testkit::until;
 use crate::client::{Answer, Client};
 use crate::place::Place;
 
-/// As low as possible, so that two requests within a second are one too many.
+/// The lowest rate, so that the third request within a second is refused.
 const RATE: [&str; 4] = ["--address-rate", "1", "--address-burst", "2"];
 
 /// The host name in clients' requests, which proxies pass on.
@@ -22,7 +22,8 @@ fn get(to: SocketAddr, host: u8, fields: &str) -> Answer {
     Client::on(stream).get("/v1/users", fields)
 }
 
-/// Sends requests until it is limited, each time with another claimed address, and then as a neighbour.
+/// Sends requests until the rate limit refuses one, each with another claimed address. Then sends one from another
+/// address.
 fn assert_limited(to: SocketAddr, host: u8) {
     let mut asked = 0;
     let mut refused = None;
@@ -72,7 +73,7 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
         assert_limited(proxy.address(), 7);
     }
     assert!(by_http2.metric("linerate_api_listener_accepted_total{protocol=\"http2\"}") >= 1.0);
-    // Nobody is served without the proxy, with a PROXY header or without.
+    // A client that does not come through the proxy is not served, with a PROXY header or without.
     let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
     let old = b"PROXY TCP4 203.0.113.9 127.0.0.1 1000 80\r\n";
     for (host, sent) in [(9, &header[..]), (1, b""), (1, old)] {

@@ -1,4 +1,4 @@
-//! The secrets in a database's URL are in no message, however malformed it is and wherever it is given.
+//! No message contains the secrets of a database's URL, however malformed the URL is and wherever it is given.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use testkit::until;
 
 use crate::place::{BINARY, Place};
 
-/// Unusable URLs, each with the same password, complete or with something in it that ends it for a parser.
+/// Unusable URLs, all with the same password. In some, a character within the password ends it for a parser.
 const MALFORMED: [&str; 22] = [
     "postgres://ada:hunter2@db:x/users",
     "postgres://ada:hunter2@db:99999/users",
@@ -81,7 +81,7 @@ fn a_malformed_url_is_not_repeated() {
             let credential = command(&place, arguments).env("CREDENTIALS_DIRECTORY", &credentials).output();
             silent(&what, &credential.expect("it runs"), Some(2));
         }
-        // In the wrong place.
+        // The URL is in the wrong place.
         for arguments in [&["serve", url][..], &["migrate", url], &["--database-url", url, "migrate"], &[url]]
         {
             silent(

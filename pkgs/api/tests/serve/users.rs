@@ -26,7 +26,7 @@ fn a_user_is_created_read_replaced_patched_and_deleted(place: &Place) {
         assert_eq!(&created[name], member, "{name}");
     }
 
-    // Twice: from the database and from the cache.
+    // The first read comes from the database, the second from the cache.
     for _ in 0..2 {
         let answer = server.get(&path);
         assert_eq!((answer.status, answer.field("etag").as_deref()), (200, Some("\"1\"")));
@@ -162,7 +162,7 @@ fn methods_media_types_and_paths_that_are_not_there_are_told(place: &Place) {
         problem(&server.get(path), 404);
     }
     problem(&server.ask("GET", &one, "Accept: image/png\r\n", ""), 406);
-    // From the cache too.
+    // The cache answers in the same way.
     assert_eq!(server.get(&one).status, 200);
     problem(&server.ask("GET", &one, "Accept: image/png\r\n", ""), 406);
     assert_eq!(server.ask("GET", &one, "Accept: text/xml, application/*;q=0.5\r\n", "").status, 200);

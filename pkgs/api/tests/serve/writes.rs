@@ -75,7 +75,7 @@ fn a_version_can_be_demanded_of_every_write(place: &Place) {
     problem(&server.send("PUT", &path, "", &user("a@example.org")), 428);
     problem(&server.send("PATCH", &path, "", &json!({})), 428);
     problem(&server.ask("DELETE", &path, "", ""), 428);
-    // Naming a version that isn't meant says nothing about the one that is.
+    // A condition that excludes versions does not say which version is meant.
     for none in ["If-None-Match: \"9\"\r\n", "If-None-Match: \"abc\"\r\n"] {
         problem(&server.send("PUT", &path, none, &user("a@example.org")), 428);
         problem(&server.send("PATCH", &path, none, &json!({})), 428);
@@ -139,7 +139,7 @@ fn a_request_with_a_key_is_made_once(place: &Place) {
     for malformed in ["", "\"", "a b", &"k".repeat(256)] {
         problem(&server.send("POST", "/v1/users", &format!("Idempotency-Key: {malformed}\r\n"), &sent), 400);
     }
-    // A repetition brings nobody back, and reveals nothing about someone who was deleted.
+    // A repetition does not create the deleted user again, and reveals nothing about it.
     let path = format!("/v1/users/{}", value(&first)["id"].as_str().expect("an id"));
     assert_eq!(server.ask("DELETE", &path, "", "").status, 204);
     let again = server.send("POST", "/v1/users", key, &sent);
@@ -167,7 +167,7 @@ fn answers_are_forgotten_once_too_much_was_answered_since(place: &Place) {
     };
     assert_eq!(create("first", "a@example.org").status, 201);
     assert_eq!(create("second", "b@example.org").status, 201);
-    // As if it were the last of 65,536 blocks of 16 KiB.
+    // Makes it the last of 65,536 blocks of 16 KiB.
     place.execute("UPDATE claims SET seq = 65537 WHERE key = 'second'");
     if place.database().starts_with("postgres:") {
         place.execute("SELECT setval('claims_seq_seq', 65537)");

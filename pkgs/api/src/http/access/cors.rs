@@ -50,7 +50,7 @@ impl Cors {
         }
     }
 
-    /// Whether any origin is allowed.
+    /// Whether at least one origin is allowed.
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.origins.is_empty()

@@ -59,7 +59,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Checks keys of these users. `keys` says whether a key or one of these tokens is required.
+    /// Checks keys of these users. `keys` says whether requests need a key or one of these issuer's `tokens`.
     pub fn new(users: Users, keys: bool, tokens: Option<Tokens>) -> Self {
         Self { users, keys, tokens, rates: RateLimiter::new(REMEMBERED) }
     }
@@ -115,7 +115,7 @@ impl Guard {
         let given = given.to_str().unwrap_or_default().trim();
         let (scheme, token) = given.split_once(' ').unwrap_or((given, ""));
         if !scheme.eq_ignore_ascii_case("bearer") {
-            // A key without the word is the usual mistake.
+            // The usual mistake is a key without the word.
             return Err(invalid("Authorization has to be the word Bearer, a space and the API key"));
         }
         if let Some(tokens) = self.tokens.as_ref().filter(|_| may_be(token.trim())) {

@@ -5,8 +5,8 @@ use http::header::{self, HeaderValue};
 use listener::Peer;
 use service::allowed_hosts::{AllowedHosts, Refused, SocketFamily};
 
-/// Checks that a request is for one of these hosts, and from a page of one. `origin` is its `Origin`, or none if pages
-/// of that origin may send requests whatever their name is.
+/// Checks that a request is for one of these hosts, and that a page of one of them sent it. `origin` is the request's
+/// `Origin`. It is none if CORS allows that origin, whatever its host.
 ///
 /// # Errors
 /// When one of the two is not allowed; the error says which.

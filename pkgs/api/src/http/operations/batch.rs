@@ -63,7 +63,7 @@ pub(in crate::http) async fn create(
 pub(in crate::http) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let (mut records, mut bytes) = (HashMap::with_capacity(ids.len()), 0);
-    // In parts, so that too much is noticed before all of it is read.
+    // Reads them in parts, so that it stops early if they are too large together.
     for part in ids.chunks(PART) {
         for record in api.users().get_many(part).await? {
             bytes += record.body.len();
@@ -93,7 +93,7 @@ pub(in crate::http) async fn delete(
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
-    // There is no place for a version per user.
+    // The body has no place for a version per user.
     if api.settings().conditional_writes && !Conditions::of(&head)?.means_any() {
         let detail = "If-Match has to be *, for whatever versions they are at; a version goes with a DELETE of one user";
         return Err(Problem::new(428, detail).into());
@@ -101,7 +101,7 @@ pub(in crate::http) async fn delete(
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let mut before = HashMap::new();
     for part in ids.chunks(PART).filter(|_| audit.is_on()) {
-        // Only digests, since the users together may be large.
+        // Keeps only the digests, since the users together may be large.
         let records = api.users().get_many(part).await?;
         before.extend(records.iter().map(|record| (record.id, Written::new(record.id, Some(record), None))));
     }

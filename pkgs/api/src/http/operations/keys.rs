@@ -174,8 +174,8 @@ pub(in crate::http) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All keys, for a client with a key. A service without keys would hand out keys to everybody that outlast that
-/// setting.
+/// All keys, for a client with a key. If no keys are required, anybody could otherwise create keys that remain valid
+/// once keys are required.
 async fn all(caller: &Caller, api: &Api) -> Result<Vec<Key>, Failure> {
     match caller {
         Caller::Key(..) => Ok(api.users().list_keys().await?),
@@ -205,7 +205,7 @@ fn parsed(body: &[u8]) -> Result<KeyToCreate, Failure> {
     let key = serde_path_to_error::deserialize(&mut input).map_err(|error| {
         let detail = short(error.inner());
         match error.inner().classify() {
-            // An unknown field is itself at fault, while a missing one has no place.
+            // The pointer of an unknown field is the field itself. A missing field has no pointer.
             serde_json::error::Category::Data => {
                 let path = error.path().to_string();
                 let pointer = if path == "." || path.len() > DETAIL_BYTES {

@@ -130,7 +130,7 @@ pub(in crate::http) async fn replace(
                 return Ok(written(StatusCode::OK, &record));
             }
             Replaced::Missing => return Err(Failure::no_user()),
-            // Only the digest before has to be read again.
+            // Without an expected version, only the digest `before` is outdated, and is read again.
             Replaced::Changed(_) if expected.is_none() => {}
             Replaced::Changed(_) => return Err(Failure::precondition()),
             Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),

@@ -25,7 +25,7 @@ impl One {
     /// Reads the body of a request with these fields.
     ///
     /// # Errors
-    /// 415 if its media type is not JSON, 413 if it is too long, and whatever interrupted it.
+    /// 415 if its media type is not JSON, 413 if it is too long, or the error that interrupted it.
     pub async fn of<B>(fields: &HeaderMap, body: B, api: &Api) -> Result<Self, Failure>
     where
         B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,

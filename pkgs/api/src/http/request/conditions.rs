@@ -8,11 +8,11 @@ use service::problem::Problem;
 
 use crate::http::failure::Failure;
 
-/// Entity tags are compared as versions; these tags are made once.
+/// The entity tags of versions below this number are made once.
 const KNOWN: usize = 64;
 
 static TAGS: LazyLock<[HeaderValue; KNOWN]> =
-    // Never freed, so that threads need not count references.
+    // They are never freed, so that threads need not count references.
     LazyLock::new(|| {
         std::array::from_fn(|version| HeaderValue::from_static(format!("\"{version}\"").leak()))
     });
@@ -67,8 +67,8 @@ impl Conditions {
         })
     }
 
-    /// Whether `If-Match` names the accepted versions, even if it names any. `If-None-Match` does not, since it
-    /// excludes versions.
+    /// Whether the request says with `If-Match` which versions it accepts; `*` counts too. `If-None-Match` does not
+    /// count, since it excludes versions.
     pub fn names_version(&self) -> bool {
         self.matches.is_some()
     }
@@ -148,7 +148,7 @@ fn read(fields: &HeaderMap, name: header::HeaderName, weak: bool) -> Result<Opti
             if !rest.is_empty() && !rest.starts_with(',') {
                 return Err(malformed());
             }
-            // Written as we write it, or it is not ours.
+            // A tag that we would write differently is not ours.
             let version = opaque.parse::<i64>().ok().filter(|version| version.to_string() == opaque);
             versions.extend(version.filter(|_| weak || !is_weak));
         }

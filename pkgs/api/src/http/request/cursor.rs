@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 /// Bytes of the check.
 const CHECK: usize = 8;
 
-/// The longest cursor, in characters: for a name of 200 characters of 4 bytes, twice as long in lower case.
+/// The longest cursor, in characters: it contains a name of 200 characters of 4 bytes, twice as long in lower case.
 pub const MAX_CHARS: usize = 2304;
 
 /// The error of a text that is not a cursor of this list.

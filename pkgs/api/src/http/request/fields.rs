@@ -57,7 +57,7 @@ impl Selection {
                 if selected.len() > 1 {
                     selected.put_u8(b',');
                 }
-                // Selected names are plain, but those of kept members may be anything.
+                // Names of known members need no escapes, but those of kept members may.
                 selected.extend_from_slice(&sonic_rs::to_vec(&*name).unwrap_or_default());
                 selected.put_u8(b':');
                 selected.extend_from_slice(value.as_raw_cow().as_bytes());

@@ -31,7 +31,7 @@ impl ResponseBudget {
             return Some(body);
         }
         let before = self.held.fetch_add(bytes, Relaxed);
-        // Returned when dropped.
+        // Dropping it gives the bytes back.
         let held = Held { body, answers: Arc::clone(self), bytes };
         (before == 0 || before.saturating_add(bytes) <= self.limit).then(|| axum::body::Body::new(held))
     }
@@ -55,7 +55,7 @@ impl Body for Held {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Not before more is requested, since a single piece is held until it is written.
+        // Always false, so that a body of a single piece is not dropped before the piece is written.
         false
     }
 

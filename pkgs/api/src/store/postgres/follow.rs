@@ -21,7 +21,7 @@ impl Heard for Follower {
                 }
             }
             postgres::Change::Row { topic: "keys", .. } => self.0.changed(Change::Keys),
-            // From a newer version with other kinds of changes.
+            // A newer version may report other kinds of changes.
             postgres::Change::Row { .. } | postgres::Change::All => self.0.changed(Change::All),
         }
     }

@@ -32,7 +32,7 @@ use schema::MIGRATIONS;
 /// The channel on which nodes wake each other, including those of the previous generation.
 const CHANNEL: &str = "linerate_api";
 
-/// How often the tasks beat. If both are stuck, requests no longer meet their deadlines.
+/// How often the tasks send heartbeats. If both are stuck, requests no longer meet their deadlines.
 const BEAT: Duration = Duration::from_millis(250);
 
 /// Options of PostgreSQL.
@@ -105,7 +105,7 @@ impl Postgres {
         let alarm = Alarm::default();
         let armed = alarm.arm();
         background.spawn(async move {
-            // It ends by a panic, or with the runtime, when nobody is left to notice.
+            // The feed ends only by a panic, or with the runtime when nobody uses the database any more.
             let _armed = armed;
             feed.run().await;
         });

@@ -18,7 +18,7 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "claims by blocks",
             sql: include_str!("migrations/0002_claims_by_blocks.sql"),
         },
-        // Older programs write as before, and triggers record it.
+        // Older programs write as before. Triggers record their changes.
         Migration {
             version: 3,
             min_reader: 2,

@@ -18,7 +18,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// How many bytes of the file are memory-mapped, which saves a copy and a system call per page.
 const MMAP_BYTES: i64 = 1 << 30;
 
-/// The page size in bytes: three usual documents fit in one, while the default of 4 KiB fits one and a half.
+/// The page size in bytes. Three typical documents fit in such a page. The default of 4 KiB would fit one and a half.
 const PAGE_BYTES: i64 = 8_192;
 
 /// The writer's page cache in KiB, as a negative `cache_size`.
@@ -40,14 +40,14 @@ pub fn writer(path: &Path) -> Result<Connection, Error> {
         let _ = std::fs::create_dir_all(directory);
     }
     file::claim(path)?;
-    // Not as a URI, since SQLite would treat a name that starts with `file:` as one.
+    // Not as a URI: SQLite would treat a name that starts with `file:` as one.
     let connection = Connection::open_with_flags(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
-    // Has an effect only before the file has a first page.
+    // This has an effect only before the file has a first page.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mark: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if mark != file::APPLICATION_ID {
-        // Before there is a log, so that everybody who opens the file sees the mark. A database without a mark may be
-        // open elsewhere, and gets its mark once it is not.
+        // Set it before there is a log, so that everybody who opens the file sees the mark. An unmarked database may be
+        // open in another process. It then gets its mark at a later start.
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "application_id", file::APPLICATION_ID)?;
     }

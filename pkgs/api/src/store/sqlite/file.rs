@@ -1,4 +1,4 @@
-//! The database file: checks whose it is before anything is written, and who may read it.
+//! The database file: checks that it belongs to this program before anything is written, and restricts who may read it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -64,7 +64,8 @@ fn unmarked(path: &Path) -> Result<(), Error> {
     Err(Unusable::Foreign.into())
 }
 
-/// Opens for inspection. Without a log, the file is complete, and no file is created beside it.
+/// Opens for inspection. Without a write-ahead log, the file is complete, and can be opened so that no file is created
+/// beside it.
 fn look(path: &Path) -> Result<Connection, Error> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

@@ -57,7 +57,7 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    // Both read on the calling thread, in some microseconds and usually without a system call.
+    // `get` and `get_many` read on the calling thread, in some microseconds and usually without a system call.
     async fn get(&self, id: UserId) -> Result<Option<Record>, Error> {
         self.readers.with(|connection| rows::get(connection, id))
     }

@@ -25,8 +25,8 @@ const WAITS: Duration = Duration::from_secs(1);
 /// How long a read may take.
 const TIME: Duration = Duration::from_secs(5);
 
-/// How many instructions of SQLite's virtual machine pass between two checks whether anybody still waits: some ten
-/// microseconds.
+/// How many instructions of SQLite's virtual machine pass between two checks whether anybody still waits. They take
+/// some ten microseconds.
 const LOOK_EVERY: i32 = 1_000;
 
 /// A read with its answer, for a thread's connection.
@@ -35,8 +35,8 @@ type Job = Box<dyn FnOnce(&mut Option<Connection>, &Path) + Send>;
 /// The threads, and their queue.
 pub struct Pool {
     queue: Option<SyncSender<Job>>,
-    /// One permit per thread, held from when a read is queued until its thread is free again. So the queue never has
-    /// more than threads are about to take.
+    /// One permit per thread, held from when a read is queued until its thread is free again. So every queued read has
+    /// a thread that is about to take it.
     free: Arc<Semaphore>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -69,11 +69,11 @@ impl Pool {
             Err(closed) => return Err(Error::failed(closed)),
         };
         let (sender, receiver) = oneshot::channel();
-        // Dropped with this future.
+        // It is dropped with this future.
         let waiting = Arc::new(());
         let waits = Arc::downgrade(&waiting);
         let job: Job = Box::new(move |connection, path| {
-            // Released last, also by a panic.
+            // The permit is released last, even after a panic.
             let _permit = permit;
             let answer = read_while(&waits, connection, path, read);
             let _ = sender.send(answer);
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts until somebody stops it.
+    /// Counts until it is interrupted.
     const FOREVER: &str =
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
@@ -197,7 +197,7 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(pool.read(one).await, Err(Error::Busy)));
         assert!(begun.elapsed() >= WAITS);
-        // Clients that leave.
+        // The clients leave.
         readings.into_iter().for_each(|reading| reading.abort());
         assert_eq!(pool.read(one).await.expect("their threads are free again"), 1);
     }
@@ -208,7 +208,7 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(pool.read(forever).await, Err(Error::Busy)));
         assert!(begun.elapsed() >= TIME);
-        // All threads, including that one.
+        // All threads are free, including that one.
         let all = pool.free.acquire_many(u32::try_from(THREADS).expect("few"));
         drop(timeout(TIME, all).await.expect("it is stopped").expect("it is open"));
         assert_eq!(pool.read(one).await.expect("it goes on"), 1);

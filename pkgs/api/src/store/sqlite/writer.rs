@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::store::{Alarm, Change, Error, Watch};
 use crate::user::UserId;
 
-/// The most writes in one transaction. With more, the first would wait too long for its answer.
+/// The most writes in one transaction. With more of them, the first one would wait too long for its answer.
 const GROUP: usize = 256;
 
 /// How many writes may wait for the writer. Further ones fail with [`Error::Busy`].
@@ -46,11 +46,11 @@ impl Work<'_> {
     }
 }
 
-/// Answers a write, once it is known whether its transaction was committed, and if not, why.
+/// Answers a write. It gets none if the transaction was committed, otherwise the reason why it was not.
 type Answer = Box<dyn FnOnce(Option<Error>) + Send>;
 
-/// Does a write, unless the transaction is already lost, and prepares its answer. Returns false if nothing of it is to
-/// remain.
+/// Does a write, unless the transaction has already failed, and prepares its answer. Returns false if the write has to
+/// be rolled back.
 type Job = Box<dyn FnOnce(Option<&mut Work<'_>>) -> (bool, Answer) + Send>;
 
 /// The writer, and its queue.
@@ -71,7 +71,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("store".into())
             .spawn(move || {
-                // Nothing is written any more if this ends by a panic.
+                // If this thread ends by a panic, nothing is written any more.
                 let armed = armed;
                 run(&connection, &jobs, &*watch, &beating);
                 armed.disarm();
@@ -145,7 +145,7 @@ fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        // A commit by another connection changes this; our own do not.
+        // A commit by another connection changes the data version. Our own commits do not.
         let now = connection.prepare_cached("PRAGMA data_version");
         let now: Option<i64> = now.and_then(|mut statement| statement.query_row([], |row| row.get(0))).ok();
         if now != version && version.is_some() {
@@ -153,7 +153,7 @@ fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: 
         }
         version = now;
     }
-    // Neither is needed for durability; both make the next start quick.
+    // Durability needs neither of these. Both make the next start quick.
     if let Err(error) = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
         tracing::warn!(%error, "cannot tidy the database up");
     }
@@ -167,7 +167,7 @@ fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &d
     for job in group {
         outcome = outcome.and_then(|()| execute(connection, "SAVEPOINT job"));
         let mut work = Work { connection, changes: &mut changes };
-        // A panic fails only its own request, whose answer is dropped, and leaves nothing behind.
+        // A panic fails only its own request, whose answer is dropped. The request's changes are rolled back.
         let done = panics::catch(|| job(outcome.is_ok().then_some(&mut work)));
         let keep = match done {
             Ok((keep, answer)) => {
@@ -179,8 +179,8 @@ fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &d
                 false
             }
         };
-        // Some errors end the transaction at once (sqlite.org/lang_transaction.html, section 3). The savepoint is then
-        // gone, and this fails.
+        // Some errors end the transaction at once (sqlite.org/lang_transaction.html, section 3). Then the savepoint is
+        // gone, and this statement fails.
         outcome = outcome.and_then(|()| {
             if !keep {
                 execute(connection, "ROLLBACK TO job")?;
@@ -232,7 +232,7 @@ mod tests {
             insert(work, 2)?;
             panic!("on purpose")
         });
-        // In one transaction or in three, the others are kept and it is not.
+        // Whether this is one transaction or three, the other writes are kept and this one is not.
         let (first, second, third) = tokio::join!(
             writer.submit(|work| insert(work, 1)),
             panicking,
