@@ -1,6 +1,6 @@
-//! Messages to systemd. It accepts them only from a unit's main process (`NotifyAccess=main`), and logs those of
-//! others. So a process that [takes over](crate::handover) sends nothing until it is the main process, and one that was
-//! taken over from sends nothing afterwards.
+//! Messages to systemd. It accepts them only from a unit's main process (`NotifyAccess=main`), and logs those of other
+//! processes. So a process that [takes over](crate::handover) sends nothing until it is the main process, and the
+//! process before it sends nothing afterwards.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -32,7 +32,7 @@ fn turn() -> MutexGuard<'static, Turn> {
 /// # Errors
 /// Those of the socket.
 pub(crate) fn notify(states: &[NotifyState<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    // The lock is held while sending, so that nothing follows the message that another process is the main one.
+    // The lock is held while sending, so that no message follows the one that names another main process.
     match *turn() {
         Turn::Now if fds.is_empty() => sd_notify::notify(states),
         Turn::Now => sd_notify::notify_with_fds(states, fds),

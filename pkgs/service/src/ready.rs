@@ -159,7 +159,7 @@ impl Heartbeats {
     pub fn beat(&self, index: usize) {
         let beat = &self.0[index].0;
         let last = beat.load(Relaxed);
-        // The clock of a worker that has ended may beat once more.
+        // A worker's timer may beat once more after the worker has ended.
         if last != DONE {
             beat.store((last + 1) % DONE, Relaxed);
         }
@@ -170,8 +170,8 @@ impl Heartbeats {
         self.0[index].0.store(DONE, Relaxed);
     }
 
-    /// Starts to watch the workers; until the first look all count as alive. A worker without a beat for `stuck` does
-    /// not.
+    /// Starts to watch the workers. Until the first look all count as alive. From then on, a worker without a beat for
+    /// `stuck` does not.
     pub fn watch(&self, stuck: Duration) -> Watch {
         let now = Instant::now();
         let last = self.0.iter().map(|beat| (beat.0.load(Relaxed), now)).collect();

@@ -27,7 +27,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// What all but the first are told.
+/// The answer to all who ask while another process is being served.
 const BUSY: &str = "another process does so just now";
 
 /// What a process should do: its program, whether it waits before it completes, the path, and its address.
@@ -85,7 +85,7 @@ fn serve(
             idle = false;
             let _ = write!(stream, "{id}");
         }
-        // Checked between rounds: accepted connections have their answer.
+        // This is checked between rounds, so that accepted connections get their answer.
         if shutdown.is_triggered() {
             // A thread cleans up, and this one must not end before it: services take longer to end.
             let deadline = Instant::now() + Duration::from_secs(10);
@@ -152,7 +152,7 @@ impl Place {
         self.start_until(false, "ready")
     }
 
-    /// Starts one and waits until it says this, once nobody else is asking.
+    /// Starts one and waits until it says this, retrying while another process is being served.
     fn start_until(&self, waits: bool, word: &str) -> Process {
         loop {
             let mut process = self.start(waits);
@@ -163,7 +163,7 @@ impl Place {
         }
     }
 
-    /// Starts one that is refused for this reason, once nobody else is asking.
+    /// Starts one that is refused for this reason, retrying while another process is being served.
     fn refuses(&self, start: impl Fn(&Self) -> Process, reason: &str) {
         loop {
             let (code, error) = start(self).fails();
@@ -182,7 +182,7 @@ impl Place {
         by_tcp
     }
 
-    /// Sends a message to the path, once nobody else is asking there; returns the answer, if any.
+    /// Sends a message to the path, retrying while another process is being served. Returns the answer, if any.
     fn ask(&self, word: &str) -> (Socket, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -208,7 +208,7 @@ impl Place {
 /// The next packet, empty at the end.
 fn hear(mut peer: &Socket) -> String {
     let mut packet = [0; 2_000];
-    // The first read may report a reset, and what was said before that comes after it.
+    // The first read may report a reset. The packets that were sent before it are read afterwards.
     let count = peer.read(&mut packet).or_else(|_| peer.read(&mut packet)).unwrap_or(0);
     String::from_utf8_lossy(&packet[..count]).into_owned()
 }
@@ -405,7 +405,7 @@ fn of_two_at_once_one_wins() {
     first.says("ready");
     old.is_relieved();
     assert_eq!(place.answers(), first.id());
-    // Many at once: whichever succeeds follows another, and somebody serves in the end.
+    // Many start at once. Whichever succeeds follows another, and in the end one of them serves.
     let mut rivals: Vec<_> = (0..4).map(|_| place.start(false)).collect();
     for rival in &rivals {
         rival.says_or_ends("ready");
@@ -433,7 +433,7 @@ fn one_whose_predecessor_is_killed_under_way_serves_who_waits() {
     let old = place.serve();
     let mut new = place.start_until(true, "begun true");
     assert_eq!(old.ends_killed(), None);
-    // Nobody accepts, and nobody is refused.
+    // No process accepts now, but no connection is refused.
     let waiting = TcpStream::connect(place.tcp).expect("the socket is there");
     new.go_on();
     new.says("ready");
@@ -454,13 +454,13 @@ fn who_says_what_is_not_asked_for_changes_nothing() {
         assert!(answer.is_empty() || answer.starts_with("no "), "{said:.20?}: {answer}");
         assert_eq!(place.answers(), old.id());
     }
-    // No message after the first, or a wrong one, after it was given everything.
+    // These processes send no second message, or a wrong one, after they got everything.
     for said in ["", "served", "left", "serving now"] {
         let (peer, answer) = place.ask("linerate-handover 1 test");
         assert!(answer.starts_with("yes "), "{answer}");
         peer.send(said.as_bytes()).expect("it listens");
     }
-    // More descriptors than a packet may have.
+    // This packet has more descriptors than it may.
     let file = fs::File::open("/dev/null").expect("/dev/null");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -473,7 +473,7 @@ fn who_says_what_is_not_asked_for_changes_nothing() {
     assert!(answer.is_empty() || answer.starts_with("no another process"), "{answer}");
     drop(peer);
     assert_eq!(place.answers(), old.id());
-    // Earlier ones may still be checked.
+    // The earlier ones may still be waiting for their answer.
     drop(place.ask("linerate-handover 1 nobody"));
     let new = place.serve();
     old.is_relieved();
@@ -486,7 +486,7 @@ fn who_says_nothing_is_in_nobodys_way_for_long() {
     let mut old = place.serve();
     let silent = place.raw();
     place.start(false).is_refused(BUSY);
-    // It is told so until the silent one is given up.
+    // The next one is refused until the silent one is given up.
     let new = place.serve();
     drop(silent);
     old.is_relieved();
@@ -580,14 +580,15 @@ fn another_user_is_refused() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
     };
     open(place.directory.path(), 0o755);
-    // Refused because of the file's mode, and if that is laxer than it was created, because of the user.
+    // The first is refused because of the file's mode. Once the mode allows others, the second is refused because of
+    // the user.
     let nobody = |place: &Place| place.run("test", false, &[], Some(NOBODY));
     place.refuses(nobody, "ermission denied");
     open(&place.path(), 0o666);
     place.refuses(nobody, "user 65534 may not");
     assert_eq!(place.answers(), old.id());
 
-    // And the other way round: nobody takes over from another user, unless that is root.
+    // The same holds the other way round: no process takes over from another user's, unless that user is root.
     let theirs = Place::new();
     open(theirs.directory.path(), 0o777);
     let process = theirs.run("test", false, &[theirs.tcp.to_string()], Some(NOBODY));

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use libfuzzer_sys::fuzz_target;
 use service::proxies::{Proxies, ProxyArgs};
 
-// What a client sends as either header, and as the other one.
+// The first line is one header as the client sends it, and the rest is the other header.
 fuzz_target!(|text: &[u8]| {
     let mut parts = text.splitn(2, |byte| *byte == b'\n');
     let (sent, other) = (parts.next().unwrap_or_default(), parts.next());
@@ -20,7 +20,7 @@ fuzz_target!(|text: &[u8]| {
         proxies.client(proxy, forwarded.as_deref().into_iter(), x_forwarded_for.as_deref().into_iter())
     };
 
-    // Appended to its line, and as a separate line, by one proxy and by two.
+    // One or two proxies append to the line, or add a separate line.
     for more in [&b", for=203.0.113.9"[..], b", for=\"203.0.113.9:1\";proto=https, for=10.0.0.2"] {
         assert_eq!(told(one(&behind(more)), None), client);
         let lines = [sent, &more[1..]];
@@ -36,6 +36,6 @@ fuzz_target!(|text: &[u8]| {
         let both = told(other.map(<[u8]>::to_vec), one(&behind(more)));
         assert!(both == client || both == proxy);
     }
-    // Without more, from a proxy that has added nothing: bounded, and some address.
+    // A proxy that has added nothing: the result is still some address.
     assert!(told(one(sent), None).is_some() && told(None, one(sent)).is_some());
 });

@@ -74,7 +74,7 @@ impl Output for Collector {
         let Answer { partial_success: PartialSuccess { rejected_spans, error_message } } =
             text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         let refused = rejected_spans.count();
-        // The collector does not say which it refused, so the last ones stand for them.
+        // The collector does not say which spans it refused, so the last ones are counted as refused.
         *left = last(left, refused);
         match refused {
             0 => Ok(()),

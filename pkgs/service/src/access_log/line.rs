@@ -78,7 +78,7 @@ impl<'r> RequestSummary<'r> {
         }
     }
 
-    /// As much of a summary as these bytes allow: the start of a request, or of what was refused as one.
+    /// As much of a summary as these bytes allow. They are the start of a request, or were refused as one.
     #[must_use]
     pub fn of_bytes(bytes: &'r [u8]) -> Self {
         let bytes = bytes.trim_ascii_start();

@@ -1,4 +1,4 @@
-//! The lines of workers: which requests are logged or traced, and what a worker gathers before it hands lines on.
+//! The lines of workers: which requests are logged or traced, and how a worker gathers lines before it hands them on.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -193,7 +193,7 @@ fn hand_on(channel: Option<&Channel>, lines: Vec<u8>) {
 }
 
 impl Drop for Worker {
-    /// A thread that ends hands on the lines of what it served.
+    /// When a worker's thread ends, it hands on the lines that it has gathered.
     fn drop(&mut self) {
         let gathered = self.gathered.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (lines, spans) = (std::mem::take(&mut gathered.lines), std::mem::take(&mut gathered.spans));

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How often the writer meanwhile checks whether to end or to reopen the file.
+/// How often the writer checks during that pause whether to end or to reopen the file.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A log that cannot be opened.
@@ -188,7 +188,7 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// Reports a failure, once for as long as it lasts.
+    /// Reports a failure once, however long it lasts.
     fn complain(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failing, true) {
             tracing::error!(%error, to = %self.output, "cannot write the log");

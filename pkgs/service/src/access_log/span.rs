@@ -12,10 +12,10 @@ use super::shown::Shown;
 use crate::request_id::RequestId;
 use crate::traceparent::TraceParent;
 
-/// A server's span (opentelemetry/proto/trace/v1/trace.proto, `SpanKind`).
+/// A server's span (`SpanKind` in opentelemetry/proto/trace/v1/trace.proto).
 const SERVER: u8 = 2;
 
-/// A span that failed (the same, `Status.StatusCode`).
+/// A span that failed (`Status.StatusCode` in the same file).
 const ERROR: u8 = 2;
 
 /// Methods that are reported unchanged. Others become `_OTHER`, so that clients cannot choose the names of spans.
@@ -55,7 +55,7 @@ struct Attribute<'s> {
 enum Value<'s> {
     #[serde(rename = "stringValue")]
     Text(Shown<'s>),
-    /// As text: protobuf's JSON writes 64-bit numbers so.
+    /// A number as text, since protobuf's JSON writes 64-bit numbers as text.
     #[serde(rename = "intValue")]
     Number(String),
 }
@@ -69,7 +69,8 @@ impl Span {
         id: &RequestId,
         caller: Option<&TraceParent>,
     ) -> Self {
-        // Request ids have the same number of digits and need no more secrecy, and their ends differ.
+        // Request ids can serve as trace and span ids: they have as many digits as a trace id and need no more secrecy.
+        // Their ends differ, so the last 16 digits can be a span id.
         let (trace, span) = (RequestId::generate(), RequestId::generate());
         let trace = caller.map_or(trace.as_str(), TraceParent::trace_id);
         let here = TraceParent::recorded(trace, &span.as_str()[RequestId::LENGTH - 16..]);
@@ -130,7 +131,7 @@ impl Span {
     }
 }
 
-/// Nanoseconds since 1970 as text: protobuf's JSON writes 64-bit numbers so.
+/// Nanoseconds since 1970 as text, since protobuf's JSON writes 64-bit numbers as text.
 fn nanoseconds(time: SystemTime) -> String {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
 }

@@ -2,8 +2,8 @@
 //!
 //! A table holds every connected address with a bucket that its connections share, so a request takes no lock. The
 //! table has parts, each with its own lock. After an address has left, the table remembers when its bucket will be full
-//! again, unless it already is. It remembers a bounded number of such addresses and forgets the rest as
-//! [`RateLimiter`](crate::rate_limit::RateLimiter) does, without ever searching for some to forget.
+//! again, unless it is full already. The number of remembered addresses is bounded. The others are forgotten as in
+//! [`RateLimiter`](crate::rate_limit::RateLimiter), which never searches for keys to forget.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -109,8 +109,8 @@ impl AddressLimits {
         Some(AddressPermit { limits: Arc::clone(self), key, rate })
     }
 
-    /// Whether an address may make another request now, over any connection. For connections of a trusted proxy, which
-    /// carry requests of many addresses.
+    /// Whether an address may make another request now, over any connection. This is for connections of a trusted
+    /// proxy, which carry requests of many addresses.
     #[must_use]
     pub fn may_ask(&self, address: IpAddr) -> bool {
         let Some(rate) = self.rate else { return true };

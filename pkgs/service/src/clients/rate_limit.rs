@@ -81,7 +81,7 @@ pub struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too often: possible again in {retry:?}")]
 pub struct Exceeded {
-    /// How long until there is a token. Asking before does not extend it.
+    /// How long until there is a token. Failed attempts do not extend it.
     pub retry: Duration,
     /// How long until the bucket is full.
     pub full: Duration,
@@ -155,7 +155,7 @@ pub(crate) struct Buckets {
 pub(crate) struct Hashed(u64);
 
 impl Hashed {
-    /// The shard of a key. Uses other bits than the table does, which uses the low bits and the seven high ones.
+    /// The shard of a key. It uses other bits than the hash table, which uses the low bits and the seven highest ones.
     pub(crate) fn shard(key: u64, shards: usize) -> usize {
         (key >> 32) as usize % shards
     }

@@ -1,4 +1,5 @@
-//! What a process tells about itself when it is asked whether it has to be replaced, and the comparison.
+//! How a process describes itself to a reload, which compares two descriptions to find out whether it has to be
+//! replaced.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::settings;
 
-/// A checksum, set by the unit, of what the unit starts processes with. If it differs, another process takes over even
-/// if program and settings are the same.
+/// A checksum, set by the unit, of how the unit starts processes. If it differs, another process takes over even if
+/// program and settings are the same.
 const UNIT: &str = "LINERATE_UNIT";
 
 /// A checksum of the files that the service manager loads as credentials. It loads them only when it starts a unit, so
@@ -23,7 +24,7 @@ pub(super) const OF_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "FDS
 /// The longest text that is sent; checksums are shorter.
 const MAX_BYTES: usize = 256;
 
-/// Texts by their names.
+/// A description: texts by their names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct About(BTreeMap<String, String>);
 

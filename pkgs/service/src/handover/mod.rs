@@ -3,8 +3,8 @@
 //! The new process asks the old one at a Unix socket, and receives its listening sockets (`SCM_RIGHTS`) with the
 //! connections that wait in them. It starts on the same sockets, but accepts nothing yet. Once nothing can fail any
 //! more, it [completes](Takeover::complete) the takeover: it puts its own socket at the old one's path, and tells the
-//! old process to drain. Until then the old process serves as before. Afterwards no socket is closed at which
-//! connections arrive, since closing one of several on a port would reset the connections that wait in it.
+//! old process to drain. Until then the old process serves as before. After that, no socket at which connections arrive
+//! is closed: closing one of several on a port would reset the connections that wait in it.
 //!
 //! Every socket that listens by [`Address`](crate::socket::Address) takes part without further code.
 
@@ -35,7 +35,8 @@ pub use wire::Error;
 /// has died, or has ended properly.
 const BEFORE: &str = "process before";
 
-/// The most draining processes that are told. If more drain at once, the oldest only learn that nobody will tell them.
+/// The most draining processes whose streams are kept. If more drain at once, the streams of the oldest are closed, as
+/// if the serving process had died.
 const MAX_BEFORE: usize = 8;
 
 /// Whether and where a process takes over from the one before it.
@@ -84,15 +85,16 @@ impl Takeover {
         self.old.is_some()
     }
 
-    /// Tells the process that [asked for this one](Reload) that no process can take over now, for this reason, but that
-    /// a fresh start after the old process has ended can work. Call this before this process gives up.
+    /// Tells the process that [asked for this one](Reload) why no process can take over now, and that a fresh start can
+    /// work after the old process has ended. Call this before this process gives up.
     pub fn needs_a_start_anew(&self, reason: &str) {
         starter::tell(&format!("{}{reason}", starter::ANEW));
     }
 
-    /// Takes the place of the process that served until now. That process drains from here on, and this one answers the
-    /// next that asks. `shutdown` is triggered once the next has taken over. Call this when nothing can fail any more
-    /// and before accepting connections: until it returns, no client may depend on this process, which may still end.
+    /// Takes the place of the process that served until now. From here on that process drains, and this one answers the
+    /// next process that asks. `shutdown` is triggered once the next process has taken over. Call this when nothing can
+    /// fail any more and before accepting connections: this process may still end until this returns, so no client may
+    /// depend on it.
     ///
     /// # Errors
     /// When the old process continues to serve.

@@ -72,8 +72,8 @@ impl Place {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address)?;
-        // Nobody can find it before it listens, and only the owner then: a process that is refused at the path assumes
-        // that nobody is there.
+        // Other processes find the socket only once it listens, and even then only the owner may connect. A process
+        // that is refused at the path assumes that no process serves there.
         fs::set_permissions(&new, Permissions::from_mode(MODE))?;
         socket.listen(BACKLOG)?;
         let file = fs::symlink_metadata(&new)?;
@@ -107,7 +107,8 @@ impl Place {
                 }
             };
             let handed = tokio::select! {
-                // In this order, so that a process that asks after another has died is not refused because of it.
+                // This order matters: a process that asks after the asking one has died must not be refused because of
+                // it.
                 biased;
                 () = shutdown.wait() => return place.leave(),
                 handed = hand_over(asking, program) => handed,
@@ -119,13 +120,14 @@ impl Place {
                 Ok(None) => continue,
                 Err(error) => tracing::warn!(%error, "no other process has taken over: this one serves on"),
             }
-            // It may have failed after putting its own socket in place.
+            // The new process may have failed after it put its own socket in place.
             place.mend();
         }
     }
 
     fn listen(self) -> io::Result<Listening> {
-        // The socket is of packets, not a stream, but waiting works in the same way.
+        // This is a socket of packets (`SOCK_SEQPACKET`), not a stream, but waiting for connections works in the same
+        // way.
         let socket = UnixListener::from_std(self.socket.into())?;
         Ok(Listening { path: self.path, socket, file: self.file })
     }

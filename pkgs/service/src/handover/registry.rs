@@ -115,7 +115,7 @@ pub fn on_handed_over(hook: impl FnOnce(&BTreeSet<String>) + Send + 'static) {
     }
 }
 
-/// Closes what was handed over and nobody has taken. Returns its names.
+/// Closes the descriptors that were handed over and that nobody has taken. Returns their names.
 pub(super) fn close_the_rest() -> BTreeSet<String> {
     let mut registry = registry();
     let rest = std::mem::take(&mut registry.handed);

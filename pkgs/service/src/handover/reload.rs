@@ -1,8 +1,8 @@
 //! `reload`: makes a running server take over what has changed, for a service manager's reload (`ExecReload=`).
 //!
-//! If program, settings and unit are the same, the server gets a SIGHUP and reads again what it reads then. If any
-//! differs, a new process is started to take over, and this command waits until it serves. If none can take over, the
-//! running process is told to stop, provided that a service manager starts it again.
+//! If program, settings and unit are the same, the server gets a SIGHUP and reads the files again that it reads at a
+//! SIGHUP. If any of the three differs, a new process is started to take over, and this command waits until it serves.
+//! If none can take over, the running process is told to stop, provided that a service manager starts it again.
 //!
 //! The new process is a child of the service manager alone, since an intermediate process starts it and ends.
 

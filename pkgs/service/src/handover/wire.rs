@@ -7,8 +7,8 @@
 //! | | N times: a name, with its descriptor; or `NAME=TEXT`, without |
 //! | `left NAME`, for what it has not taken | |
 //! | `serving` | |
-//! | | `yours`, once it lets nobody in any more; or `no REASON` |
-//! | `goodbye`, once it stops, or the one that has followed it does: the way goes on to that | |
+//! | | `yours`, once it accepts no more connections; or `no REASON` |
+//! | `goodbye`, once it stops properly; a process that takes over from it gets this stream, and sends it instead | |
 //!
 //! A process that only asks [about](super::about) the serving one starts with `linerate-about 1 PROGRAM`, and receives
 //! only texts.
@@ -52,7 +52,7 @@ pub(super) const MAX_BYTES: usize = 1024;
 /// The most descriptors and texts: enough for 256 workers, each with a socket and a relay on each of many addresses.
 pub(super) const MAX_ITEMS: usize = 16_384;
 
-/// Timeout for the other process's answer, and for it to take a message.
+/// The timeout for the other process to answer, and to receive a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often to ask a process that ends or is replaced just then.
@@ -103,7 +103,8 @@ pub(super) struct Item {
     pub fd: Option<OwnedFd>,
 }
 
-/// Asks the process that serves at `path` for what it has, or [about](ABOUT) it. None if no process serves.
+/// Asks the process that serves at `path` for its descriptors and texts, or [about](ABOUT) itself. None if no process
+/// serves.
 pub(super) fn ask(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Vec<Item>)>, Error> {
     let mut tries = TRIES;
     loop {
@@ -132,7 +133,7 @@ fn ask_once(path: &Path, word: &str, program: &str) -> Result<Option<(Socket, Ve
     }
     let deadline = Instant::now() + PATIENCE;
     match send(&socket, &format!("{word} {program}"), None) {
-        // It may have sent the reason before it was asked.
+        // The other process may have sent its refusal before it was asked.
         Err(error) if has_ended(&error) => {}
         sent => sent.map_err(Error::Peer)?,
     }

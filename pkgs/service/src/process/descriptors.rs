@@ -19,8 +19,8 @@ impl Default for HighWater {
 }
 
 impl HighWater {
-    /// Keeps `spare` descriptors free of those that the process may open (`RLIMIT_NOFILE`). If fewer would remain,
-    /// keeps half of what is left after those that are open now and `expected` more.
+    /// Keeps `spare` of the descriptors free that the process may open (`RLIMIT_NOFILE`). But it keeps free at most
+    /// half of those that are left after the open ones and `expected` more.
     pub fn keeping(spare: u64, expected: u64) -> Self {
         let Some(limit) = getrlimit(Resource::Nofile).current else { return Self::default() };
         let open = lowest_free(std::io::stdin()).unwrap_or(limit);
@@ -32,7 +32,7 @@ impl HighWater {
         number(new) >= self.0
     }
 
-    /// Whether the next descriptor would be one. `any` is any open descriptor.
+    /// Whether the next descriptor would be one that should be kept free. `any` is any open descriptor.
     pub fn is_reached(self, any: impl AsFd) -> bool {
         self != Self::default() && lowest_free(any).is_none_or(|lowest| lowest >= self.0)
     }

@@ -1,4 +1,4 @@
-//! Makes databases private that everybody on this machine can use, because an older release or a copy made them so.
+//! Makes a database private if everybody on this machine can use it, because an older release or a copy made it so.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};

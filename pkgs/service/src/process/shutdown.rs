@@ -1,8 +1,8 @@
 //! SIGTERM drains, and a second signal exits at once.
 //!
-//! If [another process](crate::handover) has taken over, a service manager's SIGTERM goes to both, and comes again
-//! once the other has ended: this process continues to drain. If the other process died, the unit restarts only once
-//! this one has ended too, so it then ends at once.
+//! If [another process](crate::handover) has taken over, a service manager's SIGTERM goes to both, and comes again once
+//! the other has ended: this process continues to drain. If the other process died, the service manager restarts the
+//! unit only after this process has ended too, so this one then exits at once.
 
 use std::fmt;
 use std::io;
@@ -131,8 +131,8 @@ impl Shutdown {
         self.next.load(SeqCst) & FOLLOWED != 0
     }
 
-    /// Records what happened to the other process. Ends this process if it is in the way of the next; the two events
-    /// may come in any order.
+    /// Records what happened to the other process. Ends this process if it delays a restart of the unit: SIGTERM has
+    /// come, and the other process has died. The two events may come in any order.
     fn note(&self, what: u8) {
         let all = self.next.fetch_or(what, SeqCst) | what;
         if all == FOLLOWED | TERMINATED | DIED {

@@ -1,8 +1,7 @@
 //! `Forwarded` (RFC 7239) and `X-Forwarded-For`: the addresses that a request came through.
 //!
-//! Each proxy appends the address that it got the request from. Everything before may be invented by the client. So
-//! both fields are read from their ends and only as far as needed; what precedes the trusted part is not even looked
-//! at. Nothing is allocated.
+//! Each proxy appends the address that it got the request from. The client may have invented everything before. So both
+//! fields are read from their ends, and only as far as the addresses are trusted. Nothing is allocated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -64,9 +63,9 @@ impl<'l> Iterator for Elements<'l> {
 
     fn next(&mut self) -> Option<&'l [u8]> {
         let line = self.rest?;
-        // Reading from the end, quotes are as the writer of the last elements set them, whatever a client wrote before.
-        // An escaped quote is taken for the end of a string, which splits its element wrongly; but that element then
-        // has a backslash, and is refused for it.
+        // The line is read from its end, so its quotes mean what the writer of the last elements meant, whatever a
+        // client wrote before. An escaped quote is taken for the end of a string, and splits its element in the wrong
+        // place. But that element then has a backslash, and is refused for it.
         let mut quoted = false;
         let comma = line.iter().rposition(|byte| {
             quoted ^= self.quotes && *byte == b'"';

@@ -89,10 +89,10 @@ impl Error {
             .and_then(|arg| arg.strip_prefix("--")?.split([' ', '=', '[']).next())
             .and_then(|name| given.get(name));
         let value = text(ContextKind::InvalidValue).map(OsStr::new);
-        // A secret's error contains no value, and says itself whether one was given.
+        // The error of a secret contains no value, and says itself whether a value was given.
         let secret = matches!(error.get(ContextKind::Custom), Some(ContextValue::Bool(true)));
         match name {
-            // A flag overrides what was given, so its error is about another value.
+            // A flag overrides the given value, so the error is about the given value only if it names that value.
             Some(given) if secret || given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
                 Self::Value { origin: given.origin.clone(), error }
             }
@@ -106,7 +106,8 @@ impl Error {
         match self {
             Self::Usage(error) if !error.use_stderr() || shows_help(error) => error.exit(),
             error => {
-                // Without the sources: each variant contains its source's text, in clap's case shortened.
+                // The sources are left out: each variant already contains its source's text, shortened for clap's
+                // errors.
                 eprintln!("error: {}", one_line(&error.to_string()));
                 std::process::exit(USAGE.into())
             }

@@ -11,8 +11,8 @@ use clap::ArgMatches;
 /// This process's checksum, once it has parsed its settings.
 static OF_THIS: OnceLock<Fingerprint> = OnceLock::new();
 
-/// A checksum of every setting, from whatever source. Only comparable between processes of one program, since others
-/// may compute it differently.
+/// A checksum of every setting, from whatever source. It can only be compared between processes of one program, since
+/// other programs may compute it differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 

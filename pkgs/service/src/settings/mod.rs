@@ -63,8 +63,8 @@ pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
     parsed
 }
 
-/// Like [`parse`], with other arguments (starting with the program's name) than this process's, for a command that is
-/// about another process. Also returns the settings' checksum.
+/// Like [`parse`], but with other arguments (starting with the program's name) than this process's, for a command that
+/// concerns another process. Also returns the settings' checksum.
 pub fn parse_args<P: Parser>(
     service: &str,
     subcommand: &str,
@@ -140,8 +140,8 @@ fn read<P: Parser>(
         variable(service, arg).or_else(own).and_then(|name| Some((env(&name)?, name)))
     };
 
-    // First parse the arguments leniently: is it this subcommand, and which is its file? Help ends here, so that it
-    // shows the program's defaults.
+    // First parse the arguments leniently, to find out whether it is this subcommand, and which file it names. Help
+    // ends here, so that it shows the program's defaults.
     let look = command.clone().ignore_errors(true).try_get_matches_from(&args)?;
     let mut given = HashMap::new();
     if let (Some(settings), Some(look)) =

@@ -61,7 +61,7 @@ where
             let variable = arg.and_then(Arg::get_env).map(OsStr::to_string_lossy);
             let message = match (source, variable) {
                 (ValueSource::EnvVariable, Some(variable)) => format!("{variable}: {reason}"),
-                // From the file or a credential: the code that shows the error adds which.
+                // The value comes from the file or a credential. The code that shows the error adds which one.
                 (ValueSource::DefaultValue, _) => reason,
                 _ => format!("invalid value for '{name}': {reason}"),
             };

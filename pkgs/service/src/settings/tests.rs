@@ -126,7 +126,7 @@ fn settings_can_be_checked_and_nothing_else_done() {
     assert!(!read(&[]).expect("parses"));
     assert!(read(&["--check"]).expect("parses"));
     assert!(read(&["--check", "--cache-bytes", "many"]).is_err());
-    // Only for the command line: in a file or a variable, it would end every start.
+    // The flag is only for the command line: in a file or a variable, it would end every start.
     let error = parse("database = 'x'\ncheck = true", &[], &["--config", "FILE"]).expect_err("no setting");
     assert!(error.contains("check: there is no such setting"), "{error}");
     parse("", &[("LINERATE_LINKS_CHECK", "many")], &["--database", "x"]).expect("not looked at");

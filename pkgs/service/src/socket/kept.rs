@@ -23,7 +23,7 @@ use crate::{handover, manager};
 /// How long systemd may take to close a socket.
 const LETTING_GO: Duration = Duration::from_secs(10);
 
-/// How often to check whether it has.
+/// How often to check whether systemd has closed it.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The start of the names of kept sockets, which no socket unit uses.
