@@ -1,10 +1,10 @@
-//! What it costs to tell other nodes about a write: commits per second of 32 clients that update one row each, without
-//! telling anybody, with NOTIFY in the transaction, and with a trigger that adds a row of changes and NOTIFY after the
-//! commit.
+//! What it costs to tell other nodes about a write. Measures commits per second of 32 clients that update one row each
+//! in three ways: without telling anybody, with NOTIFY in the transaction, and with a trigger that adds a row of
+//! changes and NOTIFY after the commit.
 //!
 //! `cargo bench -p linerate-postgres --bench commits [-- [--quick] [--strict]]`. Needs PostgreSQL, and installs it from
-//! Debian's packages when root runs it. All take turns on one server that syncs as PostgreSQL does by default; pgbench
-//! is the load, and shares the CPUs with it.
+//! The three ways take turns on one server that syncs as PostgreSQL does by default. pgbench is the load, and shares
+//! the CPUs with the server.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -21,7 +21,7 @@ use postgres::{CHANGES_SCHEMA, Connector, KeyQuery, Pipelines};
 /// Rows in each table.
 const ROWS: u32 = 200_000;
 
-/// Ways to tell others, and the transaction of each; `{}` is the table.
+/// The ways to tell others, and the transaction of each; `{}` is the table.
 const WAYS: [(&str, &str, &str); 3] = [
     ("no telling", "plain", "UPDATE plain SET n = n + 1 WHERE id = :id;"),
     (

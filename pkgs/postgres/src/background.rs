@@ -1,7 +1,7 @@
-//! The runtime of sessions and the feed, since callers' runtimes come and go.
+//! The runtime of sessions and the feed. They have their own, since callers' runtimes come and go.
 //!
-//! Generic code is compiled in each crate that calls it, and once for each caller; a tokio task consists of about
-//! twenty functions. So work is boxed, and what runs it is compiled once, here.
+//! Generic code is compiled in each crate that calls it, and once for each caller, and a tokio task consists of about
+//! twenty functions. So work is boxed, and the code that runs it is compiled once, here.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -59,7 +59,7 @@ impl Background {
 
     #[inline(never)]
     fn begin_carrying(&self, work: Work) {
-        // Statements report the calling task's trace, although another task does the work.
+        // Statements report the calling task's trace, although another task runs them.
         self.begin(Box::pin(commented(comment(), work)));
     }
 
@@ -76,7 +76,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            // Waiting isn't allowed on an async thread, and there is nothing to wait for.
+            // An async thread must not block on the shutdown, and there is nothing to wait for.
             runtime.shutdown_background();
         }
     }

@@ -1,10 +1,10 @@
-//! What identifies a request, as a comment in its statements, in the format of sqlcommenter: `/*key='…'*/` after each,
-//! where `pg_stat_activity`, the server's log and `auto_explain` show it.
+//! A request's identification as a comment in its statements. It has the format of sqlcommenter: `/*key='…'*/` after
+//! each statement. `pg_stat_activity`, the server's log and `auto_explain` show it.
 //!
-//! With a comment, each request has a different statement, for which a cache of prepared statements is useless. So a
-//! statement with a comment isn't cached there, and is parsed and planned each time, which takes about a hundred
-//! microseconds more. Such a read doesn't share a question with others either, for which the comment would be wrong.
-//! All other statements are unchanged.
+//! With a comment, each request has a different statement, so a cache of prepared statements would be useless. Such a
+//! statement is therefore not cached, and is parsed and planned each time, which takes about a hundred microseconds
+//! more. Such a read doesn't share a query with others either, since the comment would be wrong for them. All other
+//! statements are unchanged.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ tokio::task_local! {
 pub struct Comment(Arc<str>);
 
 impl Comment {
-    /// A comment with `value` for `key`. None if either has anything but letters, digits, `-` and `_`: so nothing in it
-    /// ends a comment or a text.
+    /// A comment with `value` for `key`. None if either contains anything but letters, digits, `-` and `_`. So nothing
+    /// in it can end a comment or a text.
     #[must_use]
     pub fn new(key: &str, value: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         (key.bytes().chain(value.bytes()).all(plain)).then(|| Self(format!(" /*{key}='{value}'*/").into()))
     }
 
-    /// A statement with the comment.
+    /// The statement, followed by the comment.
     pub(crate) fn behind(&self, sql: &str) -> String {
         format!("{sql}{}", self.0)
     }
 }
 
-/// Does work whose statements have a comment, if there is one.
+/// Runs work whose statements have this comment, if there is one.
 pub async fn commented<W: Future>(comment: Option<Comment>, work: W) -> W::Output {
     match comment {
         Some(comment) => COMMENT.scope(comment, work).await,
@@ -39,13 +39,13 @@ pub async fn commented<W: Future>(comment: Option<Comment>, work: W) -> W::Outpu
     }
 }
 
-/// The calling task's comment: for work that it gives to another task.
+/// The calling task's comment, for work that the caller gives to another task.
 #[must_use]
 pub fn comment() -> Option<Comment> {
     COMMENT.try_with(Comment::clone).ok()
 }
 
-/// The same for work on another thread.
+/// Like [`commented`] with the calling task's comment, for work on another thread.
 pub fn carrying<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let comment = comment();
     move || match comment {

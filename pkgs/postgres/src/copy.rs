@@ -7,8 +7,8 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::error::Error;
 use crate::session::Session;
 
-/// Writes rows with a statement `COPY table (columns) FROM STDIN (FORMAT binary)`, and returns how many: all of them or
-/// none.
+/// Writes rows with a statement `COPY table (columns) FROM STDIN (FORMAT binary)`. Returns how many rows were written:
+/// all of them or none.
 ///
 /// # Errors
 /// When the server refuses it or one of the rows, or the connection is lost.
@@ -36,7 +36,8 @@ where
         .await
 }
 
-/// Reads rows with a statement `COPY (query) TO STDOUT (FORMAT binary)`, as they arrive: it waits for a slow reader.
+/// Reads rows with a statement `COPY (query) TO STDOUT (FORMAT binary)`, as they arrive. The server waits for a slow
+/// reader.
 ///
 /// # Errors
 /// When the server refuses it or the connection is lost.

@@ -11,24 +11,24 @@ use crate::password::PasswordError;
 /// Why PostgreSQL didn't do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All sessions are in use, and stayed so for as long as one waits.
+    /// All sessions are in use, and stayed in use for as long as a caller waits for one.
     #[error("all connections to PostgreSQL are busy")]
     Busy,
     /// No host could be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// No answer in time. Whether a write was done is then unknown.
+    /// There was no answer in time. It is then unknown whether a write was done.
     #[error("PostgreSQL did not answer within {0:?}")]
     Timeout(Duration),
-    /// The error of a statement, or a lost connection. Whether a write was done is then unknown.
+    /// A statement failed, or the connection was lost. If it was lost, it is unknown whether a write was done.
     #[error("{}", told(.0))]
     Query(#[source] tokio_postgres::Error),
-    /// The schema belongs to a program that this one can't share it with.
+    /// The schema is newer than this program, and programs that don't know its version can't use it.
     #[error("the schema is at {found} and needs a program that knows {min_reader}; this one knows {known}")]
     Newer {
         /// The schema's version.
         found: i64,
-        /// The oldest version that its readers may know.
+        /// The oldest version that a program has to know to use the schema.
         min_reader: i64,
         /// The latest version that this program knows.
         known: i64,
@@ -36,12 +36,12 @@ pub enum Error {
     /// Another program has tables with the same names.
     #[error("it is the database of another program")]
     Foreign,
-    /// The task that asked is gone, with its runtime.
+    /// The task that ran the query has ended, with its runtime.
     #[error("the task that asked PostgreSQL has ended")]
     Ended,
 }
 
-/// What an error means to whoever asked.
+/// What an error means to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It may succeed later.
@@ -59,7 +59,7 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 impl Error {
-    /// From SQLSTATE (postgresql.org/docs/current/errcodes-appendix.html).
+    /// The kind, from SQLSTATE (postgresql.org/docs/current/errcodes-appendix.html).
     pub fn kind(&self) -> Kind {
         match self {
             Self::Busy => Kind::Busy,
@@ -69,7 +69,7 @@ impl Error {
                 None => Kind::Unreachable,
                 // Too many connections, a timeout of a statement or a lock, a deadlock, a serialization failure.
                 Some("53300" | "57014" | "55P03" | "40P01" | "40001") => Kind::Busy,
-                // It is shutting down, has crashed, or is starting up; or it no longer accepts writes.
+                // The server is shutting down, has crashed, or is starting up, or it no longer accepts writes.
                 Some("57P01" | "57P02" | "57P03" | "25006") => Kind::Unreachable,
                 // Connection exceptions, which poolers report too.
                 Some(code) if code.starts_with("08") => Kind::Unreachable,
@@ -103,11 +103,11 @@ fn told(error: &tokio_postgres::Error) -> String {
 /// No host could be connected to; each attempt has its reason.
 #[derive(Debug)]
 pub struct ConnectError {
-    /// In the order they were tried.
+    /// The attempts, in order.
     pub attempts: Vec<Attempt>,
 }
 
-/// An attempt.
+/// An attempt to connect to a host.
 #[derive(Debug)]
 pub struct Attempt {
     /// The host as named.
@@ -119,7 +119,7 @@ pub struct Attempt {
 /// Why a host isn't suitable.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
-    /// Its name, a socket, or a network error.
+    /// Its name can't be resolved, or there was a network error.
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// Its deadline has passed.
@@ -128,10 +128,10 @@ pub enum Reason {
     /// It doesn't have the requested role.
     #[error("{}", not(*.0))]
     Role(Role),
-    /// A certificate or key to use for it.
+    /// A certificate or key for it can't be used.
     #[error("{0}")]
     Tls(String),
-    /// The password.
+    /// There is no password for it.
     #[error(transparent)]
     Password(#[from] PasswordError),
     /// The server's error.

@@ -1,8 +1,8 @@
-//! Passwords for RDS and Aurora, made from AWS's credentials for each connection: they are valid for 15 minutes
+//! Passwords for RDS and Aurora. They are made from AWS's credentials for each connection, and are valid for 15 minutes
 //! (docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.html).
 //!
 //! Credentials come from the environment, from a container's endpoint, or from the instance's metadata service
-//! (IMDSv2), in this order, where AWS's own clients look for them too.
+//! (IMDSv2), in this order. AWS's own clients look for them in these places too.
 
 use std::env;
 use std::pin::Pin;
@@ -22,19 +22,19 @@ use crate::password::{Login, PasswordError, PasswordSource};
 /// How long a password is valid, in seconds; AWS allows no more.
 const EXPIRES: u32 = 900;
 
-/// How long an endpoint for credentials may take.
+/// The timeout of an endpoint for credentials.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// The longest answer.
+/// The longest answer of such an endpoint, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// How long credentials are kept if they don't expire sooner.
+/// How long credentials are kept, unless they expire sooner.
 const KEPT: Duration = Duration::from_secs(300);
 
 /// EC2's metadata service.
 const METADATA: &str = "169.254.169.254:80";
 
-/// ECS's.
+/// ECS's endpoint for credentials.
 const CONTAINER: &str = "169.254.170.2:80";
 
 /// What is encoded in a query (RFC 3986, unreserved).
@@ -61,10 +61,10 @@ pub struct Credentials {
 }
 
 impl RdsToken {
-    /// For databases of a region, such as `eu-central-1`.
+    /// Makes passwords for databases of a region, such as `eu-central-1`.
     ///
     /// # Errors
-    /// None at present: credentials are looked up when connecting.
+    /// None at present, since credentials are looked up when connecting.
     pub fn new(region: &str) -> Result<Self, PasswordError> {
         Ok(Self { region: region.to_owned(), kept: Mutex::default() })
     }
@@ -91,7 +91,8 @@ impl PasswordSource for RdsToken {
     }
 }
 
-/// A signed URL without its scheme (docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
+/// The password: a signed URL without its scheme
+/// (docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
 pub fn token(credentials: &Credentials, region: &str, login: Login<'_>, now: Timestamp) -> String {
     let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let day = &time[..8];
@@ -156,11 +157,11 @@ async fn find() -> Result<Credentials, String> {
 }
 
 fn parsed(text: &str) -> Result<Credentials, String> {
-    // The text isn't shown, since there is a secret in it.
+    // The error doesn't show the text, since it contains a secret.
     serde_json::from_str(text).map_err(|_| "the answer has none".to_owned())
 }
 
-/// One request with HTTP/1.0, whose answer ends with the connection.
+/// Sends one HTTP/1.0 request. The answer ends when the connection closes.
 async fn ask(host: &str, method: &str, path: &str, fields: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{host}: {error}");
     if path.contains(['\r', '\n', ' ']) || fields.matches("\r\n").count() > 1 {
@@ -183,7 +184,8 @@ async fn ask(host: &str, method: &str, path: &str, fields: &str) -> Result<Strin
 mod tests {
     use super::*;
 
-    /// What `RDS.generate_db_auth_token` of botocore 1.44 returns at this instant, in the order that is signed.
+    /// The tokens that `RDS.generate_db_auth_token` of botocore 1.44 returns at this instant, in the order that is
+    /// signed.
     #[test]
     fn a_token_is_what_aws_makes_itself() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().expect("an instant");

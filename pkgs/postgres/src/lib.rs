@@ -13,15 +13,15 @@
 //! - [`Connector`]: connects to a host with the requested role; [`Session`] is a connection.
 //! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.
 //! - [`Background`]: the runtime of all of these.
-//! - [`Comment`]: what identifies a request, after each of its statements.
+//! - [`Comment`]: a request's identification, in a comment after each of its statements.
 //! - [`Migrations`]: a schema that the previous generation can still use.
-//! - [`Feed`]: what other nodes write, heard within a stated bound.
+//! - [`Feed`]: other nodes' writes, reported within a stated bound.
 //! - [`copy`]: bulk transfer of rows, in both directions.
 //! - [`iam`]: passwords that are made for each connection.
 //!
-//! It works through pgbouncer in transaction mode: there, it sets nothing for a session and prepares nothing, and
-//! notifications only make things faster.
-// More than a dozen files: each is a box or an arrow of the picture above.
+//! It works through pgbouncer in transaction mode. There it sets nothing for a session and prepares nothing, and
+//! doesn't depend on notifications, which only make the feed faster.
+// There are more than a dozen files: each is a box or an arrow of the picture above.
 #![forbid(unsafe_code)]
 
 mod background;

@@ -1,5 +1,5 @@
-//! Where a password comes from: the connection string, one of libpq's password files, or a hook that makes one for each
-//! connection.
+//! The source of a password: the connection string, one of libpq's password files, or a hook that makes a password for
+//! each connection.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::conninfo::{Conninfo, Endpoint, Host};
 /// The longest password file that is read.
 const LONGEST: u64 = 1 << 20;
 
-/// Who connects where.
+/// Who connects, and to which database.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
     /// The host's name as given; `localhost` for a socket.
@@ -38,7 +38,7 @@ pub trait PasswordSource: Send + Sync + 'static {
 /// Why there is no password.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// The password file.
+    /// The password file can't be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
         /// The path.
@@ -46,7 +46,7 @@ pub enum PasswordError {
         /// The reason.
         source: io::Error,
     },
-    /// Others may read it.
+    /// Others may read the password file.
     #[error("{} is open to others than its owner: chmod 0600", .0.display())]
     Open(PathBuf),
     /// The source of passwords failed.
@@ -54,7 +54,7 @@ pub enum PasswordError {
     Source(String),
 }
 
-/// The password for a host: as given, or from the password file.
+/// The password for a host, from the connection string or from the password file.
 pub fn of(conninfo: &Conninfo, endpoint: &Endpoint) -> Result<Option<String>, PasswordError> {
     if conninfo.password.is_some() {
         return Ok(conninfo.password.clone());
@@ -78,7 +78,7 @@ pub fn of(conninfo: &Conninfo, endpoint: &Endpoint) -> Result<Option<String>, Pa
     Ok(find(&text, login(conninfo, endpoint)))
 }
 
-/// Who connects there.
+/// The login at this host.
 pub fn login<'a>(conninfo: &'a Conninfo, endpoint: &'a Endpoint) -> Login<'a> {
     let user = conninfo.user.as_deref().unwrap_or_default();
     Login {
@@ -95,7 +95,7 @@ pub fn login<'a>(conninfo: &'a Conninfo, endpoint: &'a Endpoint) -> Login<'a> {
 fn read(path: &Path) -> Result<String, PasswordError> {
     let wrong = |source| PasswordError::File { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(wrong)?;
-    // Only the service can read systemd's credentials, whatever their mode.
+    // The file is one of systemd's credentials, which only the service can read, whatever their mode.
     let is_credential =
         env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| path.starts_with(directory));
     if metadata.mode() & 0o077 != 0 && !is_credential {
@@ -107,8 +107,8 @@ fn read(path: &Path) -> Result<String, PasswordError> {
     fs::read_to_string(path).map_err(wrong)
 }
 
-/// The first line that matches: `host:port:database:user:password`, with * for anything, and \ before : and \
-/// (postgresql.org/docs/current/libpq-pgpass.html).
+/// The password of the first line that matches: `host:port:database:user:password`. `*` matches anything, and `\`
+/// escapes `:` and `\` (postgresql.org/docs/current/libpq-pgpass.html).
 fn find(text: &str, login: Login<'_>) -> Option<String> {
     let port = login.port.to_string();
     let wanted = [login.host, port.as_str(), login.database, login.user];

@@ -1,9 +1,9 @@
-//! Reads by key: one session for each thread, which asks for all waiting reads together.
+//! Reads by key. Each thread has one session, which sends one query for all waiting reads.
 //!
 //! A pool that awaits one query on each connection spends most of its time, and PostgreSQL's, on system calls and
-//! wake-ups. Here a read joins the waiting ones; while one question is in flight the next one gathers, so that under
-//! load many reads share a round trip, and without load none waits for another. A key that several wait for is asked
-//! for once. A read with a [`Comment`] is asked for alone, since the comment would be wrong for others.
+//! wake-ups. Here, reads that arrive while a query is in flight gather for the next query. So under load many reads
+//! share a round trip, and without load no read waits for another. Reads that wait for the same key share one row of
+//! the result. A read with a [`Comment`] gets its own query, since the comment would be wrong for others.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -22,29 +22,29 @@ use crate::connect::Connector;
 use crate::error::Error;
 use crate::session::{Parameter, Session};
 
-/// The most keys in one question.
+/// The most keys in one query.
 const BATCH: usize = 128;
 
-/// The most reads that wait on a pipeline; more are refused with [`Error::Busy`].
+/// The most reads that wait on a pipeline. Further ones are refused with [`Error::Busy`].
 const QUEUE: usize = 8_192;
 
-/// How many questions are in flight at once on a pipeline. With one, PostgreSQL would wait while results are handed
+/// How many queries are in flight at once on a pipeline. With only one, PostgreSQL would wait while results are handed
 /// out.
 const UNDER_WAY: usize = 2;
 
-/// No plan for a read by key is better than the index, and planning it each time takes longer than the read.
+/// No plan for a read by key is better than the index, and planning takes longer than the read itself.
 const SETTINGS: &str =
     "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off";
 
-/// How to ask for rows by key.
+/// The queries for rows by key.
 pub struct KeyQuery<K, V> {
-    /// The row of one key, `$1`.
+    /// Selects the row of one key, `$1`.
     pub one: &'static str,
-    /// The rows of several keys, `ANY($1)`.
+    /// Selects the rows of several keys, `ANY($1)`.
     pub several: &'static str,
     /// The type of a key.
     pub key: Type,
-    /// The type of several.
+    /// The type of an array of keys.
     pub keys: Type,
     /// Reads a row.
     pub read: fn(&Row) -> Result<(K, V), tokio_postgres::Error>,
@@ -77,7 +77,7 @@ struct Pipeline<K, V> {
 
 struct Queue<K, V> {
     waiting: VecDeque<Waiting<K, V>>,
-    /// How many tasks ask.
+    /// How many tasks send queries.
     asking: usize,
 }
 
@@ -86,8 +86,8 @@ where
     K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// This many, with sessions named `application`, which are connected when they are first used. A read takes at most
-    /// `timeout`.
+    /// Makes this many pipelines, with sessions named `application`, which are connected when they are first used. A
+    /// read takes at most `timeout`.
     pub fn new(
         connector: &Connector,
         application: &str,
@@ -111,13 +111,13 @@ where
     /// The value of a key, through this thread's pipeline.
     ///
     /// # Errors
-    /// When the database doesn't answer, or too many wait.
+    /// When the database doesn't answer, or too many reads wait.
     pub async fn get(&self, key: K) -> Answer<V> {
         let pipeline = &self.pipelines[thread_number() % self.pipelines.len()];
         let answer = pipeline.ask(key)?;
         match tokio::time::timeout(self.timeout, answer).await {
             Ok(Ok(answer)) => answer,
-            // The task that asked ended with its runtime.
+            // The task that sent the query ended with its runtime.
             Ok(Err(_)) => Err(Arc::new(Error::Ended)),
             Err(_) => Err(Arc::new(Error::Timeout(self.timeout))),
         }
@@ -129,7 +129,7 @@ where
     K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Joins the queue, and starts a task that asks if one is needed.
+    /// Joins the queue, and starts a task that sends queries if one is needed.
     fn ask(self: &Arc<Self>, key: K) -> Result<oneshot::Receiver<Answer<V>>, Arc<Error>> {
         let (sender, receiver) = oneshot::channel();
         let mut queue = self.queue();
@@ -137,7 +137,8 @@ where
             return Err(Arc::new(Error::Busy));
         }
         queue.waiting.push_back(Waiting { key, sender, comment: comment() });
-        // If others are waiting, whoever asks for them asks for this one too; if nobody does, a runtime has ended.
+        // If other reads are waiting, the task that takes them takes this one too. If no task takes any, its runtime
+        // has ended.
         if queue.asking == 0 || queue.asking < UNDER_WAY && queue.waiting.len() == 1 {
             queue.asking += 1;
             drop(queue);
@@ -147,7 +148,7 @@ where
         Ok(receiver)
     }
 
-    /// Asks for keys and sends the results to those who wait for them.
+    /// Queries these keys and sends the results to the waiting reads.
     async fn fetch(&self, waiting: Vec<Waiting<K, V>>) {
         match self.rows(&waiting).await {
             Ok(mut rows) if waiting.len() == 1 => {
@@ -157,7 +158,7 @@ where
             Ok(rows) => {
                 let values: HashMap<K, V> = rows.into_iter().collect();
                 for Waiting { key, sender, .. } in waiting {
-                    // Whoever gave up waiting misses nothing.
+                    // A caller that has given up waiting needs no result.
                     let _ = sender.send(Ok(values.get(&key).cloned()));
                 }
             }
@@ -183,7 +184,7 @@ where
         };
         let answered = in_time(self.timeout, asked).await;
         if answered.as_ref().is_err_and(Error::ends_session) {
-            // A connection that no longer answers may not be closed yet.
+            // A connection that no longer answers may still be open.
             session.spoil();
         }
         answered
@@ -195,7 +196,7 @@ where
         if let Some(session) = session.as_ref().filter(|session| self.connector.is_current(session)) {
             return Ok(Arc::clone(session));
         }
-        // Before connecting: a lost session isn't used again.
+        // The lost session is dropped before connecting, so that it isn't used again even if that fails.
         *session = None;
         Ok(Arc::clone(session.insert(self.connector.connect().await?)))
     }
@@ -207,7 +208,7 @@ impl<K, V> Pipeline<K, V> {
     }
 }
 
-/// A task that asks; it is counted while it does, even if its runtime ends it.
+/// A task that sends queries. It is counted until it is dropped, even if its runtime ends it.
 struct Asking<K, V> {
     pipeline: Arc<Pipeline<K, V>>,
     counted: bool,
@@ -218,18 +219,18 @@ where
     K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Asks for what waits until nothing does.
+    /// Sends queries until no read is waiting.
     async fn run(mut self) {
         loop {
-            // Tasks that are ready to run may want to join.
+            // Let other tasks run first, since their reads may join.
             tokio::task::yield_now().await;
             let Some(waiting) = self.take() else { return };
             self.pipeline.fetch(waiting).await;
         }
     }
 
-    /// Takes as many waiting reads as fit in a question. If there are none, this task stops being counted at the same
-    /// moment, so that the next read starts another.
+    /// Takes as many waiting reads as fit in a query. If there are none, this task stops being counted under the same
+    /// lock, so that the next read starts another.
     fn take(&mut self) -> Option<Vec<Waiting<K, V>>> {
         let mut queue = self.pipeline.queue();
         if queue.waiting.is_empty() {
@@ -255,7 +256,7 @@ async fn in_time<T>(timeout: Duration, work: impl Future<Output = Result<T, Erro
     tokio::time::timeout(timeout, work).await.unwrap_or(Err(Error::Timeout(timeout)))
 }
 
-/// The calling thread's number: threads count up from 0 in the order they first ask.
+/// The calling thread's number. Threads count up from 0 in the order of their first call.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -10,7 +10,8 @@ use crate::connect::Connector;
 use crate::error::Error;
 use crate::session::Session;
 
-/// Sessions that are lent one at a time; clones share them. Each lives on the runtime that first asked for it.
+/// Sessions that are lent to one caller at a time. Clones share them. Each session lives on the runtime that first
+/// asked for it.
 #[derive(Clone)]
 pub struct Pool {
     connector: Connector,
@@ -20,7 +21,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// At most `size` sessions; whoever needs one waits up to `wait`.
+    /// At most `size` sessions. A caller that needs one waits up to `wait`.
     pub fn new(connector: Connector, size: usize, wait: Duration) -> Self {
         Self { connector, permits: Arc::new(Semaphore::new(size)), idle: Arc::default(), wait }
     }
@@ -28,12 +29,12 @@ impl Pool {
     /// A session for the caller alone.
     ///
     /// # Errors
-    /// [`Error::Busy`] when all are in use for too long, or why none can be connected.
+    /// [`Error::Busy`] if all are in use for too long, or the error of connecting.
     pub async fn get(&self) -> Result<Pooled, Error> {
         let permit = tokio::time::timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await;
         let permit = permit.map_err(|_| Error::Busy)?.map_err(|_| Error::Ended)?;
         loop {
-            // Not locked while connecting.
+            // The list is not locked while connecting.
             let idle = self.idle().pop();
             match idle {
                 Some(session) if self.connector.is_current(&session) => return Ok(self.lent(session, permit)),
@@ -52,11 +53,11 @@ impl Pool {
     }
 }
 
-/// A session from a pool; it is returned when dropped, unless something was abandoned halfway.
+/// A session from a pool. It is returned when dropped, unless a query was abandoned before its answer.
 pub struct Pooled {
     session: Arc<Session>,
     pool: Pool,
-    // Released after the session is back.
+    // The permit is released after the session is returned.
     _permit: OwnedSemaphorePermit,
 }
 

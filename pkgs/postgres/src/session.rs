@@ -12,22 +12,22 @@ use tokio_postgres::{Client, Notification, Row, Statement};
 use crate::comment::comment;
 use crate::error::Error;
 
-/// A statement's value, with its type: so a statement takes one round trip even if nothing may be prepared.
+/// A statement's value, with its type. With types, a statement takes one round trip even if nothing may be prepared.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// How many statements a session keeps prepared; beyond that, it forgets all of them and starts again.
+/// How many prepared statements a session keeps. When there are more, it forgets all of them and starts again.
 const STATEMENTS: usize = 256;
 
 /// A connection to a server.
 pub struct Session {
     client: Client,
     statements: Mutex<HashMap<Box<str>, Statement>>,
-    /// There is a pooler behind it, which may use another connection for each transaction.
+    /// Whether a pooler is in between, which may use another connection for each transaction.
     pooled: bool,
     generation: u64,
     server: Box<str>,
     under_way: AtomicUsize,
-    /// Something was abandoned halfway.
+    /// Whether it must not be used again: a query was abandoned before its answer, or an error ended the session.
     broken: AtomicBool,
     notifications: Mutex<Option<mpsc::Receiver<Notification>>>,
 }
@@ -52,12 +52,12 @@ impl Session {
         })
     }
 
-    /// Whether there is a pooler in between: then nothing lasts from one transaction to the next.
+    /// Whether a pooler is in between. Then nothing lasts from one transaction to the next.
     pub fn is_pooled(&self) -> bool {
         self.pooled
     }
 
-    /// The host it is connected to, as named.
+    /// The name of the host that it is connected to.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -72,7 +72,7 @@ impl Session {
         self.generation
     }
 
-    /// Whether it can be used for something new.
+    /// Whether it can be used for another query.
     pub(crate) fn is_usable(&self) -> bool {
         !self.client.is_closed() && !self.broken.load(Ordering::Acquire)
     }
@@ -86,7 +86,7 @@ impl Session {
         self.broken.store(true, Ordering::Release);
     }
 
-    /// Its notifications; can be taken once.
+    /// The session's notifications. They can be taken once.
     pub(crate) fn notifications(&self) -> Option<mpsc::Receiver<Notification>> {
         self.notifications.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -108,7 +108,7 @@ impl Session {
         .await
     }
 
-    /// The rows of a statement that differs each time.
+    /// The rows of a statement whose text differs each time, so that it isn't prepared.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -134,7 +134,7 @@ impl Session {
         .await
     }
 
-    /// How many rows a statement changes that differs each time.
+    /// How many rows a statement changes whose text differs each time.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -151,7 +151,7 @@ impl Session {
         self.whole(async { Ok(self.client.batch_execute(sql).await?) }).await
     }
 
-    /// Begins a transaction. Nobody else may use the session until it ends; if it is abandoned, the session ends too.
+    /// Begins a transaction. Nobody else may use the session until it ends. If it is abandoned, the session ends too.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -179,7 +179,7 @@ impl Session {
         Ok(Some(statement))
     }
 
-    /// Does work to its end, or records that it was abandoned: whatever came next would have to wait for it.
+    /// Runs work to its end, or records that it was abandoned: the next query would have to wait for it.
     pub(crate) async fn whole<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         struct UnderWay<'a>(&'a Session, bool);
         impl Drop for UnderWay<'_> {
@@ -207,7 +207,7 @@ fn values<'a>(parameters: &[Parameter<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
     parameters.iter().map(|(value, _)| *value).collect()
 }
 
-/// A running transaction; dropping it undoes it.
+/// A running transaction. Dropping it ends its session, which rolls it back.
 pub struct Transaction<'a> {
     session: &'a Session,
     over: bool,
@@ -217,14 +217,14 @@ impl Transaction<'_> {
     /// Commits it.
     ///
     /// # Errors
-    /// As [`Session::query`]; whether it is committed is unknown if the connection was lost.
+    /// As [`Session::query`]. If the connection was lost, it is unknown whether the transaction is committed.
     pub async fn commit(mut self) -> Result<(), Error> {
         self.session.batch("COMMIT").await?;
         self.over = true;
         Ok(())
     }
 
-    /// Undoes it.
+    /// Rolls it back.
     ///
     /// # Errors
     /// As [`Session::query`].
@@ -246,7 +246,7 @@ impl std::ops::Deref for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // When the connection closes, the server undoes it.
+            // Ending the session closes the connection, and the server then rolls the transaction back.
             self.session.spoil();
         }
     }

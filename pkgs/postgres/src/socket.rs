@@ -1,4 +1,4 @@
-//! A stream to a server, and how soon a dead one is noticed.
+//! A stream to a server, with timeouts after which a dead server is noticed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_interval(Duration::from_secs(3))
     .with_retries(3);
 
-/// How long sent bytes may go unacknowledged (TCP_USER_TIMEOUT): so a broken network is noticed under load too.
+/// How long sent bytes may go unacknowledged (TCP_USER_TIMEOUT), so that a broken network is noticed under load too.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
 /// What a session is connected to.
@@ -44,7 +44,7 @@ pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Connects to a socket on this machine; a path that starts with @ is one of Linux's abstract names.
+/// Connects to a Unix socket. A path that starts with @ is one of Linux's abstract names.
 pub async fn unix(path: &Path) -> io::Result<UnixStream> {
     match path.to_str().and_then(|path| path.strip_prefix('@')) {
         Some(name) => {

@@ -1,4 +1,4 @@
-//! TLS as the connection string asks for it. Files are read for each connection, so that renewed ones are used.
+//! TLS as the connection string requests it. Files are read again for each connection, so that renewed ones are used.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,8 +15,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::conninfo::{Tls, TlsMode};
 use crate::error::Reason;
 
-/// The mode for a host, depending on where it is: no TLS on this machine, and TLS that checks its name elsewhere,
-/// unless the connection string says otherwise.
+/// The mode for a host. Without one in the connection string, it depends on where the host is: no TLS on this machine,
+/// and TLS that verifies the host's name elsewhere.
 pub fn mode(tls: &Tls, address: Option<IpAddr>) -> TlsMode {
     match (tls.mode, address) {
         // A Unix socket has no TLS.
@@ -38,7 +38,7 @@ pub fn connector(tls: &Tls, mode: TlsMode) -> Result<MakeRustlsConnect, Reason> 
             let roots = Arc::new(roots(tls.roots.as_deref())?);
             let known = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
             let known = known.map_err(|error| Reason::Tls(error.to_string()))?;
-            // If there are authorities, libpq's require means verify-ca.
+            // If authorities are given, libpq's `require` means `verify-ca`.
             if mode == TlsMode::VerifyFull { known } else { Arc::new(AnyName(known)) }
         }
     };
@@ -140,7 +140,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Accepts certificates from known authorities, whatever the name in them: `sslmode=verify-ca`.
+/// Accepts certificates from known authorities, whatever their name: `sslmode=verify-ca`.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 
@@ -153,7 +153,7 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        // The name is checked last, when everything else was in order.
+        // The name is checked last, so everything else is valid.
         match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

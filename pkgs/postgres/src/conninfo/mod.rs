@@ -15,15 +15,16 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 /// PostgreSQL's port.
 const PORT: u16 = 5432;
 
-/// How long a host may take to accept a connection, including TLS, the password and the question for its role, unless
+/// How long a host may take to accept a connection, including TLS, the password and the query for its role, unless
 /// `connect_timeout` says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What is encoded when a database's name is shown: control characters, which could harm whoever reads a log, spaces,
-/// separators of a URL's parts, and % itself.
+/// The characters that are encoded when a database's name is shown: control characters, which could harm the reader of
+/// a log, spaces, separators of a URL's parts, and % itself.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add(b'#').add(b'@').add(b':');
 
-/// Where PostgreSQL is and how to connect to it. It is shown without anything secret, and never as it was given.
+/// Where PostgreSQL is and how to connect to it. It is shown without anything secret, and never in the form in which it
+/// was given.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Conninfo {
     pub(crate) hosts: Vec<Endpoint>,
@@ -44,7 +45,7 @@ pub struct Conninfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub host: Host,
-    /// Its address, to use instead of looking up its name.
+    /// The address to use instead of looking up the name.
     pub address: Option<IpAddr>,
     pub port: u16,
 }
@@ -63,7 +64,7 @@ pub enum Host {
 pub enum TlsMode {
     /// No TLS.
     Disable,
-    /// Encryption, by anybody: a man in the middle can read and change everything.
+    /// Encryption without a check of the certificate: a man in the middle can read and change everything.
     Require,
     /// A certificate from a known authority, for any name.
     VerifyCa,
@@ -71,12 +72,12 @@ pub enum TlsMode {
     VerifyFull,
 }
 
-/// TLS's settings.
+/// Settings of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// None: it depends on where the host is.
+    /// None: the mode depends on where the host is.
     pub mode: Option<TlsMode>,
-    /// Authorities; none for the system's.
+    /// Files with authorities; none for the system's.
     pub roots: Option<PathBuf>,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -85,7 +86,7 @@ pub(crate) struct Tls {
     pub direct: bool,
 }
 
-/// Whether the exchange of the password has to prove that there is nobody in the middle.
+/// Whether the exchange of the password has to prove that there is no man in the middle (channel binding).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Binding {
     Disable,
@@ -111,13 +112,13 @@ pub enum Role {
     PreferStandby,
 }
 
-/// Passwords made from AWS's credentials, for a database in this region.
+/// Makes passwords from AWS's credentials, for a database in this region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Iam {
     pub region: String,
 }
 
-/// Why a text isn't a connection string. The text isn't shown, since there may be a password in it.
+/// Why a text isn't a connection string. The text isn't shown, since it may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConninfo {
     /// It looks like a URL.
@@ -128,19 +129,19 @@ pub enum InvalidConninfo {
     /// It looks like keywords.
     #[error("expected keyword=value pairs, with ' and \\ in a value escaped by \\")]
     Keywords,
-    /// A parameter that is unknown, or that means nothing here.
+    /// It has a parameter that is unknown, or that means nothing here.
     #[error("one of its parameters is not known; the manual of PostgreSQL has their names, as of libpq")]
     Parameter,
     /// A parameter's value is invalid.
     #[error("{0} has a value that it cannot have")]
     Value(&'static str),
-    /// Lists that don't match.
+    /// The lists of hosts, addresses and ports have different lengths.
     #[error("host, hostaddr and port have different numbers of values")]
     Counts,
-    /// Half of a key pair.
+    /// Only one of certificate and key is given.
     #[error("sslcert and sslkey are given together, or neither")]
     KeyPair,
-    /// TLS only if the server offers it.
+    /// It asks for TLS only if the server offers it.
     #[error(
         "sslmode=allow and sslmode=prefer let anybody on the way turn TLS off: say require, verify-ca or verify-full, or disable"
     )]
@@ -148,12 +149,12 @@ pub enum InvalidConninfo {
 }
 
 impl Conninfo {
-    /// Which host is suitable, if specified.
+    /// The role that a host must have, if one is requested.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// The same, for hosts with this role.
+    /// The same, for hosts that have this role.
     pub fn with_role(&self, role: Role) -> Self {
         Self { role: Some(role), ..self.clone() }
     }
@@ -163,7 +164,7 @@ impl Conninfo {
         self.hosts.len() > 1
     }
 
-    /// Files it names, which have to be readable.
+    /// The files that it names, which have to be readable.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let tls = &self.tls;
         [&tls.roots, &tls.certificate, &tls.key, &self.passfile].into_iter().flatten()

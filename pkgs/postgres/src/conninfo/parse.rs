@@ -12,7 +12,7 @@ use super::{
     Binding, CONNECT_TIMEOUT, Conninfo, Endpoint, Host, Iam, InvalidConninfo, PORT, Role, Tls, TlsMode,
 };
 
-/// The longest text: nobody's URL is longer, and parsing what strangers send needs a limit.
+/// The longest text, in bytes. No real connection string is longer, and parsing external input needs a limit.
 const LONGEST: usize = 16 << 10;
 
 /// How many servers may be named.
@@ -52,7 +52,7 @@ const KNOWN: [&str; 24] = [
 
 type Parameters = HashMap<&'static str, String>;
 
-/// Reads either form.
+/// Parses either form.
 pub fn conninfo(text: &str) -> Result<Conninfo, InvalidConninfo> {
     let url = ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     if text.len() > LONGEST || text.contains('\0') {
@@ -66,8 +66,8 @@ pub fn conninfo(text: &str) -> Result<Conninfo, InvalidConninfo> {
 
 /// `user:password@host:port,host/database?name=value&…`.
 ///
-/// If a password contained an unencoded separator, part of it would be taken for something that is shown: if that is
-/// possible, the text is refused.
+/// If a password contained an unencoded separator, a part of it could be taken for a host or a database, and would be
+/// shown. If that is possible, the text is refused.
 fn from_url(rest: &str) -> Result<Parameters, InvalidConninfo> {
     let wrong = InvalidConninfo::Url;
     if rest.chars().any(|letter| letter.is_whitespace() || letter.is_control() || letter == '#') {
@@ -121,7 +121,7 @@ fn from_url(rest: &str) -> Result<Parameters, InvalidConninfo> {
     }
     for pair in query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or(wrong)?;
-        // JDBC's, which libpq accepts too.
+        // libpq accepts this parameter of JDBC too.
         let (name, value) =
             if (name, value) == ("ssl", "true") { ("sslmode", "require") } else { (name, value) };
         parameters.insert(known(&decoded(name)?)?, decoded(value)?);
@@ -129,7 +129,7 @@ fn from_url(rest: &str) -> Result<Parameters, InvalidConninfo> {
     Ok(parameters)
 }
 
-/// Decodes percent-encoded text; a % that encodes nothing is from a password that wasn't encoded.
+/// Decodes percent-encoded text. Refuses a % that encodes nothing, since it comes from a password that wasn't encoded.
 fn decoded(text: &str) -> Result<String, InvalidConninfo> {
     let encodes = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     if !text.split('%').skip(1).all(encodes) {
@@ -269,7 +269,7 @@ fn endpoints(
     (0..count).map(at).collect()
 }
 
-/// Whether a host's name can be shown, as all names are: one with a separator in it may be the end of a password.
+/// Whether a host's name can be shown, as all names are. A name with a separator in it may be the end of a password.
 fn is_shown(host: &str) -> bool {
     host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.:".contains(letter))
 }
@@ -297,7 +297,7 @@ fn role(text: &str) -> Result<Role, InvalidConninfo> {
     }
 }
 
-/// A relative path belongs to systemd's credentials, if the service has any.
+/// The file at a path. A relative path is in the directory of systemd's credentials, if the service has one.
 fn file(path: String) -> PathBuf {
     match env::var_os("CREDENTIALS_DIRECTORY") {
         Some(directory) if Path::new(&path).is_relative() => Path::new(&directory).join(path),

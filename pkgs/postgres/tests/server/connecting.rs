@@ -46,7 +46,7 @@ async fn each_mode_of_tls_takes_what_libpq_says_it_takes() {
             (Err(error), Ok(_)) => panic!("{what}: {error}"),
         }
     }
-    // A name that isn't in the certificate, at the same address.
+    // The host's name isn't in the certificate, although the address is the same.
     let named = |mode: &str| {
         format!(
             "hostaddr={here} host=db.example user=ada password=secret dbname=postgres sslmode={mode} sslrootcert={ca}"
@@ -60,7 +60,7 @@ async fn each_mode_of_tls_takes_what_libpq_says_it_takes() {
 #[tokio::test]
 async fn hosts_are_tried_one_by_one_for_the_role_and_each_has_a_deadline() {
     let (writable, readable) = (Server::start(&[]), Server::start(&["default_transaction_read_only=on"]));
-    // It accepts, and never says anything.
+    // It accepts connections, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = silent.local_addr().expect("an address");
     let dead = "127.0.0.1:1";

@@ -7,7 +7,7 @@ use postgres::{CHANGES_SCHEMA, Change, Feed, FeedOptions, Heard};
 
 use super::*;
 
-/// What was heard.
+/// What a feed has reported.
 #[derive(Default)]
 struct Notes {
     keys: Mutex<Vec<String>>,
@@ -38,7 +38,7 @@ impl Notes {
         testkit::eventually(what, async || met(self)).await;
     }
 
-    /// Waits until everything that was committed before now is heard.
+    /// Waits until everything that was committed before now is reported.
     async fn catch_up(&self) {
         let now = Instant::now();
         self.until("all is heard", |notes| notes.heard.lock().expect("no panic").is_some_and(|at| at > now))
@@ -75,7 +75,7 @@ async fn every_commit_is_heard_once_whatever_order_transactions_end_in() {
     run(&note("before"));
     let notes = feed(&server.postgres);
     notes.catch_up().await;
-    // One that started before the others, and ends after them.
+    // This transaction starts before the others and ends after them.
     let slow =
         Connector::new(&server.local(), "slow").expect("no tokens").connect().await.expect("it connects");
     let transaction = slow.begin().await.expect("a transaction");
@@ -109,7 +109,7 @@ async fn what_is_too_much_was_pruned_or_came_while_nobody_listened_is_all() {
         "INSERT INTO changes (topic, keys) SELECT 't', ARRAY[n::text] FROM generate_series(1, 10001) n";
     server.postgres.execute("postgres", many).expect("it answers");
     notes.until("too many", |notes| notes.alls() == 2).await;
-    // As if it had slept for longer than changes are kept.
+    // As if the feed had paused for longer than changes are kept.
     let pruned = "UPDATE changes_pruned SET xid = (pg_current_xact_id()::text::bigint + 1)::text::xid8";
     server.postgres.execute("postgres", pruned).expect("it answers");
     notes.until("pruned", |notes| notes.alls() >= 3).await;
@@ -133,7 +133,7 @@ async fn a_standby_tells_what_it_has_and_never_that_this_is_all() {
     notes.until("it begins", |notes| notes.alls() == 1).await;
     run(&note("streamed"));
     notes.until("it is told", |notes| notes.count("streamed") == 1).await;
-    // What it hasn't replayed was committed nevertheless.
+    // The standby hasn't replayed this write, although it is committed.
     there("SELECT pg_wal_replay_pause()");
     run(&note("late"));
     tokio::time::sleep(Duration::from_millis(600)).await;

@@ -1,4 +1,4 @@
-//! Migrations, forward and beside an older program.
+//! Migrations: to a newer schema, and beside an older program.
 
 use postgres::{Migration, Migrations};
 
