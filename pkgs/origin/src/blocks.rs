@@ -1,11 +1,11 @@
-//! Which blocks of a file are there.
+//! Which blocks of an object are in its file.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::BLOCK_BYTES;
 
-/// One bit per block, which is set once and never cleared.
+/// One bit per block in the file. A bit is set once and never cleared.
 #[derive(Debug)]
 pub struct Blocks {
     words: Box<[AtomicU64]>,
@@ -30,21 +30,21 @@ pub fn index(at: u64) -> u32 {
 }
 
 impl Blocks {
-    /// For an object of `size` bytes, of which no blocks are there.
+    /// For an object of `size` bytes, without any blocks.
     pub fn none(size: u64) -> Self {
         let blocks = count(size).unwrap_or(u32::MAX);
         let words = (0..blocks.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect();
         Self { words, size, missing: AtomicU32::new(blocks) }
     }
 
-    /// Whether a block is there.
+    /// Whether a block is in the file.
     pub fn has(&self, index: u32) -> bool {
         let (word, bit) = place(index);
-        // Whoever sees the bit also sees what was written before it.
+        // A thread that sees the bit also sees the bytes that were written before it.
         self.words.get(word).is_some_and(|word| word.load(Ordering::Acquire) & bit != 0)
     }
 
-    /// Marks a block as there. Returns whether it was the last one missing.
+    /// Marks a block as present. Returns whether it was the last missing one.
     pub fn add(&self, index: u32) -> bool {
         let (word, bit) = place(index);
         let Some(word) = self.words.get(word) else { return false };
@@ -52,12 +52,12 @@ impl Blocks {
         before & bit == 0 && self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether all blocks are there.
+    /// Whether all blocks are in the file.
     pub fn is_whole(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// The end of the bytes that are there without a gap from the start of a range.
+    /// The end of the bytes that are in the file without a gap from the start of a range.
     pub fn available(&self, range: &Range<u64>) -> u64 {
         if self.is_whole() {
             return range.end;

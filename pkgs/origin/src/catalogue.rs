@@ -15,7 +15,8 @@ use crate::queue::{Item, Queue, Ticket};
 /// The most keys known to be missing or to fail; the oldest are forgotten first.
 const MAX_FAILURES: usize = 16_384;
 
-/// The most objects that are remembered without being stored; beyond that, those that nobody holds are forgotten.
+/// The most objects that are remembered without being stored. When there are as many, those that nobody holds are
+/// forgotten.
 const MAX_PASSING: usize = 1024;
 
 /// One version of an object that is stored, partly or completely.
@@ -28,16 +29,17 @@ pub struct Record {
     id: u64,
     ticket: Ticket,
     state: Mutex<State>,
-    /// How many objects of it are open, whose bytes are freed later; only changed under the catalogue's lock.
+    /// How many objects of it are open. Their bytes are freed when they are closed. Only changed under the catalogue's
+    /// lock.
     open: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct State {
     fresh_until: Instant,
-    /// When the origin last confirmed that it is current.
+    /// When the origin last confirmed that the version is current.
     checked: Instant,
-    /// When that was last recorded.
+    /// When such a confirmation was last recorded on the disk.
     touched: Instant,
     live: Weak<Object>,
 }
@@ -61,13 +63,13 @@ impl Record {
         Instant::now() < self.state().fresh_until
     }
 
-    /// Whether it may still be served, up to `stale` after its last check.
+    /// Whether it may still be served: its last check is less than `stale` ago.
     pub fn may_be_stale(&self, stale: Duration) -> bool {
         self.state().checked.elapsed() < stale
     }
 
-    /// Makes it fresh for this long. `checked` says whether the origin has confirmed it. Returns whether that has to be
-    /// recorded.
+    /// Makes it fresh for this long. `checked` says whether the origin has confirmed it. Returns whether the
+    /// confirmation has to be recorded on the disk.
     pub fn refresh(&self, ttl: Duration, checked: bool) -> bool {
         let now = Instant::now();
         let mut state = self.state();
@@ -104,7 +106,7 @@ impl Record {
     }
 }
 
-/// The shortest time between two records that the origin was asked.
+/// The shortest time between two records of a confirmation.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
 /// The catalogue.
@@ -126,20 +128,20 @@ struct Inner {
     bytes: u64,
     failures: HashMap<Arc<str>, (Instant, Error)>,
     failed: VecDeque<Arc<str>>,
-    /// Objects that aren't stored, and until when they are fresh.
+    /// Objects that aren't stored, with the time until which they are fresh.
     passing: HashMap<Arc<str>, (Instant, Weak<Object>)>,
 }
 
-/// What is known of a key.
+/// What is known about a key.
 #[derive(Debug)]
 pub enum Entry {
     /// This object, fresh or not.
     Record(Arc<Record>),
-    /// It isn't available, as was recently found out.
+    /// It isn't available, as a recent look-up found.
     Failed(Error),
-    /// It isn't stored, but somebody holds it.
+    /// The object isn't stored, but somebody holds it.
     Passing(Arc<Object>),
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
@@ -153,7 +155,7 @@ impl Catalogue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a key.
+    /// What is known about a key.
     pub fn get(&self, key: &str) -> Entry {
         let inner = self.inner();
         if let Some(record) = inner.records.get(key) {
@@ -202,7 +204,7 @@ impl Catalogue {
         }
     }
 
-    /// Adds what was found at the start, with the time of its last check.
+    /// Adds an object that was found at the start, with the time of its last check.
     pub fn found(&self, found: Found, name: String) {
         let age = found.checked.elapsed().unwrap_or_default();
         let now = Instant::now();
@@ -213,7 +215,7 @@ impl Catalogue {
         inner.put(&record, found.bytes, true);
     }
 
-    /// Updates how much another process has written of what was found at the start.
+    /// Updates the size of an object that was found at the start, since another process may have written more of it.
     pub fn correct(&self, found: &Found) {
         let mut inner = self.inner();
         let known = inner.records.get(found.metadata.key.as_str()).map(Arc::clone);
@@ -242,7 +244,7 @@ impl Catalogue {
         })
     }
 
-    /// Takes a name for files that are to be made. Returns whether it was free.
+    /// Reserves a name for files that are to be made. Returns whether it was free.
     pub fn take_name(&self, name: &str) -> bool {
         self.inner().names.insert(name.to_owned())
     }
@@ -257,7 +259,7 @@ impl Catalogue {
         self.inner().names.contains(name)
     }
 
-    /// Adds a version whose files were made, and which is fresh for `ttl`. Returns what had to go.
+    /// Adds a version whose files were made, and which is fresh for `ttl`. Returns what was evicted or replaced.
     pub fn insert(
         &self,
         metadata: Arc<Metadata>,
@@ -277,8 +279,8 @@ impl Catalogue {
         (record, out)
     }
 
-    /// Makes room for this many more bytes of an object. Returns whether there is room, and what had to go. What finds
-    /// no room isn't stored.
+    /// Makes room for this many more bytes of an object. Returns whether there is room, and what was evicted. Bytes
+    /// without room aren't stored.
     pub fn reserve(&self, record: &Arc<Record>, bytes: u64) -> (bool, Vec<Arc<Record>>) {
         let mut inner = self.inner();
         let mut out = Vec::new();
@@ -301,9 +303,9 @@ impl Catalogue {
         inner.bytes = inner.bytes.saturating_sub(bytes);
     }
 
-    /// Evicts until there is room for `bytes` more, but never this one.
+    /// Evicts objects until there is room for `bytes` more, but never evicts `not`.
     fn shrink(&self, inner: &mut Inner, bytes: u64, not: Option<&Arc<Record>>, out: &mut Vec<Arc<Record>>) {
-        // Open objects are freed only when they are closed, so those that aren't open go first.
+        // The bytes of an open object are freed only when it is closed, so objects that aren't open are evicted first.
         for open_too in [false, true] {
             while inner.bytes + bytes > self.capacity || inner.queue.len() > self.most {
                 let may = |record: &Arc<Record>| {
@@ -317,7 +319,7 @@ impl Catalogue {
         }
     }
 
-    /// Evicts what exceeds the limits, such as at the start of a cache that was made smaller.
+    /// Evicts what exceeds the limits, for instance at the start if the cache was made smaller.
     pub fn trim(&self) -> Vec<Arc<Record>> {
         let mut out = Vec::new();
         self.shrink(&mut self.inner(), 0, None, &mut out);
@@ -334,7 +336,7 @@ impl Catalogue {
         was_in
     }
 
-    /// A record's object: the open one, or one that `open` makes. None if the record has been removed.
+    /// A record's object: the one that is open, or one that `open` makes. None if the record has been removed.
     ///
     /// # Errors
     /// Those of `open`.
@@ -398,7 +400,7 @@ impl Inner {
         self.gone(record);
     }
 
-    /// It is no longer in any queue.
+    /// Records that an item is no longer in any queue.
     fn gone(&mut self, record: &Arc<Record>) {
         let key = record.metadata.key.as_str();
         if self.records.get(key).is_some_and(|known| Arc::ptr_eq(known, record)) {

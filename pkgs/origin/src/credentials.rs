@@ -1,4 +1,5 @@
-//! Credentials from a file in the format of `~/.aws/credentials`: read again when they change, and never logged.
+//! Credentials from a file in the format of `~/.aws/credentials`. The file is read again from time to time, and its
+//! content is never logged.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 
-/// How often the file is checked.
+/// How often the file is read again.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The longest file, in bytes.
@@ -80,7 +81,7 @@ fn read(path: &Path) -> io::Result<AwsCredential> {
     })
 }
 
-/// Reads the section `default`, or what comes before any section; the error names the missing key.
+/// Reads the section `default`, or the lines before any section. The error names the missing key.
 fn parse(text: &str) -> Result<AwsCredential, &'static str> {
     let (mut key_id, mut secret_key, mut token) = (None, None, None);
     let mut counts = true;

@@ -1,14 +1,14 @@
 //! The cache directory: names, files, and what is found there at the start.
 //!
-//! Each version of an object has two files, named by the SHA-256 of bucket, key, ETag and size: its bytes in
-//! `NAME.data`, which is sparse until they are complete, and `NAME.meta`. The latter has a line with a digest, a line
-//! of JSON, and a byte per block, which becomes `x` when the block is written. It is written under another name and
-//! renamed, so that it either exists completely or not at all; the blocks' bytes in it are written in place, with one
-//! call each, after the block itself.
+//! Each version of an object has two files, named by the SHA-256 of bucket, key, ETag and size. `NAME.data` has its
+//! bytes, and is sparse until they are complete. `NAME.meta` has a line with a digest, a line of JSON, and a byte per
+//! block, which becomes `x` when the block is written. It is written under another name and renamed, so that it either
+//! exists completely or not at all. The bytes for blocks are then written in place, with one call each, after the block
+//! itself.
 //!
-//! When a process is killed, the kernel still has what it wrote, so all of that counts. After a power cut it doesn't:
-//! complete objects were synced before they were marked complete, and incomplete ones count only during the boot in
-//! which they were written.
+//! If the process is killed, the kernel still has everything it wrote, so all of it counts. After a power cut it may
+//! not: complete objects were synced before they were marked complete, but incomplete ones count only during the boot
+//! in which they were written.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,22 +29,22 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, pwrite};
 use crate::blocks::{self, Blocks};
 use crate::metadata::{Metadata, hex};
 
-/// The start of the first line of a `.meta`; another layout has another number.
+/// The start of the first line of a `.meta`. Another layout has another number.
 const MAGIC: &str = "linerate-origin 1";
 
 /// Locked by the process that owns the directory.
 const LOCK: &str = "lock";
 
-/// The longest `.meta`, in bytes: 1 MiB of blocks is an object of a tebibyte.
+/// The longest `.meta`, in bytes. 1 MiB of marks, one byte per block, is enough for an object of a tebibyte.
 const MAX_META_BYTES: u64 = (1 << 20) + (64 << 10);
 
-/// linux/magic.h.
+/// The type of tmpfs (linux/magic.h).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The least a file takes: a block of the file system. Each object has two files.
+/// The smallest space that a file takes: a block of the file system. Each object has two files.
 pub const FILE_BYTES: u64 = 4096;
 
-/// Instead of a boot's id: the bytes were synced, so the boot doesn't matter.
+/// Stands in place of a boot's id if the bytes were synced, so that the boot doesn't matter.
 const SYNCED: &str = "synced";
 
 /// The directory.
@@ -61,7 +61,7 @@ pub struct Directory {
 pub struct Files {
     /// Its bytes.
     pub data: OwnedFd,
-    /// Where blocks are marked; none if all of them are there.
+    /// Where blocks are marked; none if all of them are in the file.
     pub marks: Option<Marks>,
 }
 
@@ -73,7 +73,7 @@ pub struct Marks {
     start: u64,
 }
 
-/// Something found at the start.
+/// An object that was found at the start.
 #[derive(Debug)]
 pub struct Found {
     /// Its metadata.
@@ -108,7 +108,7 @@ impl Directory {
         Ok(Self { path: path.to_owned(), fd, lock, boot: boot() })
     }
 
-    /// Whether this process owns the directory from now on; it doesn't until the process before it has ended.
+    /// Whether this process owns the directory from now on. It doesn't until the previous process has ended.
     pub fn claim(&self) -> bool {
         flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok()
     }
@@ -116,11 +116,11 @@ impl Directory {
     /// Creates the files of an object, without any of its blocks.
     ///
     /// # Errors
-    /// The kernel's; nothing is left behind then.
+    /// The kernel's. Then nothing is left behind.
     pub fn create(&self, name: &str, metadata: &Metadata) -> io::Result<Files> {
         let make = || -> io::Result<Files> {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-            // Not a file that another process may have open.
+            // Removes an old file of this name, since another process may have it open.
             let _ = self.unlink(&data_of(name));
             let data = openat(&self.fd, data_of(name), flags, Mode::RUSR | Mode::WUSR)?;
             ftruncate(&data, metadata.size)?;
@@ -133,10 +133,10 @@ impl Directory {
         make().inspect_err(|_| self.remove(name))
     }
 
-    /// Records that all bytes of an object are there and have been synced.
+    /// Records that all bytes of an object are in its file and have been synced.
     ///
     /// # Errors
-    /// The kernel's; the bytes still count until the machine loses power.
+    /// The kernel's. The bytes then still count until the machine loses power.
     pub fn finish(&self, name: &str, metadata: &Metadata) -> io::Result<()> {
         let blocks = blocks::count(metadata.size).unwrap_or(0);
         self.write_meta(name, metadata, SYNCED, &vec![b'x'; blocks as usize])?;
@@ -162,8 +162,8 @@ impl Directory {
         Ok(Marks { fd, start })
     }
 
-    /// Opens the files of an object in the catalogue. Unless it may `wait`, what the kernel doesn't have in memory is
-    /// an error of kind `WouldBlock`.
+    /// Opens the files of an object in the catalogue. Without `wait`, it is an error of kind `WouldBlock` if the kernel
+    /// doesn't have something in memory.
     ///
     /// # Errors
     /// The kernel's, or `InvalidData` if the files don't belong to this object.
@@ -187,7 +187,7 @@ impl Directory {
         Ok((Files { data, marks }, meta.blocks))
     }
 
-    /// A file without name and content, but with the size of an object that isn't stored.
+    /// Makes a file without a name and content, but with the size of an object that isn't stored.
     ///
     /// # Errors
     /// The kernel's.
@@ -197,9 +197,9 @@ impl Directory {
         Ok(fd)
     }
 
-    /// Removes the files of an object. Whoever has them open can still read.
+    /// Removes the files of an object. Processes that have them open can still read them.
     pub fn remove(&self, name: &str) {
-        // The bytes go last: without the other file, they are found at the next start, and mean nothing.
+        // The bytes go last. If only they remain, the next start finds them without a `.meta`, and removes them.
         for file in [meta_of(name), data_of(name)] {
             if let Err(errno) = self.unlink(&file)
                 && errno != Errno::NOENT
@@ -218,12 +218,12 @@ impl Directory {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         let opened = openat(&self.fd, meta_of(name), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        // If that fails, a later process believes it to be older than it is.
+        // If this fails, a later process takes the object for older than it is.
         let _ = opened.and_then(|fd| futimens(fd, &times));
     }
 
-    /// What is there, oldest first. Anything that isn't a valid object of this bucket is removed, if this is the only
-    /// process.
+    /// The objects in the directory, the least recently confirmed first. If this is the only process, removes
+    /// everything that isn't a valid object of this bucket.
     ///
     /// # Errors
     /// When the directory can't be read.
@@ -328,11 +328,11 @@ impl Files {
     }
 }
 
-/// An id that no other boot of the machine has.
+/// An id that differs for each boot of the machine.
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    // systemd may hide the kernel's id from a service (`ProcSubset=pid`). If /run is in memory, it is new with each
-    // boot.
+    // systemd may hide the kernel's id from a service (`ProcSubset=pid`). If /run is in memory, each boot makes it
+    // anew, so its creation time serves as the id.
     let made = || {
         let run = openat(rustix::fs::CWD, "/run", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let is_in_memory = rustix::fs::fstatfs(&run).ok()?.f_type as i64 == TMPFS_MAGIC;
@@ -342,7 +342,7 @@ fn boot() -> String {
         (is_in_memory && is_told).then(|| format!("run-{}-{}", made.0, made.1))
     };
     let id = id.ok().map(|id| id.trim().to_owned()).or_else(made);
-    // If there is nothing to go by, incomplete objects don't count for later processes.
+    // If neither is known, incomplete objects don't count for later processes.
     id.unwrap_or_else(|| service::request_id::RequestId::generate().to_string())
 }
 
@@ -372,7 +372,7 @@ fn read_all(fd: &OwnedFd, wait: bool) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(count) => read += count,
             Err(Errno::INTR) => {}
-            // If the kernel can't tell whether it would wait, it may wait.
+            // If the kernel can't tell whether it would block, it may block.
             Err(Errno::OPNOTSUPP) if !wait => return Err(io::ErrorKind::WouldBlock.into()),
             Err(errno) => return Err(errno.into()),
         }
@@ -381,7 +381,7 @@ fn read_all(fd: &OwnedFd, wait: bool) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Tells a `.meta` from arbitrary bytes on a disk.
+/// A digest that tells a `.meta` from arbitrary bytes on a disk.
 fn sum(state: &str, json: &str) -> String {
     let digest = digest::digest(&digest::SHA256, format!("{state}\n{json}").as_bytes());
     hex(&digest.as_ref()[..16])
@@ -402,8 +402,8 @@ enum Kind {
     New,
 }
 
-/// The object's name in a file's name, and which of its files it is; none for files that belong to others and mustn't
-/// be touched.
+/// The object's name in a file's name, and which of its files it is. None for files of others, which mustn't be
+/// touched.
 fn split(file: &OsStr) -> Option<(&str, Kind)> {
     let (name, rest) = file.to_str()?.split_once('.')?;
     let is_name = name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

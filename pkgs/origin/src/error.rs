@@ -1,15 +1,15 @@
-//! Why an object, or a part of it, isn't available.
+//! Errors of objects and blocks that aren't available.
 
 use std::io;
 
-/// Why an object, or a part of it, isn't available. It is cloned for everybody who waits for the same thing.
+/// Why an object, or a part of it, isn't available. Everybody who waits for the same thing gets a clone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such object.
     #[error("there is no such object")]
     Missing,
-    /// The origin doesn't let these credentials read it. Without `s3:ListBucket`, it says the same about missing
-    /// objects.
+    /// The origin doesn't let these credentials read the object. Without `s3:ListBucket`, it answers in the same way if
+    /// the object is missing.
     #[error("the origin denies access")]
     Denied,
     /// The object was replaced or deleted while it was read.
@@ -27,7 +27,7 @@ pub enum Error {
     /// There are already as many requests as allowed.
     #[error("too much is being fetched just now")]
     Busy,
-    /// The cache directory fails in another way than by being full.
+    /// The cache directory fails for another reason than being full.
     #[error("the cache directory fails: {0}")]
     Disk(io::ErrorKind),
 }

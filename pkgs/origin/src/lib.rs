@@ -41,6 +41,6 @@ pub use crate::object::{Fetched, Object};
 pub use crate::origin::{Known, Origin};
 pub use crate::settings::{Bucket, Settings, StartError};
 
-/// How much is fetched and stored at once, in bytes: enough to make the cost of a request small, and little enough that
-/// a cold file's first byte doesn't wait long.
+/// How much is fetched and stored at once, in bytes. It is large enough to make the cost of a request small, and small
+/// enough that the first byte of a cold file arrives soon.
 pub const BLOCK_BYTES: u64 = 1 << 20;

@@ -14,7 +14,7 @@ pub const MAX_KEY_BYTES: usize = 1024;
 /// The longest ETag, and the longest header that is passed on, in bytes, since both are kept in memory.
 const MAX_FIELD_BYTES: usize = 1024;
 
-/// The origin's headers for an object that are passed on to clients. Its type is separate.
+/// The origin's headers for an object that are passed on to clients. Its media type is a separate field.
 const PASSED_ON: [(&str, Attribute); 4] = [
     ("cache-control", Attribute::CacheControl),
     ("content-disposition", Attribute::ContentDisposition),
@@ -28,7 +28,7 @@ const NO_TYPE: &str = "binary/octet-stream";
 /// What is known about one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// Below the prefix.
+    /// The key below the prefix.
     pub key: String,
     /// A strong ETag, with its quotes.
     pub etag: String,
@@ -46,7 +46,7 @@ impl Metadata {
     /// What the origin says about a key.
     ///
     /// # Errors
-    /// [`Error::Answer`] without a strong ETag, which is the only way to tell parts of different versions apart.
+    /// [`Error::Answer`] without a strong ETag. Only a strong ETag tells parts of different versions apart.
     pub fn of(key: &str, meta: &ObjectMeta, attributes: &Attributes) -> Result<Self, Error> {
         let etag = meta.e_tag.as_deref().unwrap_or_default();
         if !is_strong(etag) {
@@ -98,7 +98,7 @@ fn is_strong(etag: &str) -> bool {
     inner.is_some_and(|inner| etag.len() <= MAX_FIELD_BYTES && inner.bytes().all(fits))
 }
 
-/// Whether this can be a header's value as it is, since nothing in it ends a line.
+/// Whether this can be sent unchanged as a header's value: nothing in it ends a line.
 fn is_value(value: &str) -> bool {
     !value.is_empty()
         && value.len() <= MAX_FIELD_BYTES

@@ -31,9 +31,9 @@ const ERRORS: [&str; 8] = ["missing", "denied", "changed", "answer", "failed", "
 pub struct Metrics {
     /// Look-ups answered from the catalogue.
     pub hits: Counter,
-    /// Keys that the origin was asked about and had.
+    /// Look-ups that the origin answered with an object.
     pub looks: Counter,
-    /// How many of them were unchanged.
+    /// Look-ups that the origin answered with 304: the known version is current.
     pub unchanged: Counter,
     /// Look-ups answered with stale objects.
     pub stale: Counter,
@@ -41,7 +41,7 @@ pub struct Metrics {
     pub blocks: Counter,
     /// The bytes of these blocks.
     pub bytes: Counter,
-    /// Blocks for which there was no room on the disk, and which were passed on from memory.
+    /// Blocks that were passed on from memory, since there was no room on the disk.
     pub passed: Counter,
     /// Objects that were evicted, or replaced by another version.
     pub evicted: Counter,

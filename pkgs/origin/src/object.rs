@@ -23,7 +23,7 @@ pub type Flight = watch::Receiver<Option<Result<Fetched, Error>>>;
 pub enum Fetched {
     /// It is in the file.
     Stored,
-    /// There is no room for it in the file: these bytes start at that offset in the object.
+    /// There is no room for it in the file. These are its bytes, and their offset in the object.
     Passed(u64, Bytes),
 }
 
@@ -67,12 +67,12 @@ impl Object {
         Arc::new(Self { metadata, files, blocks, lease, flights, changed })
     }
 
-    /// Its file: sparse if it is incomplete, and without any bytes if it isn't stored.
+    /// Its file. It is sparse if the object is incomplete, and has no bytes if the object isn't stored.
     pub fn file(&self) -> &OwnedFd {
         &self.files.data
     }
 
-    /// Whether all of it is in the file, which is then never written to again.
+    /// Whether all of it is in the file. The file is then never written to again.
     pub fn is_whole(&self) -> bool {
         self.blocks.is_whole()
     }
@@ -87,27 +87,27 @@ impl Object {
         self.blocks.has(index)
     }
 
-    /// Whether the origin now has another version, so that missing parts of this one aren't available.
+    /// Whether the origin now has another version, so that missing blocks of this one can't be fetched.
     pub fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// Whether it was evicted or replaced, so that keeping it open takes room on the disk from others.
+    /// Whether it was evicted or replaced. Keeping it open then takes room on the disk from other objects.
     pub fn is_gone(&self) -> bool {
         self.lease.as_ref().is_none_or(|lease| lease.is_gone())
     }
 
-    /// Whether what is fetched of it goes into its file.
+    /// Whether fetched blocks are written into its file.
     pub fn is_stored(&self) -> bool {
         self.lease.is_some()
     }
 
-    /// The origin has another version.
+    /// Records that the origin has another version.
     pub(crate) fn change(&self) {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Joins the fetch of a block, or lets `begin` start one, which is given the sender of the result.
+    /// Joins the fetch of a block. If there is none, `begin` starts one and gets the sender of the result.
     pub(crate) fn join(
         &self,
         index: u32,
@@ -129,7 +129,7 @@ impl Object {
         self.flights().contains_key(&index)
     }
 
-    /// The fetch of a block has ended.
+    /// Records that the fetch of a block has ended.
     pub(crate) fn landed(&self, index: u32) {
         self.flights().remove(&index);
     }
@@ -138,12 +138,12 @@ impl Object {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes what was written survive a power cut.
+    /// Syncs what was written, so that it survives a power cut.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
         self.files.sync()
     }
 
-    /// Writes a block. Returns whether it was the last one missing.
+    /// Writes a block. Returns whether it was the last missing one.
     pub(crate) fn write(&self, index: u32, bytes: &[u8]) -> std::io::Result<bool> {
         self.files.write(index, u64::from(index) * BLOCK_BYTES, bytes)?;
         Ok(self.blocks.add(index))

@@ -27,7 +27,7 @@ use crate::object::{Fetched, Lease, Object};
 use crate::remote::Remote;
 use crate::settings::{Settings, StartError};
 
-/// Threads that talk to the origin and wait for nothing else.
+/// Threads that talk to the origin and never wait for the disk.
 const THREADS: usize = 2;
 
 /// Threads that wait for the disk.
@@ -36,13 +36,13 @@ const DISK_THREADS: usize = 8;
 /// How many keys are looked up at once; others wait.
 const LOOKS: usize = 64;
 
-/// How often to try to become the directory's owner.
+/// How often to try to lock the directory.
 const CLAIM_EVERY: Duration = Duration::from_secs(2);
 
 /// The result of a look-up that doesn't wait.
 #[derive(Debug)]
 pub enum Known {
-    /// This.
+    /// This object.
     Object(Arc<Object>),
     /// It isn't available.
     Failed(Error),
@@ -61,21 +61,21 @@ pub struct Origin {
 #[derive(Debug)]
 pub struct Inner {
     settings: Settings,
-    /// The bucket, as part of files' names.
+    /// The endpoint, the bucket and the prefix, from which the files' names are made.
     bucket: String,
     remote: Remote,
     directory: Directory,
     /// Whether this process owns the directory. Until it does, nothing in it is created or removed.
     alone: AtomicBool,
-    /// Locked while names come and go, so that records belong to the files that have the name.
+    /// Locked while names are taken and freed, so that each record belongs to the files that have its name.
     names: Mutex<()>,
     catalogue: Catalogue,
     metrics: Arc<Metrics>,
     looks: Mutex<HashMap<Arc<str>, Looking>>,
     look_permits: Arc<Semaphore>,
-    /// One for each block in memory.
+    /// A permit for each block in memory.
     blocks: Arc<Semaphore>,
-    /// How many evictions there were.
+    /// How many objects were evicted or replaced.
     evictions: AtomicU64,
     /// Limits how often each kind of failure is logged.
     full: LogLimit,
@@ -91,7 +91,7 @@ struct Threads(Option<Runtime>);
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Whatever is running ends where it is, since only whole blocks are stored.
+        // Running fetches end at any point, since only whole blocks are stored.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -161,7 +161,7 @@ impl Origin {
         Ok(Self { inner, _threads: Arc::new(Threads(Some(runtime))) })
     }
 
-    /// Runs this on its threads.
+    /// Runs a future on the origin's threads.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.inner.handle.spawn(future);
     }
@@ -179,8 +179,8 @@ impl Origin {
         Inner::find(&self.inner, key, bytes).await
     }
 
-    /// Makes sure that the block where `wanted` starts is there, and starts fetching those after it, as far as `wanted`
-    /// goes.
+    /// Makes sure that the block where `wanted` starts is available, and starts fetching the blocks after it, as far as
+    /// `wanted` goes.
     ///
     /// # Errors
     /// [`Error`].
@@ -188,8 +188,8 @@ impl Origin {
         Inner::fetch(&self.inner, object, wanted).await
     }
 
-    /// How many evictions there were, so that whoever keeps objects open can check which of them [are
-    /// gone](Object::is_gone).
+    /// How many objects were evicted or replaced. If this number changes, a caller that keeps objects open has to check
+    /// which of them [are gone](Object::is_gone).
     pub fn evictions(&self) -> u64 {
         self.inner.evictions.load(Ordering::Relaxed)
     }
@@ -201,7 +201,7 @@ impl Origin {
 
     /// Adds its metrics.
     pub fn register(&self, registry: &mut Registry) {
-        // The threads end with the last handle, and this isn't one.
+        // The threads end with the last handle, so the metrics must not hold one.
         let inner = Arc::downgrade(&self.inner);
         let size = move || inner.upgrade().map_or((0, 0), |inner| inner.catalogue.size());
         self.inner.metrics.register(registry, size);
@@ -232,7 +232,7 @@ impl Inner {
             Ok(opened) => Ok(opened),
             Err(error) if is_short(&error) => Err(error.into()),
             Err(error) => {
-                // Somebody has changed the directory; what is missing is fetched again.
+                // Somebody has changed the directory. The object is fetched again.
                 tracing::warn!(key = record.metadata.key, %error, "an object of the cache is fetched anew");
                 self.drop_record(record).await;
                 Ok(None)
@@ -240,7 +240,7 @@ impl Inner {
         }
     }
 
-    /// Removes the files of something that is no longer in the catalogue.
+    /// Removes the files of a record that is no longer in the catalogue.
     pub(super) fn forget(&self, record: &Record) {
         {
             let _names = self.names();
@@ -279,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// Waits until the process before this one has released the directory, and removes what it left behind.
+    /// Waits until the previous process has released the directory, and removes what that process left behind.
     async fn claim(this: Arc<Self>) {
         tracing::info!("another process has the cache directory: it is shared until that ends");
         loop {
@@ -326,7 +326,7 @@ impl Drop for Leased {
     }
 }
 
-/// Whether it is the process that lacks something, and not the directory.
+/// Whether the process, not the directory, lacks something.
 fn is_short(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM))

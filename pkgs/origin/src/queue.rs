@@ -1,20 +1,20 @@
-//! Decides what is evicted first: S3-FIFO (Yang et al., SOSP 2023), with bytes instead of counts.
+//! The order of eviction: S3-FIFO (Yang et al., SOSP 2023), with bytes instead of counts.
 //!
-//! New items wait in a small queue with a tenth of the bytes. Those that are used again there move on to the main
-//! queue; the others are evicted, and only their names are remembered for a while. If such an item is requested once
-//! more, it goes to the main queue at once. There, each use gives it another round. A scan of items that nobody
-//! requests twice only passes through a tenth of the cache.
+//! New items wait in a small queue with a tenth of the bytes. Items that are used again there move on to the main
+//! queue. The others are evicted, and only their ids are remembered for a while. If such an item is inserted again, it
+//! goes to the main queue at once. There, each use gives it another round. So a scan of items that nobody requests
+//! twice only passes through a tenth of the cache.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// How many uses count; more don't give more rounds.
+/// How many uses count. Further ones give no more rounds.
 const MOST_USES: u8 = 3;
 
-/// The percentage of the bytes that is for new items.
+/// The percentage of the bytes that the small queue gets.
 const SMALL_SHARE: u64 = 10;
 
-/// The fewest names that are remembered.
+/// The fewest ids that are remembered.
 const GHOSTS: usize = 1024;
 
 /// What a queue stores about an item.
@@ -49,7 +49,7 @@ impl Ticket {
 pub trait Item {
     /// What the queue stores about it.
     fn ticket(&self) -> &Ticket;
-    /// The id by which it is remembered.
+    /// The id by which an evicted item is remembered.
     fn id(&self) -> u64;
 }
 
@@ -60,7 +60,7 @@ pub struct Queue<T> {
     main: VecDeque<T>,
     small_bytes: u64,
     main_bytes: u64,
-    /// How many are in the queues and not gone.
+    /// How many items are in the queues and not removed.
     live: usize,
     ghosts: VecDeque<u64>,
     remembered: HashSet<u64>,
@@ -81,7 +81,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Item> Queue<T> {
-    /// Adds a new item; `proven` says whether it goes to the main queue at once.
+    /// Adds a new item. `proven` says whether it goes to the main queue at once.
     pub fn insert(&mut self, item: T, proven: bool) {
         let is_main = self.remembered.remove(&item.id()) || proven;
         item.ticket().is_main.store(is_main, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl<T: Item> Queue<T> {
         if ticket.is_main.load(Ordering::Relaxed) { &mut self.main_bytes } else { &mut self.small_bytes }
     }
 
-    /// An item has been removed. Its place is found later.
+    /// Records that an item has been removed. It leaves its queue later.
     pub fn remove(&mut self, ticket: &Ticket) {
         if ticket.gone.swap(true, Ordering::AcqRel) {
             return;
@@ -132,9 +132,9 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// Removes the item that should go first, of those that `may` go.
+    /// Removes the item that should be evicted first, among those for which `may` is true.
     pub fn evict(&mut self, may: impl Fn(&T) -> bool) -> Option<T> {
-        // Each has at most as many rounds as uses, and one in the small queue.
+        // Each item has at most as many rounds as uses, and one in the small queue.
         let mut rounds = (self.small.len() + self.main.len()) * (usize::from(MOST_USES) + 2);
         while rounds > 0 {
             rounds -= 1;
@@ -179,7 +179,7 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// How many there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.live
     }

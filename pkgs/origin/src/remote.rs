@@ -1,4 +1,4 @@
-//! Requests to S3: what is asked, how long it may take, and which answers are accepted.
+//! Requests to S3: their content, their timeouts, and which answers are accepted.
 
 use std::fmt;
 use std::fs;
@@ -28,13 +28,13 @@ use crate::settings::{Settings, StartError};
 /// How often a request is tried again after a failure of the server or the connection.
 const RETRIES: usize = 2;
 
-/// How long to wait before the first retry; each further one waits twice as long.
+/// How long to wait before the first retry. Each further retry waits twice as long.
 const BACKOFF: Duration = Duration::from_millis(50);
 
 /// How many connections are kept for later requests.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// How many characters of an error are logged.
+/// How many characters of an error are kept.
 const MAX_ERROR_CHARS: usize = 300;
 
 /// The origin.
@@ -101,7 +101,7 @@ impl Remote {
                 options = options.with_root_certificate(certificate);
             }
         }
-        // The environment's credentials, as AWS's own tools read them, or else those of the machine (ECS, IMDSv2).
+        // Takes credentials from the environment, as AWS's own tools read them, or else from the machine (ECS, IMDSv2).
         let environment = AmazonS3Builder::from_env();
         let region = settings
             .region
@@ -129,7 +129,7 @@ impl Remote {
         Ok(Self::of(settings, Arc::new(store)))
     }
 
-    /// The same for another store.
+    /// The same with another store.
     pub(crate) fn of(settings: &Settings, store: Arc<dyn ObjectStore>) -> Self {
         Self {
             store,
@@ -162,7 +162,8 @@ impl Remote {
             Err(object_store::Error::NotModified { .. }) => return Ok(Conditional::NotModified),
             Err(error) => error,
         };
-        // An empty object has no first bytes, which is a separate error (416). Only a HEAD tells it apart from others.
+        // An empty object has no first byte, so the request for it is an error of its own (416). Only a HEAD tells it
+        // apart from other errors.
         let error = Error::from(failed);
         if !bytes || !matches!(error, Error::Failed(_)) {
             return Err(error);
@@ -194,7 +195,7 @@ impl Remote {
             Err(object_store::Error::NotFound { .. }) => return Err(Error::Changed),
             result => result?,
         };
-        // A server that doesn't know If-Match answers with what it has.
+        // A server that doesn't know If-Match answers with the version that it has.
         if result.meta.e_tag.as_deref() != Some(&metadata.etag) || result.meta.size != metadata.size {
             return Err(Error::Changed);
         }
@@ -239,7 +240,7 @@ impl Part {
         self.range.clone()
     }
 
-    /// All of them.
+    /// Reads all bytes.
     ///
     /// # Errors
     /// [`Error::Answer`] if there are more or fewer than the head said.
@@ -286,7 +287,7 @@ impl From<object_store::Error> for Error {
     fn from(error: object_store::Error) -> Self {
         let text = told(&error);
         match error {
-            // Without its bucket, nothing is known about an object.
+            // If the bucket is missing, nothing is known about an object.
             object_store::Error::NotFound { .. } if text.contains("NoSuchBucket") => Self::Failed(text),
             object_store::Error::NotFound { .. } => Self::Missing,
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {

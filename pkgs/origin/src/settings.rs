@@ -1,4 +1,4 @@
-//! Where the objects are, and all limits.
+//! The origin's address, and all limits.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ pub struct Bucket {
 /// Why a text doesn't name a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
-    /// Another scheme, or none.
+    /// It has another scheme, or none.
     #[error("an origin is s3://BUCKET or s3://BUCKET/PREFIX")]
     Scheme,
     /// S3 doesn't allow this name for a bucket.
     #[error("{0:?} is no name of a bucket: 3 to 63 of a-z, 0-9, - and .")]
     Name(String),
-    /// It wouldn't be a path of a file.
+    /// The prefix couldn't be the path of a file.
     #[error("{0:?} is no prefix: segments are not empty, and not . or ..")]
     Prefix(String),
 }
@@ -51,7 +51,7 @@ impl FromStr for Bucket {
     }
 }
 
-/// Where the objects are, and all limits.
+/// The origin's address, and all limits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The bucket.
@@ -64,7 +64,7 @@ pub struct Settings {
     pub authorities: Option<PathBuf>,
     /// The region; none for the environment's, or `us-east-1` if that has none.
     pub region: Option<String>,
-    /// A file with credentials in the format of `~/.aws/credentials`; none for those of the environment or the machine.
+    /// A file with credentials in the format of `~/.aws/credentials`. None for those of the environment or the machine.
     pub credentials: Option<PathBuf>,
     /// Whether requests are not signed, for a bucket that anybody may read.
     pub anonymous: bool,
@@ -90,16 +90,16 @@ pub struct Settings {
     pub block_timeout: Duration,
 }
 
-/// Why there is no origin.
+/// Why an origin can't be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Plain HTTP that wasn't allowed.
+    /// The endpoint is plain HTTP, which isn't allowed.
     #[error("the endpoint {0} is not https://: whoever listens reads and changes what is served")]
     PlainHttp(String),
-    /// An endpoint that isn't the URL of a host.
+    /// The endpoint isn't the URL of a host.
     #[error("the endpoint {0:?} is no http:// or https:// URL of a host without a path")]
     Endpoint(String),
-    /// A file that can't be used.
+    /// A file can't be used.
     #[error("{}: {source}", path.display())]
     File {
         /// The path.
@@ -110,7 +110,7 @@ pub enum StartError {
     /// The S3 client can't be made with these settings.
     #[error("the origin cannot be used: {0}")]
     Client(String),
-    /// Less room than the cache needs to work.
+    /// The capacity is less than the cache needs to work.
     #[error("the cache needs room for at least {0} bytes")]
     Capacity(u64),
     /// Threads can't be started.

@@ -38,7 +38,7 @@ impl AsRef<[u8]> for Counted {
 pub(super) enum Source {
     /// It is already arriving.
     Part(Part),
-    /// It has to be requested, with a permit if there already is one.
+    /// It has to be requested. If there already is a permit, it is used.
     Ask(Option<OwnedSemaphorePermit>),
 }
 
@@ -81,7 +81,8 @@ impl Inner {
         object.join(index, |tell| self.begin(Arc::clone(object), index, Source::Ask(None), tell))
     }
 
-    /// Starts fetching the blocks after one, as far as they are wanted and stored, and there is memory.
+    /// Starts fetching the blocks after `first`, as far as they are wanted and not yet in the file, and there is
+    /// memory.
     fn ahead(this: &Arc<Self>, object: &Arc<Object>, first: u32, wanted: &Range<u64>) {
         if object.is_whole() || object.is_gone() || object.has_changed() || wanted.is_empty() {
             return;
@@ -126,13 +127,13 @@ impl Inner {
                     tracing::warn!(key, block = index, %error, times, "a block was not fetched");
                 }
             }
-            // Anybody who comes from here on finds it in the file, or asks again.
+            // From here on, a new caller finds the block in the file, or starts another fetch.
             drop(guard);
             tell.send_replace(Some(result));
         });
     }
 
-    /// Whether the origin now says something else about a key than when the object was made.
+    /// Whether the origin now has another version for a key than this object.
     async fn is_another(&self, object: &Object) -> bool {
         match self.remote.get_unless(&object.metadata.key, None, false).await {
             Ok(Conditional::Found(metadata, _)) => metadata != *object.metadata,
@@ -211,11 +212,11 @@ impl Inner {
         }
     }
 
-    /// An object is complete, so it is made to last.
+    /// Syncs a complete object, and records that it survives a power cut.
     fn finish(&self, object: &Object, record: &Record) -> io::Result<()> {
         object.sync()?;
         let _names = self.names();
-        // If it was evicted, its name may belong to another by now.
+        // If the object was evicted, its name may belong to another one by now.
         if record.is_gone() { Ok(()) } else { self.directory.finish(&record.name, &object.metadata) }
     }
 }

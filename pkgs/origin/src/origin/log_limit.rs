@@ -1,4 +1,4 @@
-//! Logs failures only now and then that may happen thousands of times per second.
+//! Limits how often failures are logged that may happen thousands of times per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 /// How often one kind of failure is logged.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Logs something that may fail thousands of times per second only once per [`INTERVAL`].
+/// Limits the log of one kind of failure to one line per [`INTERVAL`].
 #[derive(Debug, Default)]
 pub(super) struct LogLimit(Mutex<(Option<Instant>, u64)>);
 
 impl LogLimit {
-    /// How often it has happened since it was last logged, if it is time to log it again.
+    /// How often the failure has happened since it was last logged. None if it is too early to log it again.
     pub(super) fn due(&self) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.1 += 1;

@@ -1,4 +1,4 @@
-//! Look-ups: what is known about a key, and what the origin says about it, one at a time per key.
+//! Look-ups: what the catalogue and the origin know about a key. Only one runs at a time per key.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,19 +19,19 @@ use crate::metadata::{MAX_KEY_BYTES, Metadata};
 use crate::object::Object;
 use crate::remote::{Conditional, Part};
 
-/// How many keys may be looked up or wait; any more are refused.
+/// How many keys may be looked up or wait. Further ones are refused.
 const MAX_LOOKS: usize = 4096;
 
-/// After this time, a stale object is served while the origin is still being asked.
+/// After this time, a stale object is served although the origin hasn't answered yet.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
-/// After a failure, the origin is asked about the same key again after this time.
+/// How long to wait after a failure before asking the origin about the same key again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The same when there is nothing to serve instead.
+/// The same, if there is no stale object to serve.
 const FAIL_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often to look up an object again that was evicted before it was opened.
+/// How often to repeat the look-up of an object that was evicted before it was opened.
 const TRIES: usize = 4;
 
 /// Ends a look-up, even one that panics.
@@ -129,7 +129,7 @@ impl Inner {
         let ends = Ends { this: Arc::clone(self), key: Arc::clone(&key) };
         self.handle.spawn(async move {
             let result = this.look_now(&key, bytes).await;
-            // Anybody who comes from here on asks the catalogue.
+            // From here on, a new caller finds the result in the catalogue.
             drop(ends);
             tell.send_replace(Some(result));
         });
@@ -167,7 +167,7 @@ impl Inner {
             (Ok(Conditional::NotModified), None) => {
                 Error::Answer("it is said to be as it was, and was not known".to_owned())
             }
-            // A server without support for If-None-Match sends what was already there.
+            // A server without support for If-None-Match sends the known version again.
             (Ok(Conditional::Found(metadata, _)), Some(record)) if metadata == *record.metadata => {
                 self.metrics.looks.add(1);
                 record.refresh(self.settings.ttl, true);
@@ -196,7 +196,7 @@ impl Inner {
                     return Ok(object);
                 }
             }
-            // It is gone, or nothing has been heard about it for too long.
+            // The object is gone, or has changed.
             Some(record) if !error.allows_stale() => self.drop_record(&record).await,
             _ => {}
         }
@@ -208,7 +208,7 @@ impl Inner {
         Err(error)
     }
 
-    /// Adds another version of an object, and its first block.
+    /// Adds a new version of an object, and its first block.
     async fn take_in(self: &Arc<Self>, metadata: Metadata, part: Option<Part>) -> Result<Arc<Object>, Error> {
         if blocks::count(metadata.size).is_none() {
             return Err(Error::Answer("it is larger than any object".to_owned()));
@@ -223,7 +223,7 @@ impl Inner {
         Ok(object)
     }
 
-    /// Creates the files of an object. If there is no room, it isn't stored.
+    /// Creates the files of an object. If there is no room, the object isn't stored.
     fn make(self: &Arc<Self>, metadata: Arc<Metadata>) -> io::Result<Arc<Object>> {
         let fits = metadata.size <= self.settings.capacity.saturating_sub(2 * FILE_BYTES);
         if fits && self.alone.load(Ordering::Relaxed) {
@@ -241,7 +241,7 @@ impl Inner {
         let data = Directory::anonymous(&metadata)?;
         let blocks = Blocks::none(metadata.size);
         let files = Files { data, marks: None };
-        // The previous version is no longer there.
+        // The origin no longer has the previous version.
         if let Entry::Record(old) = self.catalogue.get(&metadata.key) {
             self.drop_now(&old);
         }

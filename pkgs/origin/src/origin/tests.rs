@@ -1,4 +1,5 @@
-//! The cache with a store in memory. The tests of `linerate-files` cover what only a network does, with a real gateway.
+//! Tests of the cache with a store in memory. The tests of `linerate-files` use a real gateway and cover what needs a
+//! network.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -58,7 +59,7 @@ impl Fixture {
         Origin::of(settings, remote).expect("an origin")
     }
 
-    /// Like a kill: nothing is told to end, and the lock is released with its descriptor.
+    /// Restarts as after a kill: nothing is told to end, and the lock is released with its descriptor.
     fn restart(self, change: impl FnOnce(&mut Settings)) -> Self {
         let Self { store, origin, place, runtime } = self;
         let inner = Arc::downgrade(&origin.inner);
@@ -87,7 +88,7 @@ impl Fixture {
         self.runtime.block_on(self.origin.fetch(object, wanted))
     }
 
-    /// These bytes, fetched the way a sender does.
+    /// These bytes, fetched as a sender does it.
     fn read(&self, object: &Arc<Object>, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         let mut at = range.start;
@@ -152,7 +153,7 @@ fn a_range_takes_no_more_blocks_than_it_lies_in() {
 fn an_empty_object_is_whole_and_a_missing_one_is_remembered() {
     let fixture = Fixture::new(|_| ());
     fixture.put("empty", Vec::new());
-    // This store also refuses what S3 answers with 416, but with another message.
+    // S3 answers this with 416. This store refuses it too, but with another message.
     let object = fixture.find("empty").expect("an object");
     assert!(object.is_whole());
     assert_eq!(fixture.find("none").err(), Some(Error::Missing));
