@@ -1,7 +1,7 @@
 //! A client that sends exactly the bytes it is given, and reads one answer at a time.
 //!
-//! Unlike testkit's, it also speaks TLS, skips 1xx, accepts an answer that only ends with the connection, and parses
-//! with [`model`], which finds what a lenient client would overlook.
+//! Unlike testkit's client, it also speaks TLS, skips 1xx, accepts an answer that ends with the connection, and parses
+//! with [`model`], which finds faults that a lenient client would overlook.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::conversation::Socket;
 use crate::model;
 pub use crate::model::Answer;
 
-/// No answer takes longer, however busy the machine, unless something hangs.
+/// No answer takes longer, however busy the machine is, unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection.
@@ -36,7 +36,7 @@ impl Client {
     }
 }
 
-/// A connection with little room for unread bytes, so that a server notices soon.
+/// A connection with a small receive buffer, so that a server soon notices unread bytes.
 ///
 /// # Errors
 /// When nobody listens.
@@ -54,7 +54,7 @@ impl<S: Socket> Client<S> {
     /// A client on an existing connection.
     ///
     /// # Errors
-    /// When that has ended.
+    /// When the connection has ended.
     pub fn on(stream: S) -> io::Result<Self> {
         stream.tcp().set_read_timeout(Some(PATIENCE))?;
         stream.tcp().set_write_timeout(Some(PATIENCE))?;
@@ -64,7 +64,7 @@ impl<S: Socket> Client<S> {
     /// Sends bytes as they are.
     ///
     /// # Errors
-    /// When the server has gone.
+    /// When the server has closed the connection.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())?;
         self.stream.flush()
@@ -80,12 +80,12 @@ impl<S: Socket> Client<S> {
         let mut request =
             format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}{fields}\r\n").into_bytes();
         request.extend_from_slice(body);
-        // A server that refuses may not read all of it.
+        // A server that refuses the request may not read all of it.
         let sent = self.send(request);
         self.receive(method).or_else(|error| sent.and(Err(error)))
     }
 
-    /// Reads the next answer, to a request with this method. 1xx are skipped.
+    /// Reads the next answer, which is to a request with this method. Skips 1xx.
     ///
     /// # Errors
     /// When there is none, or it isn't HTTP/1.1.
@@ -93,7 +93,7 @@ impl<S: Socket> Client<S> {
         loop {
             if let Some(end) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
                 let (answer, used) = model::answer(&self.received, method).map_err(io::Error::other)?;
-                // Without a length, the body ends with the connection.
+                // An answer without a length ends with the connection.
                 let told =
                     answer.field("content-length").is_some() || answer.field("transfer-encoding").is_some();
                 let bare = method == "HEAD" || answer.status < 200 || matches!(answer.status, 204 | 304);
@@ -110,7 +110,7 @@ impl<S: Socket> Client<S> {
                     self.received.clear();
                     return Ok(answer);
                 }
-                // Incomplete: read at least as much as is missing, if that is known.
+                // The answer is incomplete. Read at least as much as is missing, if that is known.
                 let missing = answer.field("content-length").and_then(|length| length.parse::<usize>().ok());
                 let missing =
                     missing.map_or(1, |length| (end + 4 + length).saturating_sub(self.received.len()));

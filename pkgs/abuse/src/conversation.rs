@@ -1,7 +1,7 @@
-//! What one client says on one connection, made from a few bytes: requests in a row, well-formed or not, split into
+//! What one client sends on one connection, made from a few bytes: requests in a row, well-formed or not, split into
 //! pieces anywhere.
 //!
-//! A fuzzer mutates such bytes better than HTTP, and a test draws them at random.
+//! A fuzzer mutates such bytes better than HTTP itself, and a test draws them at random.
 
 use std::io::{self, Read, Write};
 use std::iter::{once, repeat_n};
@@ -13,24 +13,24 @@ use crate::model::{self, Rules};
 /// Longer than any of this takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whoever has been silent for this long says nothing more: this is only waited for if an answer is missing.
+/// A server that is silent for this long sends nothing more. A conversation only waits for it if an answer is missing.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// What was received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// All of it.
+    /// All received bytes.
     pub bytes: Vec<u8>,
-    /// Whether the connection was reset, which discards what hasn't been read yet.
+    /// Whether the connection was reset. A reset discards bytes that haven't been read yet.
     pub reset: bool,
 }
 
 impl Heard {
-    /// Like [`model::hold`], except that a client which continues after its own last request may get a reset: it must
-    /// not send that (RFC 9112, section 9.6).
+    /// Like [`model::hold`], except that a client may get a reset if it sends more after a request that closes the
+    /// connection: it must not do that (RFC 9112, section 9.6).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`model::hold`].
     pub fn hold(
         &self,
         sent: &[u8],
@@ -46,18 +46,18 @@ impl Heard {
     }
 }
 
-/// What is sent, and where it is split.
+/// The bytes to send, and where they are split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversation {
-    /// All of it.
+    /// All bytes.
     pub bytes: Vec<u8>,
-    /// Where each further piece starts; ascending.
+    /// Where each further piece starts, in ascending order.
     cuts: Vec<usize>,
 }
 
 const METHODS: [&str; 8] = ["GET", "GET", "GET", "HEAD", "POST", "POST", "OPTIONS", "PUT"];
 
-/// Headers beside Host, or in its place.
+/// Headers to send beside or instead of Host.
 const FIELDS: [&str; 24] = [
     "",
     "",
@@ -85,7 +85,7 @@ const FIELDS: [&str; 24] = [
     "Upgrade: h2c\r\n",
 ];
 
-/// Headers with the length of the body, and the body.
+/// Headers that give the length of the body, each with a body.
 const FRAMINGS: [(&str, &str); 24] = [
     ("", ""),
     ("", ""),
@@ -113,7 +113,7 @@ const FRAMINGS: [(&str, &str); 24] = [
     ("Expect: 100-continue\r\nContent-Length: 5\r\n", "12345"),
 ];
 
-/// Fragments.
+/// Fragments of requests.
 const PIECES: [&str; 16] = [
     "\r\n",
     "\n",
@@ -134,7 +134,7 @@ const PIECES: [&str; 16] = [
 ];
 
 impl Conversation {
-    /// The conversation that `program` encodes; targets are mostly from this list.
+    /// The conversation that `program` encodes. Its targets are mostly from this list.
     #[must_use]
     pub fn new(program: &[u8], targets: &[&str]) -> Self {
         let mut program = program.iter().copied();
@@ -184,14 +184,14 @@ impl Conversation {
         self.say(&format!("{method} {target} HTTP/{version}\r\n{first}{host}{length}{second}\r\n{body}"));
     }
 
-    /// Its pieces.
+    /// Its bytes, piece by piece.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let starts = once(0).chain(self.cuts.iter().copied());
         let ends = self.cuts.iter().copied().chain(once(self.bytes.len()));
         starts.zip(ends).map(|(start, end)| &self.bytes[start..end])
     }
 
-    /// Sends it on a new connection, waits for the answers that are due by these rules, closes its side, and returns
+    /// Sends it on a new connection, waits for the answers that are due by these rules, and closes its side. Returns
     /// everything received until the server closed the other side.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Conversation {
         self.hold_on(stream, rules, |stream| stream.shutdown(Shutdown::Write))
     }
 
-    /// The same on an existing connection, whose side `close` closes.
+    /// The same on an existing connection. `close` closes the client's side.
     ///
     /// # Errors
     /// When the connection doesn't end.
@@ -215,15 +215,15 @@ impl Conversation {
         let mut heard = Heard::default();
         stream.tcp().set_write_timeout(Some(PATIENCE))?;
         for piece in self.pieces() {
-            // A server that has heard enough may stop listening.
+            // A server that has refused a request may stop reading.
             if stream.write_all(piece).and_then(|()| stream.flush()).is_err() {
                 heard.reset = true;
                 break;
             }
             std::thread::yield_now();
         }
-        // If a side is closed, a server may think that the client is gone and drop its work: so closing waits for the
-        // answers.
+        // If the client closes its side, a server may think that the client is gone and drop its work. So the client
+        // waits for the answers first.
         let steps = model::steps(&self.bytes, rules);
         let mut buffer = vec![0; 64 << 10];
         stream.tcp().set_read_timeout(Some(SILENCE))?;
@@ -249,7 +249,7 @@ impl Conversation {
             Err(error) => heard.reset |= error.kind() == io::ErrorKind::ConnectionReset,
             Ok(_) => {}
         }
-        // An end without TLS's close_notify isn't a reset: what was received shows whether something is missing.
+        // An end without TLS's close_notify isn't a reset. The received bytes show whether something is missing.
         Ok(heard)
     }
 }

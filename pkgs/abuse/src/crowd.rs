@@ -1,4 +1,4 @@
-//! Clients that hold a server up, in any number.
+//! Crowds of clients that keep a server busy.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ pub enum Habit {
     Drip(Vec<u8>),
     /// They send this and wait.
     Half(Vec<u8>),
-    /// They send this again and again until the server takes no more, and read nothing.
+    /// They send this again and again until the server accepts no more, and read nothing.
     Greedy(Vec<u8>),
     /// They send this once and read nothing.
     Deaf(Vec<u8>),
@@ -36,14 +36,14 @@ pub trait Members {
     /// Their name in messages of failed tests.
     fn name(&self) -> &'static str;
 
-    /// Lets those that drip send one more byte.
+    /// Lets clients that drip send one more byte.
     fn drip(&mut self);
 
     /// How many connections the server hasn't closed yet, as far as the clients can tell.
     fn left(&mut self) -> usize;
 }
 
-/// Clients with the same habit; they disconnect when this is dropped.
+/// Clients with the same habit. They disconnect when this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     name: &'static str,
@@ -57,7 +57,7 @@ pub struct Crowd {
 pub struct Door {
     /// Its address.
     pub address: SocketAddr,
-    /// If TLS is used.
+    /// How to speak TLS, if it is used.
     pub secure: Option<Secure>,
 }
 
@@ -78,7 +78,7 @@ impl Door {
         })
     }
 
-    /// This many clients with a habit.
+    /// Connects this many clients with a habit.
     ///
     /// # Errors
     /// When they can't connect.
@@ -105,11 +105,11 @@ impl Door {
     }
 }
 
-/// Sends the same until the server takes no more.
+/// Sends the same bytes again and again until the server accepts no more.
 fn gorge(member: &mut Either, bytes: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     match member {
-        // If a session blocks in the middle of a record, it continues later.
+        // A session that blocks in the middle of a record continues later.
         Either::Secure(stream) => {
             stream.sock.set_nonblocking(true)?;
             let mut last = Instant::now();
@@ -154,7 +154,7 @@ impl Members for Crowd {
         }
     }
 
-    /// Those that read nothing can't tell.
+    /// Clients that read nothing can't tell.
     fn left(&mut self) -> usize {
         if matches!(self.habit, Habit::Greedy(_) | Habit::Deaf(_)) {
             return 0;
@@ -174,7 +174,7 @@ impl Members for Crowd {
 }
 
 impl Crowd {
-    /// How many there are, whether their connections have ended or not.
+    /// How many clients there are, whether their connections have ended or not.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()

@@ -30,8 +30,8 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The preface and settings: how much may be sent on each stream before more is granted, and the same on the connection
-/// if that is more than its initial window.
+/// The preface and the settings. `window` is how much the server may send on each stream before the client grants more.
+/// The connection gets the same window, if that is more than its initial one.
 #[must_use]
 pub fn hello(window: u32) -> Vec<u8> {
     let mut hello = PREFACE.to_vec();
@@ -44,7 +44,7 @@ pub fn hello(window: u32) -> Vec<u8> {
     hello
 }
 
-/// A request's headers, and whether that is all of it.
+/// A request's HEADERS frame. `end` says whether the request ends with it.
 #[must_use]
 pub fn request(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
@@ -80,9 +80,9 @@ pub fn ping() -> Vec<u8> {
 /// The status at the start of a header block (RFC 7541).
 fn status_of(block: &[u8]) -> Option<u16> {
     match *block {
-        // Appendix A: the table's.
+        // Appendix A: an entry of the static table with a status.
         [index @ 0x88..=0x8e, ..] => Some([200, 204, 206, 304, 400, 404, 500][usize::from(index) - 0x88]),
-        // Section 6.2: others under the table's name, in Huffman's code or not.
+        // Section 6.2: another status under the static table's name, with Huffman coding or without.
         [0x08 | 0x18 | 0x48, length, ref rest @ ..] => {
             let value = rest.get(..usize::from(length & 0x7f))?;
             if length & 0x80 == 0 { std::str::from_utf8(value).ok()?.parse().ok() } else { digits(value) }
@@ -91,7 +91,7 @@ fn status_of(block: &[u8]) -> Option<u16> {
     }
 }
 
-/// Three digits in Huffman's code (RFC 7541, appendix B): 0 to 2 have five bits, the others six.
+/// Decodes three digits in Huffman coding (RFC 7541, appendix B). The digits 0 to 2 have five bits, the others six.
 fn digits(code: &[u8]) -> Option<u16> {
     let bits = code.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
     let mut left = u32::try_from(8 * code.len()).ok().filter(|bits| *bits <= 24)?;
@@ -110,7 +110,7 @@ fn digits(code: &[u8]) -> Option<u16> {
     u16::try_from(number).ok()
 }
 
-/// The status of the answer to a GET, which has arrived completely.
+/// The status of the answer to a GET, once the whole answer has arrived.
 ///
 /// # Errors
 /// When there is none, or it doesn't start with a status.

@@ -27,7 +27,7 @@ const DATA: u64 = 0;
 const HEADERS: u64 = 1;
 const SETTINGS: u64 = 4;
 
-/// The type of the control stream, which carries settings, and of an unknown one.
+/// The type of the control stream, which carries settings, and an unknown type.
 const CONTROL: u64 = 0;
 const UNKNOWN: u64 = 0x21;
 
@@ -39,7 +39,7 @@ const REQUEST_CANCELLED: VarInt = VarInt::from_u32(0x10C);
 const GRANTED: u32 = 1024;
 const GRANTED_IN_ALL: u32 = 64 * 1024;
 
-/// How often members of a crowd show a sign of life, so that a server can't think they are gone.
+/// How often members of a crowd send a keep-alive, so that a server can't think they are gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// How many streams of an unknown kind a member fills; fewer than any server has to permit.
@@ -48,20 +48,20 @@ const FILLED: usize = 2;
 /// How many bytes are sent at a time on them.
 const PIECE: usize = 64 << 10;
 
-/// How many requests are cancelled at a time, and how long after they were made.
+/// How many requests are cancelled at a time, and how long after they were sent.
 const TOGETHER: usize = 50;
 const UNDER_WAY: Duration = Duration::from_millis(10);
 
-/// The most that a member sends on each of them, in bytes.
+/// The most that a member sends on each of these streams, in bytes.
 const GREED: usize = 64 << 20;
 
-/// A server that takes nothing for this long won't take more.
+/// A server that accepts nothing for this long won't accept more.
 const FULL: Duration = Duration::from_millis(300);
 
 /// The largest answer to a visitor, in bytes.
 const ANSWER: usize = 1 << 20;
 
-/// An integer of RFC 9000, section 16.
+/// Appends a variable-length integer (RFC 9000, section 16).
 fn integer(bytes: &mut Vec<u8>, value: u64) {
     match value {
         0..0x40 => bytes.push(value as u8),
@@ -85,7 +85,8 @@ fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
-    // No dynamic table; then each with a literal name (RFC 9204, section 4.5.6), whose length has three bits.
+    // The prefix says that there is no dynamic table. Then each header has a literal name (RFC 9204, section 4.5.6),
+    // whose length is stored in three bits.
     let mut block = vec![0, 0];
     for (name, value) in pseudo.iter().chain(fields) {
         let length = |text: &str, most| u8::try_from(text.len()).ok().filter(|length| *length < most);
@@ -106,9 +107,9 @@ pub fn data(bytes: &[u8]) -> Vec<u8> {
     frame(DATA, bytes)
 }
 
-/// The status of an answer, if it is one of the common ones in RFC 9204's table.
+/// The status of an answer, if it is a common one in the static table of RFC 9204.
 fn status(answer: &[u8]) -> Option<u16> {
-    // Its first frame has the headers, which start with the status after a prefix of two bytes.
+    // The first frame has the headers. They start with a prefix of two bytes, followed by the status.
     let [1, first, rest @ ..] = answer else { return None };
     let length = 1 << (first >> 6);
     match rest.get(length - 1 + 2)? ^ 0xC0 {
@@ -143,7 +144,7 @@ pub struct Door {
     endpoint: Endpoint,
 }
 
-/// How the members of a crowd behave. None reads what it receives, or grants more than [`GRANTED`].
+/// How the members of a crowd behave. They never read what they receive, and never grant more than [`GRANTED`].
 #[derive(Clone, Debug)]
 pub enum Habit {
     /// They start a handshake, and do nothing more.
@@ -154,25 +155,25 @@ pub enum Habit {
     Drip(Vec<u8>),
     /// They send this on each of this many streams, and wait.
     Say(Vec<u8>, usize),
-    /// They send this on each of this many streams, and cancel each.
+    /// They send this on each of this many streams, and then cancel the requests.
     TakeBack(Vec<u8>, usize),
     /// They fill streams of an unknown kind.
     Fill,
 }
 
-/// Clients with the same habit; they disconnect when this is dropped.
+/// Clients with the same habit. They disconnect when this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     name: &'static str,
     habit: Habit,
     members: Vec<Member>,
     said: usize,
-    /// Those whose handshake doesn't continue.
+    /// The connections of mute members, whose handshake doesn't continue.
     mute: Vec<Connecting>,
     endpoint: Endpoint,
 }
 
-/// A client, with its open streams, which would end if they were dropped.
+/// A client with its open streams, which would end if they were dropped.
 #[derive(Debug)]
 struct Member {
     connection: Connection,
@@ -207,10 +208,10 @@ impl Door {
         Self { address, visitor, member, endpoint: endpoint().expect("a socket") }
     }
 
-    /// The status of the answer to a GET on a new connection, which has arrived completely.
+    /// The status of the answer to a GET on a new connection, once the whole answer has arrived.
     ///
     /// # Errors
-    /// When there is none, or its status is unknown here.
+    /// When there is no answer, or its status is unknown here.
     pub fn get(&self, path: &str) -> io::Result<u16> {
         let (door, request) = (self.clone(), request("GET", path, &[]));
         let asked = async move {
@@ -223,12 +224,13 @@ impl Door {
             connection.close(NO_ERROR, b"");
             status(&answer).ok_or_else(|| io::Error::other("no status that is known"))
         };
-        // On the one thread that also sends, so that the end leaves in the same packet as the head, as with browsers.
+        // Runs on the thread that also sends, so that the end of the stream leaves in the same packet as the head, as
+        // with browsers.
         let asked = runtime().spawn(async { timeout(PATIENCE, asked).await });
         runtime().block_on(asked).map_err(other)??
     }
 
-    /// This many clients with a habit.
+    /// Connects this many clients with a habit.
     ///
     /// # Errors
     /// When they can't connect.
@@ -253,7 +255,7 @@ impl Door {
             return Ok(member);
         }
         member.sending.push(control(&member.connection).await?);
-        // If the server throws it out meanwhile, it has achieved its purpose.
+        // The server may close the connection meanwhile, which is what the test is about.
         let _ = match habit {
             Habit::Mute | Habit::Silent => Ok(()),
             Habit::Drip(bytes) => member.say(&bytes[..1], 1).await,
@@ -264,9 +266,9 @@ impl Door {
         Ok(member)
     }
 
-    /// Lets this many clients send the start of a handshake, and receive nothing from the server.
+    /// Lets this many clients send the start of a handshake. They receive nothing from the server.
     fn knock(&self, endpoint: &Endpoint, count: usize) -> io::Result<Vec<Connecting>> {
-        // They connect to a relay, which passes on what they send and keeps the answers.
+        // They connect to a relay, which passes on their packets and keeps the answers.
         let between = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         between.set_read_timeout(Some(FULL))?;
         let _entered = runtime().enter();
@@ -279,7 +281,8 @@ impl Door {
             if let Ok((length, from)) = between.recv_from(&mut buffer)
                 && from != self.address
             {
-                // RFC 9000, section 17.2: after the version comes the id that the client chose for the server.
+                // RFC 9000, section 17.2: after the version comes the connection id that the client chose for the
+                // server.
                 let id = buffer[6..].get(..usize::from(buffer[5])).unwrap_or_default();
                 heard.insert(id.to_vec());
                 between.send_to(&buffer[..length], self.address)?;
@@ -306,9 +309,9 @@ impl Member {
     async fn take_back(&mut self, bytes: &[u8], streams: usize) -> io::Result<()> {
         for _ in 0..streams.div_ceil(TOGETHER) {
             self.say(bytes, TOGETHER).await?;
-            // If it is cancelled before it has left, it is never sent.
+            // A request that is cancelled before it has left would never be sent.
             tokio::time::sleep(UNDER_WAY).await;
-            // The first one isn't for requests.
+            // The first stream is the control stream.
             for (mut send, mut receive) in self.sending.drain(1..).zip(self.receiving.drain(..)) {
                 let _ = (send.reset(REQUEST_CANCELLED), receive.stop(REQUEST_CANCELLED));
             }
@@ -339,7 +342,7 @@ fn endpoint() -> io::Result<Endpoint> {
     Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())
 }
 
-/// Opens a connection. A handshake has a deadline, which a busy machine may miss: then it is tried again.
+/// Opens a connection. A busy machine may miss the deadline of a handshake, so it is tried again.
 async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr) -> io::Result<Connection> {
     let started = Instant::now();
     loop {
@@ -351,7 +354,7 @@ async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr
     }
 }
 
-/// The stream that a client has to open, without any settings.
+/// The control stream that a client has to open, without any settings.
 async fn control(connection: &Connection) -> io::Result<SendStream> {
     let mut bytes = Vec::new();
     integer(&mut bytes, CONTROL);
@@ -375,7 +378,7 @@ impl Members for Crowd {
         }
     }
 
-    /// Those that haven't completed a handshake can't tell, and don't count.
+    /// Members without a complete handshake can't tell, and don't count.
     fn left(&mut self) -> usize {
         self.members.retain(|member| member.connection.close_reason().is_none());
         self.members.len()

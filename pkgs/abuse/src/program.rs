@@ -17,7 +17,7 @@ use crate::client::{Answer, Client};
 /// Longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A temporary directory, and what is in it.
+/// A temporary directory, and the files in it.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
@@ -40,7 +40,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// The same as text.
+    /// The same path as text.
     #[must_use]
     pub fn text(&self, name: &str) -> String {
         self.path(name).to_str().expect("text").to_owned()
@@ -87,7 +87,7 @@ impl Program {
         Self::serve_with(name, place, flags, &[])
     }
 
-    /// The same with these environment variables, and none of systemd's.
+    /// The same with these environment variables, and without those of systemd.
     ///
     /// # Panics
     /// When it doesn't start.
@@ -96,7 +96,7 @@ impl Program {
         Self { name: name.to_owned(), server: launch(name, place, flags, variables).start() }
     }
 
-    /// The same if it may end at once.
+    /// The same for a program that may end at once.
     ///
     /// # Panics
     /// When it can't be run.
@@ -105,7 +105,7 @@ impl Program {
         Self { name: name.to_owned(), server: launch(name, place, flags, &[]).start_or_end() }
     }
 
-    /// The kernel's id of its thread with this name, once it exists.
+    /// The kernel's id of the thread with this name, once the thread exists.
     ///
     /// # Panics
     /// When it doesn't appear.
@@ -129,7 +129,7 @@ impl Program {
         assert!(ended.is_none(), "{} ended after {after}: {ended:?} {}", self.name, self.log());
     }
 
-    /// The result of a request; if there is none, says whether that is because the program has ended.
+    /// The result of a request. If there is none, panics and says whether the program has ended.
     ///
     /// # Panics
     /// When there is no result.
@@ -180,7 +180,7 @@ pub fn knows(name: &str, flag: &str) -> bool {
     String::from_utf8_lossy(&help.stdout).split_whitespace().any(|word| word.trim_end_matches(',') == flag)
 }
 
-/// Lets this process open as many files as it may.
+/// Raises this process's limit of open files as far as allowed.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -1,4 +1,5 @@
-//! The memory that the services' modules allow them, read from the modules: so the promise and its test are the same.
+//! The memory limits that the services' modules set. They are read from the modules, so that the test checks the real
+//! limit.
 
 use std::fs;
 
@@ -7,12 +8,12 @@ use crate::program::repository;
 /// `MemoryMax` of a service, in bytes, as its module calculates it for these settings (`("max-connections", 300)`).
 ///
 /// # Panics
-/// When the module has none, or one that can't be read here.
+/// When the module has no limit, or one that can't be read here.
 #[must_use]
 pub fn memory_max(service: &str, settings: &[(&str, u64)]) -> u64 {
     let path = repository().join(format!("modules/services/{service}.nix"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    // Comments may have semicolons.
+    // Comments may contain semicolons.
     let text: String = text
         .lines()
         .map(|line| line.split_once('#').map_or(line, |(code, _)| code))

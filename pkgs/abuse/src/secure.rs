@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::conversation::Socket;
 
-/// What clients know about a server, and the protocol they use.
+/// What clients know about a server, and the protocol they speak.
 #[derive(Clone, Debug)]
 pub struct Secure(Arc<ClientConfig>);
 
@@ -41,7 +41,7 @@ impl Secure {
     /// Connects and completes the handshake.
     ///
     /// # Errors
-    /// When the server doesn't.
+    /// When the server doesn't complete it.
     pub fn connect(&self, address: SocketAddr) -> io::Result<Stream> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -51,7 +51,7 @@ impl Secure {
     /// Completes the handshake on an existing connection.
     ///
     /// # Errors
-    /// When the server doesn't.
+    /// When the server doesn't complete it.
     pub fn shake(&self, mut stream: TcpStream) -> io::Result<Stream> {
         let name = ServerName::try_from("localhost").expect("a name");
         let mut session = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
@@ -69,16 +69,16 @@ impl Socket for Stream {
     }
 }
 
-/// Announces that nothing more will come.
+/// Sends TLS's close_notify: nothing more will come.
 ///
 /// # Errors
-/// When the server has gone.
+/// When the server has closed the connection.
 pub fn say_goodbye(stream: &mut Stream) -> io::Result<()> {
     stream.conn.send_close_notify();
     stream.flush()
 }
 
-/// Reads what was received, even if nothing can be sent any more: [`StreamOwned`] sends first, and fails then.
+/// Reads received bytes, even if nothing can be sent any more: [`StreamOwned`] sends first, and then fails.
 fn hear(stream: &mut Stream, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.conn.reader().read(buffer) {

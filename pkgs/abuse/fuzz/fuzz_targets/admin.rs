@@ -1,5 +1,5 @@
-//! Whole connections to the admin listener of each service, served in this process as the programs do; the first byte
-//! selects the service. The answers are checked against the model of HTTP/1.1.
+//! Whole connections to the admin listener of each service, which runs in this process as it does in the programs. The
+//! first byte selects the service. The answers are checked against the model of HTTP/1.1.
 #![no_main]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ struct Admin {
     rules: Rules,
 }
 
-/// A free port, which is soon used.
+/// A free port, which the service takes a moment later.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port")
 }
@@ -90,7 +90,7 @@ fuzz_target!(|program: &[u8]| {
         let fits = match asked.target.as_str() {
             _ if !plain => true,
             "/healthz" | "/healthz?a=b" => answer.status == 200 && !counts,
-            // It may not be ready yet.
+            // The service may not be ready yet.
             "/readyz" => matches!(answer.status, 200 | 503) && !counts,
             "/metrics" => answer.status == 200 && counts,
             "/missing" => answer.status == 404,

@@ -1,5 +1,5 @@
-//! Whole connections to the public listener of the API, served in this process as the program does. The answers are
-//! checked against the model of HTTP/1.1.
+//! Whole connections to the public listener of the API, which runs in this process as it does in the program. The
+//! answers are checked against the model of HTTP/1.1.
 #![no_main]
 
 use std::net::{SocketAddr, TcpListener};
@@ -16,13 +16,13 @@ const RULES: Rules = Rules { head_bytes: 16 * 1024, fields: 100, body_bytes: u64
 const TARGETS: [&str; 7] =
     ["/openapi.json", "/v1/users", "/v1/users:validate", "/v1/users:count", "/missing", "http://h/", "*"];
 
-/// Its address.
+/// The listener's address.
 fn address() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a directory").keep();
         let database = format!("sqlite:{}", directory.join("users.db").display());
-        // The port is taken again in a moment.
+        // The service takes this port a moment later.
         let public = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
         let listen = public.to_string();
         let flags =
@@ -36,7 +36,7 @@ fn address() -> SocketAddr {
     })
 }
 
-/// Whether a server without keys accepts this `Host`; none if that isn't obvious.
+/// Whether a server without keys accepts this `Host`. None if that isn't obvious.
 fn is_local(host: &str) -> Option<bool> {
     let (name, port) = host.split_once(':').unwrap_or((host, ""));
     match name.to_ascii_lowercase().as_str() {

@@ -1,5 +1,5 @@
-//! Whole connections to the event loop of files, served in this process as the program does. The answers are checked
-//! against the model of HTTP/1.1.
+//! Whole connections to the event loop of files, which runs in this process as it does in the program. The answers are
+//! checked against the model of HTTP/1.1.
 #![no_main]
 
 use std::fs;
@@ -17,12 +17,12 @@ const RULES: Rules = Rules { head_bytes: 8 * 1024, fields: 64, body_bytes: u64::
 const TARGETS: [&str; 9] =
     ["/a", "/b", "/missing", "/directory/", "/directory", "/../a", "/a?b", "http://h/a", "*"];
 
-/// The content of a file: longer than what is sent together with its head.
+/// The content of a file. That of `b` is longer than what is sent together with the head.
 fn content(name: &str) -> Vec<u8> {
     format!("what is in {name}\n").repeat(if name == "b" { 1000 } else { 1 }).into_bytes()
 }
 
-/// Its address.
+/// The listener's address.
 fn address() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
@@ -31,7 +31,7 @@ fn address() -> SocketAddr {
         for name in ["a", "b", "loot"] {
             fs::write(directory.join(name), content(name)).expect("a file");
         }
-        // The port is taken again in a moment.
+        // The service takes this port a moment later.
         let public = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
         let (listen, root) = (public.to_string(), directory.to_str().expect("text"));
         let flags =

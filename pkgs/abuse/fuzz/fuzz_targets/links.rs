@@ -1,5 +1,5 @@
-//! Whole connections to the public listener of links, served in this process as the program does. The answers are
-//! checked against the model of HTTP/1.1.
+//! Whole connections to the public listener of links, which runs in this process as it does in the program. The answers
+//! are checked against the model of HTTP/1.1.
 #![no_main]
 
 use std::net::{SocketAddr, TcpListener};
@@ -17,7 +17,7 @@ const RULES: Rules = Rules { head_bytes: 8 * 1024, fields: 64, body_bytes: 16 * 
 
 const TARGETS: [&str; 8] = ["/abc", "/def", "/locked", "/missing", "/abc?x=1", "/%61bc", "http://h/abc", "*"];
 
-/// Its address.
+/// The listener's address.
 fn address() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
@@ -25,7 +25,7 @@ fn address() -> SocketAddr {
         let database = directory.join("links.db");
         let database = database.to_str().expect("text");
         fill(database);
-        // The port is taken again in a moment.
+        // The service takes these ports a moment later.
         let free =
             || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
         let (public, admin) = (free(), free());

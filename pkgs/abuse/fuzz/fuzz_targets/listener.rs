@@ -1,5 +1,5 @@
-//! Whole connections to the crate `listener` in this process: each answer repeats its request with the body, which
-//! shows that it belongs to it. The answers are checked against the model of HTTP/1.1.
+//! Whole connections to the crate `listener` in this process. Each answer repeats its request with the body, which
+//! shows that it belongs to that request. The answers are checked against the model of HTTP/1.1.
 #![no_main]
 
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use service::socket::Address;
 
 const RULES: Rules = Rules { head_bytes: 2048, fields: 16, body_bytes: 4096, bodies_close: true };
 
-/// `/echo` sends back its request's body; the others answer before they have read it.
+/// `/echo` sends back its request's body. The other targets answer before they have read it.
 const TARGETS: [&str; 8] =
     ["/echo", "/echo?a=b", "/echo/more", "/ignore", "/ignore", "/%65cho", "http://h/echo", "*"];
 
@@ -51,7 +51,7 @@ impl tower_service::Service<Request<Body>> for Echo {
     }
 }
 
-/// Its address.
+/// The listener's address.
 fn address() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
@@ -78,7 +78,7 @@ fuzz_target!(|program: &[u8]| {
     let conversation = Conversation::new(program, &TARGETS);
     let heard = conversation.hold_with(address(), &RULES).expect("the connection ends");
     let held = heard.hold(&conversation.bytes, &RULES, |asked, answer| {
-        // A target may be written differently; a request is only repeated if it is plain.
+        // The answer may write a target in another way, so only plain requests are compared.
         if asked.doubtful || asked.method == "HEAD" {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! Whole connections, drawn at random and split anywhere, with each listener of the real services, checked against the
+//! Whole connections to each listener of the real services, drawn at random and split anywhere, and checked against the
 //! model.
 //!
 //! Two seeds are always the same. `LINERATE_ABUSE_SEED` adds a third: a number, or `random`, which draws one and prints
-//! it; `make test-abuse` does so.
+//! it. `make test-abuse` sets `random`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ use crate::services::{Listener, api, files, links};
 /// Conversations with each listener, for each seed.
 const COUNT: usize = 400;
 
-/// The second one found answers that a reset discarded.
+/// The second seed once found answers that a reset discarded.
 const SEEDS: [u64; 2] = [1, 10_722_771_948_966_887_576];
 
 /// How many bytes a conversation is made from.
@@ -40,7 +40,7 @@ fn wrong(listener: &Listener, program: &[u8]) -> Option<String> {
     })
 }
 
-/// A shorter one that also fails.
+/// A shorter conversation that also fails.
 fn shrunk(listener: &Listener, mut program: Vec<u8>, mut why: String) -> String {
     let mut step = program.len() / 2;
     while step > 0 {

@@ -1,5 +1,5 @@
-//! Clients that drip, stall, read nothing or say nothing, hundreds on each listener, all at once: meanwhile others are
-//! served, these are thrown out at their deadlines, and the service stays within its memory limit.
+//! Clients that drip, stall, read nothing or say nothing, hundreds on each listener, all at once. Meanwhile other
+//! clients are served, these are disconnected at their deadlines, and the service stays within its memory limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use crate::services::{Listener, Service, api, files, links};
 /// Clients with each habit on each listener.
 const EACH: usize = 40;
 
-/// The same over HTTP/3, whose clients take this process's own CPU time, since no kernel makes their packets.
+/// The same over HTTP/3. These clients take this process's CPU time, since no kernel makes their packets.
 const EACH_BY_HTTP3: usize = 20;
 
-/// Clients that send endlessly. Each makes a server answer some thousand requests.
+/// Clients that send without end. Each makes a server answer some thousand requests.
 const GREEDY: usize = 12;
 
 /// Slots that the crowds on a service's public listeners leave for others, per listener.
 const SPARE: usize = 16;
 
-/// The time between visits, and between bytes of those that drip.
+/// The time between visits, and between the bytes of clients that drip.
 const BEAT: Duration = Duration::from_millis(50);
 
 /// The crowds on an HTTP/1.1 listener.
@@ -31,8 +31,8 @@ fn plain(listener: &Listener) -> Vec<(&'static str, Habit, usize)> {
     let half = format!("{}Content-Length: 1000\r\n\r\n{{\"half", listener.form).into_bytes();
     let chunk = format!("{}Transfer-Encoding: chunked\r\n\r\n3e8\r\nhalf", listener.form).into_bytes();
     let dripping = format!("{}X: y", listener.form).into_bytes();
-    // Between requests, an operator may be silent for a minute longer than --idle-timeout says; a client that has sent
-    // a request and doesn't read a short answer is in that state.
+    // Between requests, an operator may be silent for a minute longer than --idle-timeout. A client that has sent a
+    // request and doesn't read a short answer is in that state too.
     let silent = if listener.admin { 0 } else { EACH };
     vec![
         ("who ask without end and never read", Habit::Greedy(listener.largest.as_bytes().to_vec()), GREEDY),
@@ -100,7 +100,7 @@ fn by_http3(public: &Listener) -> Vec<(&'static str, http3::Habit, usize)> {
     ]
 }
 
-/// What is wrong with how crowds are handled where `visit` sends requests.
+/// What is wrong with how a server handles crowds, while `visit` sends other clients' requests.
 fn hold(
     name: &str,
     visit: impl Fn() -> Result<(), String> + Sync,
@@ -129,7 +129,7 @@ fn visit_until(name: &str, visit: impl Fn() -> Result<(), String>, over: &Atomic
     if visits > 0 { Ok(()) } else { Err(format!("{name}: nobody was there to visit")) }
 }
 
-/// Sends the crowds and waits until the server has thrown them out. Returns what is wrong with that.
+/// Sends the crowds and waits until the server has disconnected them. Returns what is wrong.
 fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, String> {
     let habits = if listener.http2 { by_http2(listener) } else { plain(listener) };
     let mut crowds = Vec::new();
@@ -139,7 +139,7 @@ fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, Stri
     }
     let started = Instant::now();
     let mut wrong = show_out(&listener.name, &mut crowds);
-    // Those that never read can't see the end, so their sockets in the service are counted. They stay.
+    // Clients that never read can't see the end, so this counts the service's sockets. The clients stay.
     let mut sockets = service.program.sockets();
     while sockets > RESERVED && started.elapsed() < PATIENCE {
         std::thread::sleep(BEAT);
@@ -152,7 +152,7 @@ fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, Stri
     Ok(wrong)
 }
 
-/// The same over HTTP/3. There each one learns of its end, whether it reads or not.
+/// The same over HTTP/3. There each client learns of its end, whether it reads or not.
 fn withstand_by_http3(name: &str, door: &http3::Door, public: &Listener) -> Result<Vec<String>, String> {
     let mut crowds = Vec::new();
     for (habit_name, habit, count) in by_http3(public) {
@@ -162,7 +162,7 @@ fn withstand_by_http3(name: &str, door: &http3::Door, public: &Listener) -> Resu
     Ok(show_out(name, &mut crowds))
 }
 
-/// Waits until all that can tell have been thrown out. Returns those that haven't.
+/// Waits until all clients that can tell have been disconnected. Returns those that haven't.
 fn show_out(name: &str, crowds: &mut [impl Members]) -> Vec<String> {
     let started = Instant::now();
     while crowds.iter_mut().map(Members::left).sum::<usize>() > 0 && started.elapsed() < PATIENCE {
@@ -179,7 +179,7 @@ fn show_out(name: &str, crowds: &mut [impl Members]) -> Vec<String> {
     wrong
 }
 
-/// Sockets that a service has open without any client, and for visitors of its other listeners.
+/// The sockets that a service has open without clients, and those for visitors of its other listeners.
 const RESERVED: usize = 24;
 
 /// Sends crowds to all listeners of a service, and then as many guests as it has room for.
@@ -198,7 +198,7 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
         holding.extend(shared.http3.as_ref().map(|door| {
             scope.spawn(|| {
                 let (name, public) = (format!("{}, HTTP/3", shared.name), &shared.listeners[0]);
-                // A redirect's status isn't in the static table, which is all that the client knows.
+                // The status of a redirect isn't in the static table, and the client knows only that table.
                 let (path, status) =
                     if public.visited == 307 { ("/missing", 404) } else { (public.visit, public.visited) };
                 let visit = || match door.get(path) {
@@ -211,7 +211,7 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
         holding.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
     service.program.assert_runs("a crowd");
-    // As many as may connect can connect again, at the same time.
+    // As many clients as are allowed can connect again, all at the same time.
     let public = &service.listeners[0];
     let mut guests = 0;
     let started = Instant::now();
@@ -270,6 +270,6 @@ fn files_holds_crowds_on_every_listener() {
     hold_all(files(&flags(&text)), room, FILES_BYTES);
 }
 
-/// The memory for files: its module sets no limit, since pages of what it sends would count. Its flags limit what it
-/// keeps itself, to 12 MiB by default; the rest is a debug build and its connections.
+/// The memory for files. Its module sets no limit, since the page cache of the files it sends would count. Its flags
+/// limit what it keeps itself, by default to 12 MiB. The rest is for a debug build and its connections.
 const FILES_BYTES: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! A page from elsewhere, in a browser on this machine: its name may lead to 127.0.0.1 (DNS rebinding), and its
+//! A page from elsewhere in a browser on this machine. Its name may resolve to 127.0.0.1 (DNS rebinding), and its
 //! requests say which page they come from.
 
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ fn ask(address: SocketAddr, method: &str, target: &str, fields: &str, body: &str
     client.receive(method).expect("an answer")
 }
 
-/// Names that don't belong to this machine, whatever they lead to.
+/// Names that don't belong to this machine, whatever they resolve to.
 fn foreign(port: u16) -> Vec<String> {
     [
         "evil.example".to_owned(),
@@ -32,7 +32,7 @@ fn foreign(port: u16) -> Vec<String> {
     .to_vec()
 }
 
-/// Names that do.
+/// Names that belong to this machine.
 fn own(port: u16) -> Vec<String> {
     [
         "localhost".to_owned(),
@@ -44,8 +44,8 @@ fn own(port: u16) -> Vec<String> {
     .to_vec()
 }
 
-/// Checks that what needs no key is only served for local names. `write` is a body, different each time, which is
-/// answered with `made` if names are local.
+/// Checks that requests without a key are only served for local names. `write` is a body, different each time, which is
+/// answered with `made` if the names are local.
 fn hold(
     service: &Service,
     listener: usize,
@@ -83,7 +83,7 @@ fn hold(
         let answer = ask(address, "GET", read, &format!("Host: {name}\r\n"), "");
         assert_eq!(answer.status, 200, "GET with Host {name}: {answer:?}");
     }
-    // A page of the service itself.
+    // The request comes from a page of the service itself.
     let answer = post(&format!("Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n"));
     assert_eq!(answer.status, made, "{answer:?}");
 }
@@ -95,7 +95,7 @@ fn an_api_without_keys_takes_local_names_alone() {
     hold(&service, 0, "/v1/users", "/v1/users", user, 201);
 }
 
-/// No key is needed there, whatever the public listener asks for.
+/// The admin listener needs no key, even if the public listener requires one.
 #[test]
 fn the_admin_listener_of_the_api_takes_local_names_alone() {
     let service = api(&[]);
@@ -103,7 +103,7 @@ fn the_admin_listener_of_the_api_takes_local_names_alone() {
     hold(&service, admin, "/metrics", "/readyz", |_| String::new(), 405);
 }
 
-/// Whoever has a key has it from the operator, and a page from elsewhere has none.
+/// Only the operator gives out keys, and a page from elsewhere has none.
 #[test]
 fn who_has_no_key_comes_to_links_by_local_names_alone() {
     let service = links(&[]);

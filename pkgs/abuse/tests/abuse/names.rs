@@ -11,7 +11,8 @@ use abuse::program::Program;
 
 use crate::services::files;
 
-/// Seconds since 1970 that no HTTP date can express: the year 10000, and the last and first that a file can have.
+/// Dates in seconds since 1970 that no HTTP date can express: the year 10000, and the first and last that a file can
+/// have.
 const DATES: [i64; 6] = [253_402_300_800, 253_402_300_799, 1 << 40, -62_135_596_801, -1 << 40, -1];
 
 /// A time that may be before 1970.
@@ -20,7 +21,7 @@ fn at(seconds: i64) -> SystemTime {
     if seconds < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
-/// Gives a file this date; returns whether its file system can store it.
+/// Gives a file this date. Returns whether its file system can store it.
 fn dated(path: &Path, seconds: i64) -> bool {
     let file = File::create(path).expect("a file");
     let _ = file.set_len(10);
@@ -30,7 +31,7 @@ fn dated(path: &Path, seconds: i64) -> bool {
 
 #[test]
 fn files_of_any_date_are_served() {
-    // Not every file system can store the year 10000; one in memory can.
+    // Not every file system can store the year 10000. tmpfs can.
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     for (number, seconds) in DATES.iter().enumerate() {
         assert!(
@@ -121,7 +122,7 @@ fn files_of_any_name_are_listed_and_served() {
             let mut client = Client::on(listener.door.connect().expect("it listens")).expect("a connection");
             let answer = client.ask("GET", &format!("/odd/{escaped}"), "", b"");
             let answer = service.program.answered(&escaped, answer);
-            // Control characters in a name may be refused; whatever is served is the file.
+            // A name with control characters may be refused. Otherwise the file is served.
             let refused = name.iter().any(u8::is_ascii_control) && matches!(answer.status, 400 | 404);
             assert!(refused || (answer.status == 200 && answer.body == name), "{escaped}: {answer:?}");
         }

@@ -1,5 +1,4 @@
-//! Deep, wide and long documents, for everything that parses. Whatever arrives is answered with a problem, by the same
-//! process.
+//! Deep, wide and long documents, for everything that parses. The same process answers each one with a problem.
 
 use std::fs;
 
@@ -82,7 +81,7 @@ fn feed(
             let mut client = Client::on(door.connect().expect("it listens")).expect("a connection");
             let answered = client.ask(method, target, &fields, document);
             let answer = service.program.answered(&what, answered);
-            // An import accepts the rows it can, and reports the others.
+            // An import accepts the rows that it can, and reports the others.
             if target.ends_with("/import") && answer.status == 200 {
                 continue;
             }
@@ -135,7 +134,7 @@ fn no_patch_of_a_user_that_is_there_ends_the_api() {
     assert_eq!(created.status, 201, "{}", shown(&created.body));
     let id: serde_json::Value = serde_json::from_slice(&created.body).expect("JSON");
     let target = format!("/v1/users/{}", id["id"].as_str().expect("an id"));
-    // What only changes unknown members isn't an error: those are left out.
+    // A document that only changes unknown members isn't an error, so those are left out.
     let documents: Vec<_> =
         documents(SMALL).into_iter().filter(|(name, _)| !name.contains("preferences")).collect();
     feed(
@@ -181,7 +180,7 @@ fn tables(bytes: usize) -> Vec<Document> {
     ]
 }
 
-/// Cursors and tokens, as long as a head has room for.
+/// Cursors and tokens as long as a head can hold.
 #[test]
 fn no_cursor_and_no_token_ends_a_service() {
     let deep = ["W1tbW1tb", "eyJhIjp7", "/////w", "AAAA", "-_-_", "%5B", "%22%7B", "=", "0", "~"];
@@ -212,8 +211,8 @@ fn no_cursor_and_no_token_ends_a_service() {
     }
 }
 
-/// Files that the operator names: rules, settings, links to import. Each is refused in one line, with code 2 or 1, and
-/// never by a signal.
+/// Files that the operator names: rules, settings, links to import. Each is refused in one line, with exit code 2 or 1,
+/// and never kills the command by a signal.
 #[test]
 fn no_file_ends_a_command_but_in_order() {
     let place = Place::new();
@@ -237,7 +236,7 @@ fn no_file_ends_a_command_but_in_order() {
         ("zeros", vec![0; 1 << 20]),
         ("bytes that are no text", vec![0xff; 1 << 20]),
     ];
-    // Spaces are a valid settings file, although an empty one.
+    // A file of spaces is valid settings, just like an empty one.
     texts.extend(documents(SMALL).into_iter().filter(|(name, _)| *name != "spaces"));
     for (name, text) in &texts {
         let toml = place.file("file.toml", text);
@@ -270,7 +269,7 @@ fn no_file_ends_a_command_but_in_order() {
                 output.status,
                 shown(&output.stderr)
             );
-            // Empty lines and the like aren't rows, and importing none of them succeeds.
+            // Empty lines and the like aren't rows, so importing none of them succeeds.
             let fine = arguments[0] == "import" && output.status.code() == Some(0);
             assert!(fine || matches!(output.status.code(), Some(1 | 2)), "{what}");
             assert!(fine || arguments[0] == "import" || said.trim().lines().count() == 1, "{what}");
@@ -302,7 +301,7 @@ fn no_head_ends_a_service() {
             ] {
                 let mut client =
                     Client::on(listener.door.connect().expect("it listens")).expect("a connection");
-                // A server that refuses may not read all of it.
+                // A server that refuses the head may not read all of it.
                 let _ = client.send(&head);
                 let answered = client.receive("GET");
                 service.program.assert_runs(name);

@@ -1,5 +1,5 @@
-//! Crowds on the admin listeners, over TCP and Unix sockets. These have slots for a few hundred clients, and idle ones
-//! give theirs up at once to those who ask for health and metrics.
+//! Crowds on the admin listeners, over TCP and Unix sockets. An admin listener has slots for a few hundred clients.
+//! Idle clients give up their slots at once for clients that request health and metrics.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use abuse::program::{PATIENCE, Place, Program, raise_file_limit};
 /// More than any admin listener has slots for.
 const CROWD: usize = 300;
 
-/// How often it is requested beside each crowd.
+/// How often the listener is requested beside each crowd.
 const VISITS: usize = 3;
 
 /// The address of an admin listener.
@@ -21,7 +21,7 @@ enum Door {
     Unix(PathBuf),
 }
 
-/// A connection to it.
+/// A connection to a door.
 trait Stream: Read + Write {
     fn set_nonblocking(&self) -> io::Result<()>;
 }
@@ -39,7 +39,7 @@ impl Stream for UnixStream {
 }
 
 impl Door {
-    /// A connection, with little room for unread bytes if that can be set.
+    /// A connection, with a small receive buffer if that can be set.
     fn connect(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(address) => {
@@ -68,7 +68,7 @@ impl Door {
     }
 }
 
-/// What the members of a crowd send at first, and the byte they then repeat.
+/// What the members of a crowd send at first, and the bytes that they then repeat.
 fn habits() -> Vec<(&'static str, String, &'static [u8])> {
     let get = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let form = "POST /healthz HTTP/1.1\r\nHost: localhost\r\n";
@@ -79,7 +79,7 @@ fn habits() -> Vec<(&'static str, String, &'static [u8])> {
         ("who say half a body", format!("{form}Content-Length: 1000\r\n\r\nhalf"), b""),
         ("who drip a body", format!("{form}Content-Length: 1000\r\n\r\nhalf"), b"y"),
         ("who are idle", get.to_owned(), b""),
-        // So often that no buffer holds the answers.
+        // So many requests that no buffer holds the answers.
         ("who never read", get.repeat(400), b""),
     ]
 }
@@ -92,7 +92,7 @@ fn hold(name: &str, door: &Door) -> Vec<String> {
         for _ in 0..CROWD {
             let Ok(mut client) = door.connect() else { break };
             client.set_nonblocking().expect("an option");
-            // As much of it as is accepted.
+            // Sends as much as is accepted.
             let _ = client.write(begin.as_bytes());
             crowd.push(client);
         }
@@ -116,7 +116,7 @@ fn hold(name: &str, door: &Door) -> Vec<String> {
     wrong
 }
 
-/// Sends the crowds to one service, on either kind of address.
+/// Sends the crowds to one service, over TCP and over a Unix socket.
 fn hold_service(name: &str, own: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for unix in [false, true] {

@@ -1,10 +1,11 @@
-//! Two processes never share a port by accident: the second is refused.
+//! Two processes never share a port by accident: the second one is refused.
 
 use abuse::program::{PATIENCE, Place, Program};
 
 use crate::services::{Service, all};
 
-/// What a second process of a service prints that should listen where the first does, with this flag.
+/// Starts a second process of a service, which should listen on the first one's address because of this flag. Checks
+/// that it is refused.
 fn second(service: &Service, flag: &str, address: &str) -> Result<(), String> {
     let place = Place::new();
     place.file("root/a", "a");

@@ -1,4 +1,4 @@
-//! What follows a refused or closing request is never served; the only expectation is 100-continue; and a head that
+//! A request after a refused or closing one is never served. The only accepted expectation is 100-continue. A head that
 //! never ends is answered with 408.
 
 use abuse::client::Client;
@@ -59,7 +59,7 @@ fn last_words(listener: &Listener) -> Vec<String> {
         format!("GET {visit} HTTP/1.1\nHost: localhost\n\n"),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
         "\u{16}\u{3}\u{1}\u{2}".to_owned(),
-        // links handles anything that isn't plain in another way.
+        // links handles requests that aren't plain in another way.
         form("Connection: close\r\nContent-Length: 1\r\n") + "x",
         form("Content-Length: 1\r\nExpect: more\r\n") + "x",
         form("Transfer-Encoding: chunked\r\n") + "5\r\nabcdefg\r\n0\r\n\r\n",
@@ -67,7 +67,7 @@ fn last_words(listener: &Listener) -> Vec<String> {
         form("Transfer-Encoding: chunked\r\n") + "1\nx\n0\n\n",
         form("Transfer-Encoding: gzip\r\nConnection: close\r\n"),
     ];
-    // An earlier request, however it is handled, changes nothing about that.
+    // An earlier request on the connection changes nothing, however it is handled.
     let before: Vec<String> = all
         .iter()
         .flat_map(|last| {
@@ -157,7 +157,7 @@ fn what_is_expected_is_100_continue_or_nothing() {
 fn a_head_that_never_ends_is_answered_408() {
     let services = [links(&[]), api(&[]), files(&[])];
     let halves = ["G", "GET / HTTP/1.1\r\nHost:", "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n"];
-    // All at once: each listener has its own deadline.
+    // All wait at the same time, each until its listener's own deadline.
     let mut waiting = Vec::new();
     for listener in everywhere(&services) {
         for half in halves {
@@ -165,7 +165,7 @@ fn a_head_that_never_ends_is_answered_408() {
             client.send(half).expect("it reads");
             waiting.push((format!("{}: {half:?}", listener.name), client));
         }
-        // After a complete request, too.
+        // Half a head after a complete request is the same.
         let mut guest = listener.guest().expect("a guest");
         guest.send(halves[1]).expect("it reads");
         waiting.push((format!("{}: half a head after a whole", listener.name), guest));

@@ -12,7 +12,7 @@ use abuse::secure::{Either, Secure};
 /// The size of `/large` in files, in bytes.
 pub const LARGE: u64 = 64 << 20;
 
-/// The longest head that links and files accept (their READMEs), and the listener by default.
+/// The longest head that links and files accept (see their READMEs), and the listener's default.
 const SMALL_HEAD: usize = 8 * 1024;
 const HEAD: usize = 16 * 1024;
 
@@ -39,12 +39,12 @@ pub struct Listener {
     pub http2: bool,
     /// Whether it is the operator's.
     pub admin: bool,
-    /// What a visitor requests, and which is answered with `visited`.
+    /// The target that a visitor requests. It is answered with `visited`.
     pub visit: &'static str,
     pub visited: u16,
     /// A request for the largest answer available without a key, over HTTP/1.1.
     pub largest: &'static str,
-    /// A request with a body, except for the line with the body's length, which ends the head.
+    /// The head of a request with a body, without its last line, which gives the body's length.
     pub form: String,
     /// Its limits.
     pub rules: Rules,
@@ -52,7 +52,7 @@ pub struct Listener {
     pub targets: &'static [&'static str],
 }
 
-/// Limits of a listener from the crate of this name.
+/// The limits of a listener that uses the crate `listener`.
 const LISTENER: Rules = Rules { head_bytes: HEAD, fields: 100, body_bytes: u64::MAX, bodies_close: true };
 
 impl Listener {
@@ -68,14 +68,14 @@ impl Listener {
         if status == self.visited { Ok(()) } else { Err(format!("{}: a visitor gets {status}", self.name)) }
     }
 
-    /// A visitor who stays.
+    /// A visitor who stays connected.
     pub fn guest(&self) -> std::io::Result<Client<Either>> {
         let mut client = Client::on(self.door.connect()?)?;
         client.ask("GET", self.visit, "", b"")?;
         Ok(client)
     }
 
-    /// Whether an answer suits its request, as far as that shows.
+    /// Whether an answer suits its request, as far as the answer shows it.
     pub fn fits(&self, asked: &ParsedRequest, answer: &Answer) -> Result<(), String> {
         let (target, text) = (asked.target.as_str(), String::from_utf8_lossy(&answer.body));
         let plain = asked.method == "GET" && asked.body == Body::None && !asked.doubtful;
@@ -112,7 +112,7 @@ impl Listener {
     }
 }
 
-/// Those of these flags that a service knows.
+/// The flags among these that a service knows.
 fn known(name: &str, flags: &[&str]) -> Vec<String> {
     let pairs = flags.chunks(2).filter(|pair| knows(name, pair[0]));
     pairs.flatten().map(|&flag| flag.to_owned()).collect()
@@ -124,7 +124,7 @@ fn start(name: &str, place: &Place, own: &[String], flags: &[&str]) -> Program {
     Program::serve(name, place, &flags)
 }
 
-/// Deadlines of a few seconds, if a service has flags for them.
+/// Timeouts of a few seconds, for a service that has these flags.
 pub const IMPATIENT: [&str; 8] =
     ["--head-timeout", "4", "--idle-timeout", "5", "--write-timeout", "4", "--body-timeout", "4"];
 
@@ -159,7 +159,7 @@ pub fn links(flags: &[&str]) -> Service {
         form:
             "POST /locked HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
                 .into(),
-        // Bodies longer than any form aren't read.
+        // A body that is longer than any form isn't read.
         rules: Rules { head_bytes: SMALL_HEAD, fields: 64, body_bytes: 16 * 1024, ..LISTENER },
         targets: &["/abc", "/def", "/locked", "/missing", "/%61bc", "/abc?x=1", "http://h/abc", "*"],
     };
@@ -255,7 +255,7 @@ pub fn files(flags: &[&str]) -> Service {
     Service { name: "files", program, place, token: String::new(), listeners, http3 }
 }
 
-/// All three, with these flags.
+/// All three services, with these flags.
 pub fn all(flags: &[&str]) -> [Service; 3] {
     [links(flags), api(flags), files(flags)]
 }

@@ -1,18 +1,19 @@
 //! Makes one thread of a program hang, as a lock that is never free or a disk that never answers would, while all its
-//! others continue; and makes what it waits for fail. Only a debugger's way does that, ptrace(2).
+//! other threads continue. Can also make the call in which the thread waits fail. Only a debugger's interface,
+//! ptrace(2), can do that.
 
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// More registers than any machine has, each of 8 bytes.
+/// More registers of 8 bytes than any machine has.
 const REGISTERS: usize = 128;
 
 /// The register with the result of a system call.
 const RESULT: usize = if cfg!(target_arch = "x86_64") { 10 } else { 0 };
 
-/// A thread of a child that is stopped until this is dropped. That has to happen on the thread that made it, which the
-/// kernel knows as the debugger.
+/// A thread of a child process, stopped until this is dropped. It has to be dropped on the thread that made it, since
+/// the kernel knows that thread as the debugger.
 #[derive(Debug)]
 pub struct Standstill {
     thread: libc::pid_t,
@@ -39,8 +40,8 @@ impl Standstill {
         }
     }
 
-    /// Lets it continue, and makes the interrupted system call in which it waited fail. False if it is in none that
-    /// reports interruption, as epoll_wait(2) does.
+    /// Lets it continue, and makes the interrupted system call in which it waited fail. Returns false if it waits in no
+    /// call that reports the interruption, as epoll_wait(2) does.
     ///
     /// # Errors
     /// When its registers can't be read or written.
@@ -53,7 +54,7 @@ impl Standstill {
             return Ok(false);
         }
         registers[RESULT] = failure(errno);
-        // As many bytes as there were.
+        // Writes back as many bytes as were read.
         area.iov_base = registers.as_mut_ptr().cast();
         ask(libc::PTRACE_SETREGSET, self.thread, libc::NT_PRSTATUS as usize, (&raw mut area).cast())?;
         Ok(true)
@@ -62,7 +63,7 @@ impl Standstill {
 
 impl Drop for Standstill {
     fn drop(&mut self) {
-        // It may be gone.
+        // The thread may be gone.
         let _ = ask(libc::PTRACE_DETACH, self.thread, 0, ptr::null_mut());
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies that are each within their limits, and too much together.
+//! Bodies that are each within their limits, but too large together.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -8,17 +8,17 @@ use abuse::promise::memory_max;
 
 use crate::services::api;
 
-/// The API's cache here, and the room for connections.
+/// The size of the API's cache in these tests, and the number of connections.
 pub const CACHE_BYTES: u64 = 1 << 20;
 const ROOM: u64 = 200;
 
 /// The largest body: the default of `--max-batch-bytes`.
 const BODY_BYTES: usize = 8 << 20;
 
-/// Clients that each send a body except its last byte. Together they have more than the API's memory limit.
+/// Clients that each send a body except its last byte. Together they send more than the API's memory limit.
 const CLIENTS: usize = 80;
 
-/// If nothing is read for this long, a client has sent all that is accepted.
+/// If the server reads nothing for this long, the clients have sent all that it accepts.
 const STUCK: Duration = Duration::from_secs(1);
 
 /// `MemoryMax` of the API with that cache and room for this many connections.
@@ -46,7 +46,7 @@ fn bodies_under_way_stay_within_what_the_api_is_granted() {
         stream.set_nonblocking(true).expect("an option");
         held.push((stream, BODY_BYTES - 1));
     }
-    // All at once, until each has sent its part, was refused, or has to wait.
+    // All clients send at the same time, until each has sent its part, was refused, or has to wait.
     let mut moved = Instant::now();
     while moved.elapsed() < STUCK && held.iter().any(|(_, left)| *left > 0) {
         for (stream, left) in held.iter_mut().filter(|(_, left)| *left > 0) {
@@ -66,7 +66,7 @@ fn bodies_under_way_stay_within_what_the_api_is_granted() {
     service.program.assert_runs("bodies under way");
     let most = service.program.peak();
     assert!(most < granted, "{} MiB were taken, {} are granted", most >> 20, granted >> 20);
-    // When clients leave, they make room.
+    // Clients that leave make room.
     drop(held);
     let user = br#"{"ids":[]}"#;
     let again = testkit::wait_for("a body that is taken again", || {

@@ -1,4 +1,4 @@
-//! systemd's watchdog, and each thread whose hanging should stop the pings (sd_notify(3), `WatchdogSec=`).
+//! systemd's watchdog, and the threads that should stop the pings when they hang (sd_notify(3), `WatchdogSec=`).
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -12,13 +12,13 @@ use crate::standstill::Standstill;
 /// How long systemd would wait for a ping. Two are sent in that time.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A service that is silent for this long doesn't ping: systemd would have ended it several times.
+/// A service that is silent for this long sends no pings. systemd would have ended it several times.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long the thread that writes to a database may take for one transaction.
 const WRITE_STUCK: Duration = Duration::from_secs(120);
 
-/// systemd, as a service sees it.
+/// Stands for systemd.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -27,7 +27,7 @@ impl Manager {
         Self(socket)
     }
 
-    /// What the service says next, if it does so in time.
+    /// The service's next message, if it arrives in time.
     fn hear(&self, within: Duration) -> Option<String> {
         self.0.set_read_timeout(Some(within)).expect("a timeout");
         let mut buffer = [0; 1024];
@@ -54,17 +54,17 @@ impl Manager {
     }
 }
 
-/// A service, with flags that make it listen everywhere it can, and with two of each worker.
+/// A service that listens everywhere it can, with two workers of each kind.
 struct Watched {
     program: Program,
     manager: Manager,
     public: SocketAddr,
     admin: SocketAddr,
-    // Removed after the program has ended.
+    // The directory is removed after the program has ended.
     _place: Place,
 }
 
-/// What is requested from the public listeners, and answered with 200.
+/// A target that the public listeners answer with 200.
 fn target(name: &str) -> &'static str {
     match name {
         "links" => "/robots.txt",
@@ -112,7 +112,7 @@ fn hold(name: &str, thread: &str, stuck: Duration) {
     let what = format!("{thread} of {name} stands still");
     let still = watched.stop(thread);
     watched.manager.hear_nothing(stuck + PATIENCE, &what);
-    // The others don't notice.
+    // The other threads don't notice.
     let (address, target) = match thread.contains("admin") {
         true => (watched.public, target(name)),
         false => (watched.admin, "/healthz"),
@@ -124,7 +124,7 @@ fn hold(name: &str, thread: &str, stuck: Duration) {
     println!("{what}: no pings until it went on");
 }
 
-/// Does so with each of these threads, each in a new process.
+/// Does this for each of these threads, each in a new process.
 fn hold_all(name: &str, threads: &[&str], stuck: Duration) {
     std::thread::scope(|scope| {
         let holding: Vec<_> =
@@ -133,8 +133,8 @@ fn hold_all(name: &str, threads: &[&str], stuck: Duration) {
     });
 }
 
-// Always the last of the workers, which shows that all of them are watched. The kernel stores 15 characters of a
-// thread's name.
+// It is always the last worker, which shows that all of them are watched. The kernel stores 15 characters of a thread's
+// name.
 
 #[test]
 fn links_stops_its_pings_when_any_worker_stands_still() {
@@ -171,7 +171,7 @@ fn a_worker_that_ends_by_itself_takes_its_process_along() {
         ("files", "files-admin-0"),
     ] {
         let watched = Watched::start(name);
-        // As far as it can tell, what it waits on for events no longer exists.
+        // The call fails as if the epoll descriptor no longer existed.
         wait_for("a worker that waits for events", || {
             watched.stop(thread).fail_wait(libc::EBADF).expect("it is ours").then_some(())
         });
