@@ -12,7 +12,7 @@ const LABEL_WIDTH: usize = 140;
 const VALUE_WIDTH: usize = 70;
 const BAR_HEIGHT: usize = 22;
 const TOP: usize = 36;
-/// The width of a character in a note, rather more than less.
+/// A generous estimate of the width of a character in a note.
 const CHARACTER_WIDTH: usize = 8;
 /// Where notes start.
 const NOTES: usize = WIDTH + 16;
@@ -20,12 +20,12 @@ const NOTES: usize = WIDTH + 16;
 /// The meaning of a bar's colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing, if all bars are alike; otherwise that it is better than the previous one.
+    /// Better than the previous bar. If all bars have this tone, it means nothing.
     #[default]
     Good,
-    /// Neither better nor worse.
+    /// Neither better nor worse than the previous bar.
     Neutral,
-    /// Worse than the previous one.
+    /// Worse than the previous bar.
     Bad,
 }
 
@@ -70,7 +70,7 @@ pub fn write_bars(path: &Path, title: &str, bars: &[Bar]) -> Result<(), Error> {
 
 fn draw(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.cpu_us).fold(f64::MIN_POSITIVE, f64::max);
-    // Only what exists gets room.
+    // Leave room for notes only if there are any.
     let longest_note = bars.iter().map(|bar| bar.note.chars().count()).max().unwrap_or(0);
     let width = if longest_note == 0 { WIDTH } else { NOTES + longest_note * CHARACTER_WIDTH };
     let height = TOP + bars.len() * (BAR_HEIGHT + 8) + 8;

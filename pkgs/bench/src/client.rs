@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How many requests of [`Client::visit`] are in flight at once.
 const PIPELINE: usize = 32;
 
-/// Longer than any request of a bench takes; shorter than patience.
+/// Longer than any request of a bench takes, but short enough to wait for.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A kept-alive connection.

@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::rounds::Series;
 
-/// How much of the previous commit's CPU time a change may take: rounds in turn differ by this much on a quiet machine.
+/// The most CPU time that a change may take, as a multiple of the previous commit's. Alternating rounds differ by this
+/// much on a quiet machine.
 pub const NO_WORSE: f64 = 1.03;
 
 /// All results of a bench.
@@ -41,7 +42,7 @@ pub struct Row {
     pub p99_us: f64,
     /// The server's CPU time per request, in microseconds.
     pub cpu_us: f64,
-    /// The lowest and the highest of the rounds.
+    /// The lowest and the highest CPU time per request of all rounds.
     pub cpu_us_spread: (f64, f64),
     /// The part of it in user mode.
     pub user_us: f64,

@@ -189,14 +189,15 @@ impl Series {
     }
 }
 
-/// The interval between two of the values that contains the true median in at least 95 of 100 such measurements:
-/// whatever the distribution, each value is below the median with probability one half. The lowest and highest if there
-/// are too few values (below six). NaN without values.
+/// The interval between two of the values that contains the true median in at least 95 of 100 such measurements. This
+/// holds for any distribution, since each value is below the median with probability one half. With fewer than six
+/// values, it is the lowest and the highest one. NaN without values.
 pub fn median_interval(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The highest rank for which the value and its counterpart from above miss the median at most once in 20 times.
+    // Finds the highest rank at which the value of this rank and its counterpart from above exclude the median at most
+    // once in 20 times.
     let (mut rank, mut chance, mut beyond) = (0, 0.5_f64.powi(count as i32), 0.0);
     while rank < count / 2 {
         beyond += 2.0 * chance;

@@ -16,7 +16,7 @@ pub struct Streams {
     pub address: Option<SocketAddr>,
     /// Whether to use TLS.
     pub tls: bool,
-    /// Uses HTTP/1.1 nevertheless.
+    /// Whether to use HTTP/1.1 instead of HTTP/2.
     pub http1: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The shape of a load, and its result, whatever makes it.
+//! The shape of a load, and its result, for every load generator.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What sends requests, and how often it was answered.
+//! Load generators, and their results.
 
 pub mod h2load;
 #[cfg(feature = "http3")]

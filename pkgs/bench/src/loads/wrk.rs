@@ -75,8 +75,8 @@ impl Requests {
         Self { content: Some(content), ..Self::same(path, status) }
     }
 
-    /// The same path, with `depth` requests sent at once: what remains of a request's cost when `depth` requests share
-    /// the kernel's part.
+    /// The same path, with `depth` requests sent at once. They share the kernel's part of the cost, so this shows the
+    /// rest of each request's cost.
     pub fn pipelined(path: &str, depth: usize, status: u16) -> Self {
         let script = format!(
             "local batch\n\

@@ -1,4 +1,4 @@
-//! The floor: what remains of a server without everything but the kernel's work.
+//! The floor: the cost of a server that leaves almost all work to the kernel.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// Holds the pipelined requests from one read; what doesn't fit is read next.
+/// Holds the pipelined requests from one read. The rest is read next.
 const BUFFER_BYTES: usize = 8192;
 
 /// Longer than any queue of connections that a bench opens at once.

@@ -12,18 +12,18 @@ const RELEASE: &str = "trixie";
 
 /// The newest available nginx.
 pub struct Newest {
-    /// Where Debian 13's is unpacked.
+    /// The directory where Debian 13's nginx is unpacked.
     place: PathBuf,
     /// What it reports about its version and build.
     built: String,
 }
 
 impl Newest {
-    /// Unpacks Debian 13's and its libraries into `scratch`, once, if root runs this; otherwise it is this system's. It
-    /// needs the network, which is gone once the bench has its own.
+    /// Unpacks Debian 13's nginx and its libraries into `scratch`, once, if root runs this. Otherwise uses this
+    /// system's nginx. It needs the network, so call it before the bench moves into its own.
     ///
     /// # Errors
-    /// When there is none at all.
+    /// When this system has no nginx either.
     pub fn find(scratch: &Path) -> Result<Self, Error> {
         let mut this = Self { place: scratch.join("nginx-http3"), built: String::new() };
         if !this.program().is_file() {
@@ -56,7 +56,7 @@ impl Newest {
     /// A command that runs it with the C library it came with.
     ///
     /// # Errors
-    /// When it is this system's, which is gone.
+    /// When it is this system's nginx, and that has been removed.
     pub fn command(&self, placement: Placement) -> Result<Command, Error> {
         let program = self.program();
         if !program.is_file() {
@@ -85,7 +85,7 @@ impl Newest {
         (parts.next(), parts.next()) >= (Some(3), Some(5))
     }
 
-    /// Whether its OpenSSL lets the kernel encrypt where it can.
+    /// Whether its OpenSSL can let the kernel encrypt (kTLS).
     pub fn ktls(&self) -> bool {
         self.built.contains("OpenSSL 3")
     }

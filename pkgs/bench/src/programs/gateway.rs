@@ -80,7 +80,7 @@ fn run(program: &Path) -> Result<Gateway, Error> {
         fs::create_dir(&path).map_err(Error::file(&path))?;
         Ok(path)
     };
-    // Whatever the file system, ETags are stored separately.
+    // ETags are stored separately, so that any file system will do.
     let (sidecar, files) = (place("sidecar")?, place("files")?);
     let mut command = Placement { workers: 1, cpu: None }.command(program);
     command
@@ -136,7 +136,7 @@ fn program() -> Option<PathBuf> {
         found.sort();
         found.pop()
     };
-    // It is asked first, since it knows which version is wanted, and prints nothing if that is there.
+    // Run the script first: it knows which version is wanted, and prints nothing if that version is installed.
     let installed =
         Command::new(INSTALL).arg("versitygw").stdin(Stdio::null()).stdout(Stdio::null()).status();
     match installed {

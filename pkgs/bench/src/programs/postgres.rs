@@ -35,7 +35,7 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 pub enum Durability {
     /// Anything: nothing is synced, for tests and benches of other things.
     None,
-    /// Nothing that was committed, as is PostgreSQL's default.
+    /// Nothing that was committed. This is PostgreSQL's default.
     Full,
 }
 
@@ -181,7 +181,7 @@ impl Postgres {
         let begin = Instant::now();
         loop {
             match self.try_resume() {
-                // The helpers of a killed one hold its memory until they notice.
+                // The helper processes of a killed server hold its shared memory until they notice its end.
                 Err(Error::Failed { output, .. })
                     if output.contains("still in use") && begin.elapsed() < PATIENCE =>
                 {

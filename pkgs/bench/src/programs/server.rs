@@ -183,7 +183,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 /// Ports that Linux never assigns itself (`ip_local_port_range` starts at 32768).
 const PORTS: Range<u32> = 10_000..32_768;
 
-/// A process uses this many of them before it reaches the next process's.
+/// How many of them a process uses before it reaches the ports of the process with the next id.
 const PORTS_EACH: u32 = 61;
 
 /// A loopback address that nobody listens on at present. If the kernel chose the port, it might give it to others too
