@@ -33,8 +33,8 @@ const POST: &str = "post";
 const GET: &str = "get";
 const LINKS: &str = "links";
 
-/// The load, PostgreSQL and the bench itself run on one CPU, the servers on another ([`servers::cpu`]): so nothing
-/// shares the CPU of what is measured, and no scheduler moves it.
+/// The load, PostgreSQL and the bench itself run on one CPU, the servers on another ([`servers::cpu`]). So nothing
+/// shares the CPU of the measured server, and the scheduler doesn't move it.
 const BESIDE: Placement = Placement { workers: 1, cpu: None };
 
 /// How much is measured.
@@ -83,7 +83,7 @@ fn run(scale: &Scale, parts: &[&'static str]) -> Result<Report, Error> {
         table::print(&ladder, &report);
         table::write(&ladder, &report, &results, part)?;
     }
-    // Its steps have verdicts instead of targets.
+    // A ladder's steps have verdicts instead of targets.
     Ok(machine)
 }
 
@@ -106,8 +106,8 @@ fn shorten(scale: &Scale, scratch: &Path, report: &mut Report) -> Result<Ladder,
     measure("GET of a short link", scale, &kernel, &redirect(), report, || Servers::of_links(scratch))
 }
 
-/// Starts all stages again for each round: a process's position in memory happens to change its figures by more than
-/// rounds of one process differ, so it is drawn again each time.
+/// Starts all stages again for each round. The memory layout of a process changes its figures by more than the rounds
+/// of one process differ, so each round gets another layout.
 fn measure(
     title: &'static str,
     scale: &Scale,

@@ -21,7 +21,7 @@ fn native() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("native")
 }
 
-/// Whether [`DEFAULT`] is what it should be; prints a message if it isn't.
+/// Whether [`DEFAULT`] was built with the profile `ladder`. Prints a message if it wasn't.
 pub fn is_built_by_profile() -> bool {
     let built = Path::new(DEFAULT).parent().and_then(Path::file_name) == Some(PROFILE.as_ref());
     if !built {

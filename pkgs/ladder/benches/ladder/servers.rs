@@ -44,7 +44,8 @@ impl Servers {
     /// The API's stages, on a [`postgres`].
     pub fn of_api(postgres: &Postgres, kernel: &Kernel) -> Result<Self, Error> {
         let url = postgres.url("postgres");
-        // After the stages that block: their noise would hide what the later ones do.
+        // The stage that runs twice comes after the stages that block, whose noise would hide the effects of the later
+        // ones.
         Self::start("api", &api::STAGES, 3, kernel, |_| url.clone())
     }
 

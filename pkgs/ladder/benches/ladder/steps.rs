@@ -42,7 +42,7 @@ pub struct Step {
     pub p99_us: f64,
     /// The server's CPU time per request.
     pub cpu_us: f64,
-    /// How many times less that is than in the previous stage.
+    /// How many times less CPU time that is than in the previous stage.
     pub gain: Option<Gain>,
     /// How many times more requests per second that is than in the previous stage.
     pub qps_gain: Option<f64>,

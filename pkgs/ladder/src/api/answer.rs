@@ -68,14 +68,14 @@ impl From<PathRejection> for Problem {
 }
 
 impl From<serde_json::Error> for Problem {
-    /// What is stored isn't what it should be.
+    /// The stored document isn't valid.
     fn from(_: serde_json::Error) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
 impl From<sonic_rs::Error> for Problem {
-    /// What is stored isn't what it should be.
+    /// The stored document isn't valid.
     fn from(_: sonic_rs::Error) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR)
     }
@@ -87,7 +87,7 @@ impl From<sqlx::Error> for Problem {
     }
 }
 
-/// The body claims to be JSON, without which axum's `Json` refuses it; for the stages that don't use that.
+/// Requires that the body's media type is JSON, as axum's `Json` does. For the stages that don't use `Json`.
 #[derive(Clone, Copy, Debug)]
 pub struct IsJson;
 

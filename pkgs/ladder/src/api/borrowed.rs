@@ -22,7 +22,7 @@ impl Text<'_> {
     }
 }
 
-/// [`super::user::User`].
+/// Like [`super::user::User`], with borrowed strings.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct User<'a> {
@@ -42,7 +42,7 @@ pub struct User<'a> {
     pub bio: Text<'a>,
 }
 
-/// [`super::user::Address`].
+/// Like [`super::user::Address`], with borrowed strings.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct Address<'a> {
@@ -55,7 +55,7 @@ pub struct Address<'a> {
     pub longitude: f64,
 }
 
-/// [`super::user::Role`].
+/// Like [`super::user::Role`], with borrowed strings.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct Role<'a> {
@@ -65,7 +65,7 @@ pub struct Role<'a> {
     pub since: i64,
 }
 
-/// [`super::user::SignIn`].
+/// Like [`super::user::SignIn`], with borrowed strings.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct SignIn<'a> {
@@ -76,7 +76,7 @@ pub struct SignIn<'a> {
     pub ok: bool,
 }
 
-/// [`super::user::Accepted`].
+/// Like [`super::user::Accepted`], with borrowed strings.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct Accepted<'a> {
@@ -112,7 +112,7 @@ fn labels<S: Serializer>(roles: &[Role<'_>], serializer: S) -> Result<S::Ok, S::
     list.end()
 }
 
-/// [`super::user::Found`] without the document, which follows as PostgreSQL returns it.
+/// Like [`super::user::Found`], with borrowed strings and without the document, which follows as PostgreSQL returns it.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields say it")]
 pub struct Head<'a> {

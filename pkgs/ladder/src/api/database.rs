@@ -40,8 +40,8 @@ pub fn schema() -> String {
 /// The database as a blocking driver presents it: a caller waits, and does nothing else.
 ///
 /// The pool underneath is the same as in the later stages, so that waiting is the only difference. It has its own
-/// runtime: on the server's, requests that all block would wait for sockets that nobody watches any more. (The crate
-/// `postgres` does the same, and refuses to be called from an async function at all.)
+/// runtime: if all workers of the server's runtime blocked, no thread would poll the sockets that they wait for. (The
+/// crate `postgres` does the same, and refuses to be called from an async function at all.)
 #[derive(Debug)]
 pub struct Blocking {
     runtime: Runtime,

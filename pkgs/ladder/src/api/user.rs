@@ -1,4 +1,4 @@
-//! The document as in a first version: everything is owned, and cloned where that is easiest.
+//! The document as in a first version: everything is owned, and is cloned wherever that is easiest.
 
 use std::collections::HashMap;
 
@@ -91,7 +91,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Copies what it shows, so that the row stays intact.
+    /// Copies the shown values, so that the row stays intact.
     pub fn of(row: &Row, user: &User) -> Self {
         let (id, email, name, created_at, _) = row;
         Self {
