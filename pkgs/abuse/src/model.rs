@@ -1,16 +1,16 @@
-//! A plain model of HTTP/1.1 (RFC 9112), slow and simple: which requests a client has sent, which of them have to be
-//! answered and which refused, and where a connection ends.
+//! A plain model of HTTP/1.1 (RFC 9112), slow and simple. It says which requests a client has sent, which of them have
+//! to be answered and which refused, and where a connection ends.
 //!
-//! It knows nothing about how the services parse. [`hold`] says whether what a server sent is allowed as a reaction to
-//! what it received: one answer per request, in order, with correct framing; a refusal of anything ambiguous; and
-//! nothing more after a refusal, or after an answer that closes.
+//! It knows nothing about how the services parse. [`hold`] says whether a server may react to the bytes that it
+//! received with the bytes that it sent. It requires one answer per request, in order, with correct framing; a refusal
+//! of anything ambiguous; and nothing more after a refusal, or after an answer that closes.
 
 /// A listener's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The request line and all headers, with their line ends, in bytes.
     pub head_bytes: usize,
-    /// How many headers.
+    /// The most headers.
     pub fields: usize,
     /// The largest `Content-Length`, in bytes.
     pub body_bytes: u64,
@@ -64,7 +64,7 @@ pub enum Body {
 pub enum Step {
     /// A request.
     Request(ParsedRequest),
-    /// Something to refuse, with one of these statuses.
+    /// Bytes that have to be refused, with one of these statuses.
     Refused(Vec<u16>),
     /// Part of a head, and nothing more.
     Cut,
@@ -85,7 +85,7 @@ pub fn steps(mut bytes: &[u8], rules: &Rules) -> Vec<Step> {
     steps
 }
 
-/// The first step in `bytes`, and its length; none if there is nothing.
+/// The first step in `bytes`, and its length. None if there is nothing.
 fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
     // Section 2.2: empty lines before a request line are skipped.
     let mut start = 0;
@@ -114,7 +114,7 @@ fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
     head.settle(rules, &mut faults);
     if !faults.is_empty() {
         if head.doubtful {
-            // The error may be about what is unusual.
+            // The error may concern the unusual part.
             faults.extend([400, 417, 501]);
         }
         return Some((Step::Refused(faults), bytes.len()));
@@ -122,7 +122,7 @@ fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
     let (body, used) = head.body(&bytes[end..]);
     let Head { method, target, host, picky, expects, doubtful, old, .. } = head;
     let keep = !head.closes && (!old || head.keeps);
-    // RFC 9110, section 10.1.1: 100 is due if content follows, and isn't an error if none does.
+    // RFC 9110, section 10.1.1: 100 is due if content follows. Without content, 100 isn't an error.
     let expects = expects && !old;
     Some((
         Step::Request(ParsedRequest {
@@ -145,7 +145,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// The lines between CRLFs. A lone CR or LF stays in its line.
+/// The lines, separated by CRLF. A lone CR or LF stays in its line.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(bytes);
     std::iter::from_fn(move || {
@@ -164,7 +164,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether this is a token (RFC 9110, section 5.6.2).
 fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty()
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
@@ -208,8 +208,8 @@ impl Head {
         }
         self.method = String::from_utf8_lossy(method).into_owned();
         self.target = String::from_utf8_lossy(target).into_owned();
-        // The services judge which forms of targets are allowed, what parts of RFC 3986 are in them, and what isn't
-        // supported.
+        // The services decide which forms of targets are allowed, which parts of RFC 3986 they may contain, and what
+        // isn't supported.
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/?=&".contains(byte);
         self.doubtful |= !target.starts_with(b"/") || !target.iter().all(plain) || target.starts_with(b"//");
         self.doubtful |= !matches!(method, b"GET" | b"HEAD" | b"POST");
@@ -250,7 +250,8 @@ impl Head {
                 for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.closes |= option.eq_ignore_ascii_case(b"close");
                     self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
-                    // No option of HTTP/1.1 itself changes where a message ends; `Upgrade` may get another answer.
+                    // No option of HTTP/1.1 itself changes where a message ends. A request with `Upgrade` may get
+                    // another answer.
                     self.doubtful |= option.eq_ignore_ascii_case(b"upgrade");
                 }
             }
@@ -258,12 +259,12 @@ impl Head {
         }
     }
 
-    /// The conclusions from all of it (sections 3.2, 6.1 and 6.3).
+    /// Draws the conclusions from the whole head (sections 3.2, 6.1 and 6.3).
     fn settle(&mut self, rules: &Rules, faults: &mut Vec<u16>) {
         if self.hosts > 1 || (self.hosts == 0 && !self.old) {
             faults.push(400);
         }
-        // The host that an old client means may matter, and is unknown.
+        // The host that an HTTP/1.0 client means may matter, and is unknown.
         self.doubtful |= self.hosts == 0;
         let length = match &self.lengths[..] {
             [] => None,
@@ -286,7 +287,7 @@ impl Head {
         }
     }
 
-    /// The body at the start of `bytes`; its length, and whether a server may refuse it.
+    /// The body at the start of `bytes`, its length, and whether a server may refuse it.
     fn body(&self, bytes: &[u8]) -> (Body, (usize, bool)) {
         if !self.codings.is_empty() {
             let mut doubtful = false;
@@ -306,7 +307,7 @@ impl Head {
     }
 }
 
-/// A chunked body (section 7.1), and its length; none if it has no end.
+/// A chunked body (section 7.1), and its length. None if it has no end.
 fn chunks(bytes: &[u8], doubtful: &mut bool) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -314,7 +315,7 @@ fn chunks(bytes: &[u8], doubtful: &mut bool) -> Option<(Vec<u8>, usize)> {
         at += line.len() + 2;
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (size, extension) = line.split_at(digits);
-        // Nobody uses extensions here, and anything with more digits than a length can have isn't a length.
+        // No client here uses extensions, so a server may refuse them. A size with too many digits isn't a size.
         *doubtful |= !extension.is_empty();
         let begins = |byte: &u8| b"; \t".contains(byte);
         if !(1..=15).contains(&digits) || extension.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
@@ -385,14 +386,14 @@ impl Answer {
 /// The answer at the start of `bytes`, to a request with this method, and its length.
 ///
 /// # Errors
-/// What isn't HTTP/1.1 about it.
+/// Says what about it isn't HTTP/1.1.
 pub fn answer(bytes: &[u8], method: &str) -> Result<(Answer, usize), String> {
     let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     let end = find(bytes, b"\r\n\r\n")
         .ok_or_else(|| format!("an answer without end of its head: {:?}", shown()))?;
     let mut lines = lines(&bytes[..end]);
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
-    // RFC 9110, section 2.5: a server should say 1.1, and may say 1.0. Which version it answers with isn't checked.
+    // RFC 9110, section 2.5: a server should send 1.1, and may send 1.0. This doesn't check which one it sends.
     let old = line.starts_with("HTTP/1.0 ");
     let status = line.strip_prefix("HTTP/1.1 ").or_else(|| line.strip_prefix("HTTP/1.0 "));
     let status = status.and_then(|rest| rest.get(..3));
@@ -476,11 +477,11 @@ pub fn is_answered(steps: &[Step], mut received: &[u8]) -> bool {
     true
 }
 
-/// Whether a server may send `received` to a client that sent `sent` and then closed its side. `fits` judges whether an
+/// Whether a server may send `received` to a client that sent `sent` and then closed its side. `fits` says whether an
 /// answer suits its request.
 ///
 /// # Errors
-/// What it should have sent, or should not have sent.
+/// Says what it should have sent, or should not have sent.
 pub fn hold(
     sent: &[u8],
     received: &[u8],
@@ -531,7 +532,7 @@ pub fn hold(
                     return Err(format!("{answer:?} to {asked:?}"));
                 }
                 if answer.closes && answer.status >= 400 && (asked.doubtful || broken) {
-                    // Refused: even for a HEAD, the reason may be included.
+                    // The request is refused. Even for a HEAD, a body with the reason may follow.
                     return refusal(rest).map(drop);
                 }
                 if !answer.whole && !broken {
@@ -567,10 +568,10 @@ fn answer_to(bytes: &[u8], asked: &ParsedRequest) -> Result<(Answer, usize), Str
     answer(bytes, &asked.method).map_err(|why| format!("{why}; to {asked:?}"))
 }
 
-/// A refusal, which is a connection's last answer: it ends where the connection ends.
+/// A refusal, which is the last answer on a connection and ends where the connection ends.
 fn refusal(bytes: &[u8]) -> Result<(Answer, usize), String> {
     let (answer, used) = answer(bytes, "")?;
-    // For a HEAD, it has no body, whatever its length says.
+    // The answer to a HEAD has no body, whatever its length says.
     if !answer.closes || (!answer.whole && !answer.body.is_empty()) {
         return Err(format!("a refusal that does not end the connection: {answer:?}"));
     }
@@ -747,23 +748,24 @@ mod tests {
     #[test]
     fn a_server_that_does_otherwise_is_found_out() {
         for (sent, received) in [
-            // Something is served after the last request, a refusal, the end, or a body without end.
+            // Something is served after the last request, after a refusal, after the end, or after a body without an
+            // end.
             (&[GET][..], &[OK, OK][..]),
             (&[TWO, GET], &[BAD, OK]),
             (&[CLOSE, GET], &[LAST, OK]),
             (&[CLOSE, GET], &[OK, OK]),
             (&[HALF], &[OK, OK]),
-            // What should be answered isn't, or is cut off.
+            // An answer is missing, or is cut off.
             (&[GET, GET], &[OK]),
             (&[GET], &[LAST]),
             (&[GET], &["HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok"]),
             (&[GET], &["HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"]),
-            // What should be refused is answered, or refused with the wrong status.
+            // A request that should be refused is answered, or refused with the wrong status.
             (&[TWO], &[OK]),
             (&[TWO], &[LAST]),
             (&[TWO], &["HTTP/1.1 413 Too Long\r\nconnection: close\r\n\r\n"]),
             (&[TWO], &["HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nno"]),
-            // Nobody waits for 100; and answers have to be HTTP/1.1.
+            // No client waits for 100, and answers have to be HTTP/1.1.
             (&[GET], &["HTTP/1.1 100 Continue\r\n\r\n", OK]),
             (&[GET], &["HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok"]),
             (&[GET], &["200 OK\r\n\r\n"]),

@@ -82,8 +82,8 @@ fn started(test: &str, running: Result<Running, Error>) -> Option<Proxy> {
     }
 }
 
-/// Makes HAProxy pass on more than addresses, after its server's line, and the line that some of it needs: what it
-/// knows about TLS, an id for each request, and a checksum.
+/// Makes HAProxy send more than addresses: details of TLS, an id for each request, and a checksum. The first text ends
+/// its server's line. The second one is a further line, which the ids need.
 pub const EXTENDED: (&str, &str) =
     ("send-proxy-v2-ssl proxy-v2-options ssl,unique-id,crc32c", "unique-id-format %ci:%cp_%ts");
 
@@ -104,7 +104,7 @@ pub fn extensions() -> Vec<Vec<u8>> {
         let length = u16::try_from(value.len()).expect("short").to_be_bytes();
         [&[kind][..], &length, value].concat()
     };
-    // About TLS: that it was used, that nothing was verified, and inside that the version.
+    // The TLS extension: TLS was used, no certificate was verified, and a nested extension has the version.
     let tls = [&[1, 0, 0, 0, 1][..], &extension(0x21, b"TLSv1.3")].concat();
     let named = [
         extension(0x01, b"h2"),
@@ -122,7 +122,7 @@ pub fn extensions() -> Vec<Vec<u8>> {
         extension(0x7f, b""),
         extension(0xff, &[0xff; 4_000]),
         [extension(0xe0, b"\r\n\r\n"), extension(0xe0, b"GET / HTTP/1.1\r\n")].concat(),
-        // More is announced than there is.
+        // The announced length is longer than the rest.
         vec![0x05, 0xff, 0xff, 1],
         vec![0x05],
     ]

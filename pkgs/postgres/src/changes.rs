@@ -1,17 +1,17 @@
-//! What other nodes write: heard within a bound, and when it isn't, that is known.
+//! A feed of other nodes' writes. It reports each write within a bound, or reports that it cannot.
 //!
-//! Every transaction that a cache may depend on leaves a row in `changes`, and each node polls for rows it hasn't seen,
-//! on the server that answers its reads. A poll that was sent at an instant and is answered by a primary reports every
-//! commit before that instant: so a cache is correct up to then, whether connections are lost or hang. A standby
-//! reports what it has replayed, and nobody knows whether that is everything. Writers don't share a lock, as they do
-//! with NOTIFY in a transaction; NOTIFY after a commit wakes the pollers, and where it isn't heard, such as behind a
-//! pooler, there are still a few polls within the bound.
+//! Every transaction that a cache may depend on leaves a row in `changes`. Each node polls for rows that it hasn't
+//! seen, on the server that answers its reads. If a primary answers a poll, every commit before the instant at which
+//! the poll was sent has been reported. So a cache is correct up to that instant, even if connections are lost or hang.
+//! A standby reports what it has replayed, and nobody knows whether that is everything. NOTIFY in a transaction would
+//! make all writers share a lock, so it is sent after the commit, and only wakes the pollers. If it isn't heard, for
+//! instance behind a pooler, there are still a few polls within the bound.
 //!
 //! Transaction ids tell which rows are new. Every transaction below the oldest one that was running at a poll (its
-//! snapshot's xmin) was seen then, or never will be; the others are checked again. On a primary, the snapshot says
-//! exactly which of them are new; on a standby it doesn't, so what was seen is remembered here.
+//! snapshot's xmin) was seen then, or never will be. The others are checked again. On a primary, the snapshot says
+//! exactly which of them are new. On a standby it doesn't, so the feed remembers which ones it has seen.
 //!
-//! The schema belongs to a service's own migration: [`SCHEMA`], with triggers that fill it.
+//! The schema is part of a service's own migration: [`SCHEMA`], and triggers that fill it.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -30,7 +30,7 @@ use crate::session::Session;
 /// Polls within the bound, since some may be late.
 const POLLS: u32 = 4;
 
-/// The most polls within the bound, however often they are woken.
+/// The most polls within the bound, however often the feed is woken.
 const MOST_POLLS: u32 = 50;
 
 /// How long to wait before connecting again.
@@ -39,10 +39,10 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The most changes in one answer; with more of them, anything may have changed.
 const MOST_CHANGES: i64 = 10_000;
 
-/// The shortest time that changes are kept: whoever comes later learns that something is missing.
+/// The shortest time that changes are kept. A feed that polls later learns that it has missed some.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// How often older ones are removed, and the most at once.
+/// How often older changes are removed.
 const PRUNE: Duration = Duration::from_secs(15);
 
 /// The tables that a feed reads: a service decides what `topic` and `keys` mean.
@@ -56,14 +56,14 @@ CREATE INDEX changes_by_transaction ON changes (xid);
 CREATE TABLE changes_pruned (xid XID8 NOT NULL);
 INSERT INTO changes_pruned VALUES ('0');";
 
-/// One row with the state, and another for each change.
+/// Returns one row for each change, all with the same state. Without changes, returns one row with the state alone.
 const POLL: &str = "SELECT pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, \
      pg_is_in_recovery(), pg_postmaster_start_time()::text || coalesce(' ' || inet_server_addr()::text, ''), \
      pruned.xid > $1::text::xid8, seen.xid::text, seen.topic, seen.keys \
      FROM changes_pruned AS pruned LEFT JOIN changes AS seen ON seen.xid >= $1::text::xid8 \
      AND ($2::text IS NULL OR NOT pg_visible_in_snapshot(seen.xid, $2::text::pg_snapshot)) LIMIT $3";
 
-/// Removes what everybody has seen or has to do without.
+/// Removes changes that every feed has seen or has to do without.
 const REMOVE: &str = "WITH held AS (SELECT pg_try_advisory_xact_lock(hashtextextended('linerate changes', 0)) AS got), \
      gone AS (DELETE FROM changes USING held WHERE got AND xid < $1::text::xid8 RETURNING 1) \
      UPDATE changes_pruned SET xid = $1::text::xid8 WHERE xid < $1::text::xid8 AND EXISTS (SELECT FROM gone)";
@@ -78,11 +78,11 @@ pub enum Change<'a> {
         /// The keys.
         keys: &'a [String],
     },
-    /// Anything: nobody knows what was missed.
+    /// Anything may have changed: nobody knows what was missed.
     All,
 }
 
-/// Receives writes, on a thread of the feed; it shouldn't take long.
+/// Receives writes, on a thread of the feed, so its methods shouldn't take long.
 pub trait Heard: Send + Sync + 'static {
     /// A write by any node, including this one, which may be reported more than once.
     fn changed(&self, change: Change<'_>);
@@ -101,17 +101,17 @@ pub struct FeedOptions {
     pub application: String,
     /// The channel that wakes pollers; a name that needs no quotes.
     pub channel: &'static str,
-    /// How far it may be behind commits before its knowledge counts as missing.
+    /// How far the feed may be behind commits before its knowledge counts as missing.
     pub bound: Duration,
 }
 
-/// Reports that this node has written, so that others hear it sooner.
+/// Reports that this node has written, so that others hear of it sooner.
 #[derive(Clone, Debug, Default)]
 pub struct Waker(Arc<Notify>);
 
 impl Waker {
-    /// Called after a commit. It costs nothing here: the feed's own session tells the others, at most a few times a
-    /// second.
+    /// Call this after a commit. It costs the caller nothing: the feed's own session tells the others, at most a few
+    /// times a second.
     pub fn wake(&self) {
         self.0.notify_one();
     }
@@ -133,7 +133,7 @@ impl Feed {
         Self { connector, options, heard, written: Waker::default() }
     }
 
-    /// What reports that this node has written.
+    /// The handle that reports this node's writes.
     pub fn waker(&self) -> Waker {
         self.written.clone()
     }
@@ -151,7 +151,8 @@ impl Feed {
                     Ok(never) => match never {},
                     Err(error) => {
                         tracing::warn!(%error, server = session.server(), "lost the feed of changes");
-                        // A server that accepts connections but refuses to answer isn't asked in a tight loop.
+                        // Wait, so that a server that accepts connections but refuses to answer isn't asked in a tight
+                        // loop.
                         sleep(RETRY).await;
                     }
                 },
@@ -164,9 +165,9 @@ impl Feed {
         }
     }
 
-    /// Polls until the session is lost, or seems to be.
+    /// Polls until the session is lost, or seems to be lost.
     async fn follow(&self, session: &Session) -> Result<std::convert::Infallible, Error> {
-        // Other connections may be to another server than this one.
+        // Other connections may be to another server than this one, so they are not used any more.
         self.connector.turn();
         let Options { every, least } = Options::of(self.options.bound);
         let mut notifications = session.notifications();
@@ -174,21 +175,22 @@ impl Feed {
         let rows = self.in_time(session.query_once(asked, &[])).await?;
         let Some(row) = rows.first() else { return Err(Error::Foreign) };
         let (own, in_recovery): (i32, bool) = (row.try_get(0)?, row.try_get(1)?);
-        // A pooler passes nothing on, and a standby refuses to listen.
+        // A pooler passes no notifications on, and a standby refuses to listen.
         if session.is_pooled() || in_recovery {
             notifications = None;
         } else {
             self.in_time(session.batch(&format!("LISTEN {}", self.options.channel))).await?;
         }
         let mut position = Position::default();
-        // The start; earlier writes aren't reported, so anything may have changed.
+        // This is the start. Earlier writes aren't reported, so anything may have changed.
         let (first, polled) = (self.poll(session, &mut position).await?, Instant::now());
         self.heard.changed(Change::All);
         self.answered(&position, first);
         let (mut polled, mut noted, mut pruned) = (polled, Instant::now(), Instant::now());
         let mut past = VecDeque::new();
         loop {
-            // Whichever comes first: the time, another node's write, or one by this node, which others have to hear of.
+            // Waits until the next poll is due, another node has written, or this node has written and has to tell the
+            // others.
             tokio::select! {
                 () = sleep(every.saturating_sub(polled.elapsed())) => {}
                 true = woken(&mut notifications, own) => sleep(least.saturating_sub(polled.elapsed())).await,
@@ -218,7 +220,7 @@ impl Feed {
         }
     }
 
-    /// Asks for what is new and reports it; returns when it asked.
+    /// Asks for new changes and reports them. Returns when it asked.
     async fn poll(&self, session: &Session, position: &mut Position) -> Result<Instant, Error> {
         let sent = Instant::now();
         // The first poll only asks where to start.
@@ -243,13 +245,13 @@ impl Feed {
             },
         );
         let is_first = before.server.is_empty();
-        // Behind a pooler or a balancer, the server may change without a lost connection.
+        // Behind a pooler or a balancer, the server may be replaced without a lost connection.
         let is_other = !is_first && before.server != position.server;
         if is_other {
             self.connector.turn();
         }
         if is_other || missed || rows.len() as i64 > MOST_CHANGES {
-            // The next poll returns what has to be remembered as seen.
+            // The next poll returns the transactions that have to be remembered as seen.
             position.seen.clear();
             if !is_first {
                 self.heard.changed(Change::All);
@@ -269,8 +271,8 @@ impl Feed {
         Ok(sent)
     }
 
-    /// A poll has reported everything its server knew. A standby may not know everything that was committed, so for a
-    /// standby nobody is told that everything was heard.
+    /// A poll has reported everything that its server knew. A standby may not know everything that was committed, so
+    /// [`Heard::heard_all_before`] is only called for a primary.
     fn answered(&self, position: &Position, sent: Instant) {
         if !position.in_recovery {
             self.heard.heard_all_before(sent);
@@ -282,15 +284,15 @@ impl Feed {
     }
 }
 
-/// Up to where changes were seen.
+/// The point up to which changes were seen.
 #[derive(Debug, Default)]
 struct Position {
     xmin: u64,
-    /// Only from a primary, which knows what was running.
+    /// Only a primary's snapshot is kept, since it tells which transactions were running.
     snapshot: Option<String>,
     in_recovery: bool,
     server: String,
-    /// The later transactions that were seen.
+    /// The transactions after `xmin` that were seen.
     seen: HashSet<u64>,
 }
 
@@ -306,8 +308,8 @@ impl Options {
     }
 }
 
-/// Returns true once another session has notified; further notifications until then are the same news. Never returns if
-/// it can't listen.
+/// Returns true once another session has notified. Further notifications that have arrived by then are dropped, since
+/// they say the same. Never returns if the session can't listen.
 async fn woken(notifications: &mut Option<mpsc::Receiver<Notification>>, own: i32) -> bool {
     let Some(receiver) = notifications else { return std::future::pending().await };
     loop {

@@ -1,4 +1,4 @@
-//! Connects to a host with the requested role: one after the other, each with its own deadline.
+//! Connects to a host that has the requested role. It tries one host after the other, each with its own deadline.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use crate::session::Session;
 use crate::socket::{self, Target};
 use crate::tls;
 
-/// The most notifications that wait to be handled; further ones are dropped, since one says as much as many.
+/// The most notifications that wait to be handled. Further ones are dropped, since one says as much as many.
 const NOTIFICATIONS: usize = 16;
 
-/// A setting of the session, which shows whether settings arrive: a pooler drops them.
+/// A setting of the session, which shows whether settings reach the server: a pooler drops them.
 const MARK: &str = "linerate.direct";
 
 /// A future with a session.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<Session>, Error>> + Send + 'a>>;
 
-/// Finds out what a host is, in one round trip.
+/// Asks for a host's role and whether settings reach it, in one round trip.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool, \
                     current_setting('linerate.direct', true) = 'on'";
 
-/// Connects to servers; clones and what is derived from it share what they have learnt.
+/// Connects to servers. Clones and connectors that are derived from it share what they have learnt.
 #[derive(Clone)]
 pub struct Connector {
     conninfo: Arc<Conninfo>,
@@ -57,7 +57,7 @@ impl Connector {
     /// A connector; `application` is the name of its sessions on the server.
     ///
     /// # Errors
-    /// When the connection string asks for AWS's tokens, and there is nothing to make them from.
+    /// When the connection string asks for AWS's tokens, and there are no credentials to make them from.
     pub fn new(conninfo: &Conninfo, application: &str) -> Result<Self, password::PasswordError> {
         let passwords = conninfo.iam.as_ref().map(|iam| iam::RdsToken::new(&iam.region)).transpose()?;
         Ok(Self {
@@ -69,18 +69,18 @@ impl Connector {
         })
     }
 
-    /// The same with passwords that are made for each connection.
+    /// The same connector, with passwords that are made for each connection.
     pub fn with_passwords(self, passwords: Arc<dyn PasswordSource>) -> Self {
         Self { passwords: Some(passwords), ..self }
     }
 
-    /// The same for sessions with another name and settings, such as `-c statement_timeout=5s`. Behind a pooler, they
-    /// have no effect.
+    /// The same connector, for sessions with another name and settings, such as `-c statement_timeout=5s`. Behind a
+    /// pooler, both have no effect.
     pub fn derive(&self, application: &str, settings: &str) -> Self {
         Self { application: application.to_owned(), settings: settings.to_owned(), ..self.clone() }
     }
 
-    /// What it connects to.
+    /// The connection string.
     pub fn conninfo(&self) -> &Conninfo {
         &self.conninfo
     }
@@ -90,7 +90,7 @@ impl Connector {
         self.shared.generation.load(Ordering::SeqCst)
     }
 
-    /// The server is a different one from now on: earlier sessions are no longer used.
+    /// The server is a different one from now on, so earlier sessions are no longer used.
     pub(crate) fn turn(&self) {
         self.shared.generation.fetch_add(1, Ordering::SeqCst);
     }
@@ -131,7 +131,7 @@ impl Connector {
         } else {
             self.shared.last.load(Ordering::Relaxed).min(hosts.len() - 1)
         };
-        // The last suitable one, then all others in the order they are named.
+        // First the last suitable host, then all others in the order in which they are named.
         let rest = (0..hosts.len()).filter(|&index| index != first);
         for index in std::iter::once(first).chain(rest) {
             match self.host(&hosts[index], role).await {
@@ -169,7 +169,7 @@ impl Connector {
     }
 
     async fn target(&self, endpoint: &Endpoint, target: &Target, role: Role) -> Result<Arc<Session>, Reason> {
-        // Read before connecting: if the server changes meanwhile, the session counts as an earlier one.
+        // This is read before connecting: if the server changes meanwhile, the session counts as an earlier one.
         let generation = self.generation();
         let password = match &self.passwords {
             Some(source) => Some(source.password(password::login(&self.conninfo, endpoint)).await?),
@@ -271,7 +271,7 @@ async fn in_time<T>(deadline: Duration, work: impl Future<Output = Result<T, Rea
     tokio::time::timeout(deadline, work).await.unwrap_or(Err(Reason::Timeout(deadline)))
 }
 
-/// Connects on a stream, and lets a task on the calling runtime serve it.
+/// Connects over a stream, and spawns a task on the calling runtime that serves the connection.
 async fn driven<S, T>(
     config: &Config,
     stream: S,
@@ -296,7 +296,7 @@ where
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(notification))) => {
-                // It is full, or nobody listens.
+                // The queue is full, or nobody listens.
                 let _ = notifications.try_send(notification);
             }
             Some(Ok(_)) => {}
@@ -316,7 +316,7 @@ fn is_unknown_setting(error: &tokio_postgres::Error) -> bool {
 
 fn random() -> usize {
     let mut bytes = [0; 8];
-    // Without randomness, it is the first.
+    // Without randomness, the number is 0.
     let _ = getrandom::fill(&mut bytes);
     usize::from_ne_bytes(bytes)
 }

@@ -1,8 +1,8 @@
-//! A schema, its version, and the oldest program that can still use it.
+//! A schema, its version, and the oldest version that a program has to know to use it.
 //!
-//! Each step says which version a program has to know to use the result. So the previous generation starts after a
-//! newer one has migrated, as long as no step in between says otherwise, and a rollback needs nothing from the
-//! database. All due steps are one transaction with a lock, which works through a pooler too.
+//! Each step says which version a program has to know to use the result. So after a newer generation has migrated, the
+//! previous one can still start, unless a step in between says otherwise, and a rollback needs no change of the
+//! database. All steps that are due run in one transaction with a lock, which works through a pooler too.
 
 use std::pin::Pin;
 
@@ -20,8 +20,8 @@ pub type Migrating<'a> = Pin<Box<dyn Future<Output = Result<i64, Error>> + Send 
 pub struct Migration {
     /// Counts up from 1.
     pub version: i64,
-    /// The oldest version that a program may know to use the schema after this step: the step's own version, unless
-    /// what it adds doesn't bother programs that don't know it.
+    /// The oldest version that a program has to know to use the schema after this step. It is the step's own version,
+    /// unless the step's additions don't disturb older programs.
     pub min_reader: i64,
     /// What it does, for people.
     pub name: &'static str,
@@ -34,11 +34,11 @@ pub struct Migration {
 pub struct Migrations {
     /// The program, since several may have their tables in one database.
     pub program: &'static str,
-    /// In order.
+    /// The steps, in order.
     pub steps: &'static [Migration],
 }
 
-/// What is known about the schemas in a database.
+/// The table that records the schemas in a database.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS linerate_schema (program text NOT NULL, version bigint NOT NULL, \
      min_reader bigint NOT NULL, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(), \
      PRIMARY KEY (program, version))";
@@ -49,11 +49,11 @@ impl Migrations {
         self.steps.iter().map(|step| step.version).max().unwrap_or(0)
     }
 
-    /// Brings a schema up to date; returns its version, which may be a later one that this program can use.
+    /// Brings a schema up to date. Returns its version, which may be a later one that this program can use.
     ///
     /// # Errors
-    /// [`Error::Newer`] when it can't use it, [`Error::Foreign`] if there are other tables with these names, or the
-    /// error of a step; then nothing has changed.
+    /// [`Error::Newer`] if this program can't use the schema, [`Error::Foreign`] if there are other tables with these
+    /// names, or the error of a step. Then nothing has changed.
     pub fn run<'a>(&'a self, session: &'a Session) -> Migrating<'a> {
         // Boxed, so that all of it is compiled here and not in every crate that migrates.
         Box::pin(self.migrated(session))
@@ -61,7 +61,7 @@ impl Migrations {
 
     async fn migrated(&self, session: &Session) -> Result<i64, Error> {
         let transaction = session.begin().await?;
-        // Without a time limit, since another node may be migrating.
+        // There is no time limit, since another node may be migrating.
         transaction.batch("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
         let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate_schema ' || $1, 0))";
         transaction.query_once(lock, &[(&self.program, Type::TEXT)]).await?;
@@ -71,7 +71,7 @@ impl Migrations {
             None => (self.adopt(&transaction).await?, 0),
         };
         if found > self.latest() {
-            // A newer schema was made by a program that knows it; there is nothing to do.
+            // A program that knows the newer schema has made it, so there is nothing to do.
             let known = self.latest();
             transaction.commit().await?;
             return if known >= min_reader {
@@ -86,7 +86,7 @@ impl Migrations {
             return Ok(found);
         }
         transaction.batch(TABLE).await?;
-        // The earlier ones are recorded if the schema was adopted.
+        // If the schema was adopted from sqlx, the earlier steps are recorded too.
         for step in self.steps {
             if step.version > found {
                 transaction.batch(step.sql).await?;
@@ -110,7 +110,7 @@ impl Migrations {
         Ok(self.latest())
     }
 
-    /// The recorded version, and what it requires of its readers.
+    /// The recorded version, and the version that a program has to know to use it.
     async fn found(&self, transaction: &Transaction<'_>) -> Result<Option<(i64, i64)>, Error> {
         if !is_there(transaction, "linerate_schema").await? {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Migrations {
         Ok(row.try_get::<_, Option<i64>>(0)?.zip(row.try_get(1)?))
     }
 
-    /// The version that sqlx recorded, which services used before.
+    /// The version that sqlx recorded. Earlier releases of services used sqlx.
     async fn adopt(&self, transaction: &Transaction<'_>) -> Result<i64, Error> {
         if !is_there(transaction, "_sqlx_migrations").await? {
             return Ok(0);

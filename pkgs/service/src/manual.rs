@@ -1,8 +1,8 @@
 //! `completions` and `man`: generate shell completions and manual pages from a command line's definition.
 //!
-//! Manual pages use nothing else. `after_long_help`, the end of `--help`, is split into sections: a paragraph `Exit
-//! codes: …` becomes EXIT STATUS of every page; lines below `Examples:` become EXAMPLES of the main page and of the
-//! pages of the commands that they show; other paragraphs go to NOTES.
+//! Manual pages are generated from nothing else. `after_long_help`, the end of `--help`, is split into sections: a
+//! paragraph `Exit codes: …` becomes EXIT STATUS of every page; lines below `Examples:` become EXAMPLES of the main
+//! page and of the pages of the commands that they show; other paragraphs go to NOTES.
 
 use std::fs;
 use std::io::{self, Write};
@@ -303,8 +303,8 @@ mod tests {
 
     /// What a real bash offers to complete the last word of a line.
     fn offered(script: &str, words: &[&str]) -> Vec<String> {
-        // Called as readline does: the function registered for the program gets the program, the word, and the word
-        // before.
+        // Called as readline does: the function that is registered for the program gets the program, the current word,
+        // and the word before it.
         let complete = r#"
             eval "$1"; shift
             function=$(complete -p "$1" | sed -E 's/.* -F ([^ ]+) .*/\1/') || exit 1

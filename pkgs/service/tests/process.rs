@@ -1,4 +1,4 @@
-//! What only a whole process shows: signals, notifications to systemd, and sockets passed by it.
+//! Behaviour that only a whole process shows: signals, notifications to systemd, and sockets that systemd passes.
 //!
 //! The process is this same test binary, told to run only [`child`].
 
@@ -258,7 +258,7 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
     first.kill().expect("a signal");
     first.wait().expect("an end");
 
-    // Nobody serves, and nobody is refused.
+    // No process serves now, but no connection is refused.
     let mut client = TcpStream::connect(&address).expect("waits");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -299,7 +299,7 @@ fn a_socket_that_was_kept_is_not_in_the_way_of_another_address_on_its_port() {
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let [.., third, fourth] = std::process::id().to_be_bytes();
     let address = format!("127.78.{third}.{fourth}:7777");
-    // As if it were the socket for all addresses.
+    // It stands for a kept socket that listens on all addresses.
     let kept = TcpListener::bind(&address).expect("an address of its own");
     let held_by_manager = kept.try_clone().expect("a descriptor");
     let mut child = Command::new("/bin/sh")

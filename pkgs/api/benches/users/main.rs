@@ -29,15 +29,15 @@ use http::Method;
 
 use peers::{ACTIX, AXUM, OTHER, OURS, PGBENCH, POOLS};
 
-// For the peers too, which should have what the service has.
+// The peers use the same allocator as the service.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Two workers, which share all CPUs with PostgreSQL and the load.
 const SPREAD: Placement = Placement { workers: 2, cpu: None };
 
-/// One worker, which takes turns with the load on one CPU. No neighbour disturbs it there, so rounds differ least. Not
-/// for PostgreSQL, which would be a third process.
+/// One worker, which takes turns with the load on one CPU. Nothing else disturbs it there, so rounds differ least. This
+/// does not suit PostgreSQL, which would be a third process.
 const ONE_CORE: Placement = Placement { workers: 1, cpu: Some(0) };
 
 const UNCACHED: &str = "PostgreSQL";
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn run(quick: bool) -> Result<Report, Error> {
-    // Packages come from the network, which is gone once the bench has its own.
+    // Packages are downloaded, so they are installed before the bench isolates its network.
     setup::require("wrk", "wrk")?;
     drop(Postgres::start(Durability::None, &[])?);
     let network = setup::isolate();
@@ -260,7 +260,8 @@ fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
     }
     let file = scratch.join(name);
     fs::write(&file, lines).map_err(Error::file(&file))?;
-    // A stride without a common divisor with the counts visits each once before any twice; threads start apart.
+    // The stride has no common divisor with the counts, so each user is requested once before any is requested twice.
+    // Each thread starts elsewhere.
     let script = format!(
         "local ready, at, threads = {{}}, 0, 0\n\
          function setup(thread) thread:set('start', threads * 24989); threads = threads + 1 end\n\

@@ -38,7 +38,7 @@ pub struct Cli {
 }
 
 /// What to do.
-// Made once per process, so boxing it would only cost.
+// It is made once per process, so a box would gain nothing.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -67,13 +67,13 @@ pub type Output = service::output::Output<Error>;
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server.
+    /// The server could not start, or failed.
     #[error(transparent)]
     Serve(#[from] serve::Error),
-    /// The server that runs.
+    /// The running server could not be reloaded.
     #[error(transparent)]
     Reload(#[from] ReloadError),
-    /// The database.
+    /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] database::Error),
     /// There is no such key.
@@ -82,10 +82,10 @@ pub enum Error {
     /// The system has no randomness.
     #[error("cannot make a key: {0}")]
     Randomness(getrandom::Error),
-    /// Standard output.
+    /// Standard output cannot be written.
     #[error(transparent)]
     Output(#[from] Closed),
-    /// Standard output, a runtime, or a directory for manual pages.
+    /// Standard output, a runtime, or a directory for manual pages failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

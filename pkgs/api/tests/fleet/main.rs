@@ -37,7 +37,7 @@ const WITHIN: &str = "LINERATE_FLEET_PATRONI";
 const WRITES: usize = 20;
 
 fn main() {
-    // The arguments of a test program, which this only is by name.
+    // The arguments of the test harness, which this program is not.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     if arguments.iter().any(|argument| argument == "--list")
@@ -56,7 +56,7 @@ fn main() {
     let programs = tools::python("patroni", include_str!("patroni.txt"));
     let mut again = Command::new("unshare");
     again.args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c"]);
-    // The shell is there for processes that outlive their parent.
+    // The shell is process 1 of the namespace, so it adopts processes that outlive their parent.
     again.arg("ip link set lo up && \"$0\"; exit $?").arg(std::env::current_exe().expect("a path"));
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     panic!("{}", again.env(WITHIN, programs).env("PATH", path).exec());
@@ -179,14 +179,14 @@ fn phases(cluster: &mut Cluster, writes: [&Writes; 2]) {
 
     let begin = Instant::now();
     cluster.kill_postmaster();
-    // It is noticed, and repaired, after the signal.
+    // Both the end and the repair come some time after the signal.
     stay(Duration::from_secs(2));
     after("postmaster killed", begin);
     cluster.in_step();
 
     let begin = Instant::now();
     cluster.hold_etcd(true);
-    // Longer than the leader's key lives: the members agree among themselves that it stays the leader.
+    // This is longer than the leader's key lives. The members agree among themselves that it stays the leader.
     stay(Duration::from_secs(8));
     cluster.hold_etcd(false);
     after("etcd gone for 8 s", begin);

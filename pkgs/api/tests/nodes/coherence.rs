@@ -1,4 +1,4 @@
-//! Two nodes: the other's cache never hides what one writes.
+//! Two nodes: no node's cache hides a write of the other node for too long.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ async fn a_write_on_one_node_is_soon_read_on_the_other() {
         assert_eq!(version(&one, id).await, written, "a node reads its own writes");
         let begin = Instant::now();
         loop {
-            // However long it takes: what counts is when it was asked.
+            // How long the answer takes does not matter, only when the read began.
             let asked = begin.elapsed();
             if version(&other, id).await == written {
                 slowest = slowest.max(asked);
@@ -66,12 +66,13 @@ async fn a_node_that_no_longer_hears_does_not_answer_from_its_cache() {
     let id = create(&one, 1).await.id;
     warm(&other, id).await;
 
-    // A connection that hangs: its process is stopped, so that neither changes nor its end arrive.
+    // Both listening connections hang: their processes are stopped, so that neither changes nor the ends of the
+    // connections arrive.
     let signal = |signal: &str, processes: &[String]| {
         Command::new("kill").arg(signal).args(processes).status().expect("kill runs").success()
     };
-    // If it is stopped in the middle of a sign of life, it holds the lock that every NOTIFY takes, including the
-    // writer's.
+    // Stop them only while they are idle. During a NOTIFY a process holds the lock that every NOTIFY takes, including
+    // the writer's.
     let at_rest = "SELECT count(*) FROM pg_stat_activity \
                    WHERE application_name = 'linerate-api listen' AND wait_event = 'ClientRead'";
     let mut stopped = Vec::new();
@@ -94,7 +95,7 @@ async fn a_node_that_no_longer_hears_does_not_answer_from_its_cache() {
     assert!(signal("-CONT", &stopped));
     warm(&other, id).await;
 
-    // A connection that is cut, again and again, while writes continue.
+    // Both listening connections are cut again and again, while writes continue.
     for _ in 0..5 {
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE application_name = 'linerate-api listen'";

@@ -20,7 +20,7 @@ fn a_database_is_migrated_and_seeded_before_anything_is_served(place: &Place) {
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     };
-    // Several at once wait for each other.
+    // Concurrent migrations wait for each other.
     let mut migrate = Command::new(BINARY);
     migrate.arg("migrate").env("LINERATE_API_DATABASE_URL", place.database()).stdout(Stdio::null());
     let others: Vec<_> = (0..3).map(|_| migrate.spawn().expect("the binary runs")).collect();
@@ -88,7 +88,7 @@ fn what_is_under_way_is_finished_and_what_was_written_is_there_afterwards() {
     let body = user("a@example.org").to_string();
     let (first, rest) = body.split_at(10);
     let length = body.len();
-    // A client that was told to continue has been heard.
+    // Once the client is told to continue, the server has begun its request.
     busy.send(format!(
         "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
          Expect: 100-continue\r\n\r\n"
@@ -116,7 +116,7 @@ fn what_is_under_way_is_cut_off_when_its_time_to_finish_is_over() {
     );
     assert_eq!(busy.receive(false).expect("an answer").status, 100);
     server.signal(Signal::TERM);
-    // A body that never arrives would get 408, and much later.
+    // The server could also answer 408 for a body that never arrives, but much later.
     assert!(busy.receive(true).is_err(), "it is cut off");
     assert!(server.wait(Duration::from_secs(60)).success());
 }

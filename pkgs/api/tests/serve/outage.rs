@@ -30,7 +30,7 @@ const STALENESS: Duration = Duration::from_secs(2);
 
 /// A server with its own PostgreSQL.
 fn start(durability: Durability, flags: &[&str]) -> (Postgres, Place, Server) {
-    // None of its processes ends by itself.
+    // None of the server's processes ends by itself.
     let postgres = Postgres::start(durability, &["autovacuum=off"]).expect("PostgreSQL starts");
     let place = Place::on(postgres.url("postgres"));
     let server = place.serve(&[&FLAGS[..], flags].concat());
@@ -45,7 +45,7 @@ fn unavailable(answer: &Answer) {
     assert!(seconds.parse::<u32>().is_ok_and(|seconds| seconds > 0), "{seconds}");
 }
 
-/// How long a client continues: until it is told to stop, or until the test has failed and nobody tells it.
+/// How long a client continues: until it is told to stop, or until `end` if the test has failed.
 struct Going {
     on: AtomicBool,
     end: Instant,
@@ -127,8 +127,8 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
             let mut client = server.connect();
             while reading.on() {
                 let answer = ask(&mut client, "GET", &cached, "", "");
-                // If the machine leaves the service no time for this long, it no longer knows whether the cache is
-                // current, until it has time again.
+                // If the machine gives the service no CPU time for this long, the service does not know whether the
+                // cache is current, until it runs again.
                 if answer.status != 200 {
                     unavailable(&answer);
                 }
@@ -170,7 +170,7 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
 fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
-    // All of it, or those that reconnect would be answered.
+    // Stops all its processes. Otherwise new connections would be answered.
     let processes = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
                      UNION SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int";
     let stopped = postgres.execute("postgres", processes).expect("it answers");
@@ -179,7 +179,7 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
         assert!(status.expect("kill runs").success());
     };
     signal("-STOP");
-    // One waits for the database's answer, the others for its connection.
+    // One request waits for the database's answer, the others for a connection.
     thread::scope(|scope| {
         for number in 0..4 {
             let server = &server;
@@ -200,7 +200,7 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
         });
     });
     signal("-CONT");
-    // A different one each time: one that was abandoned may have been written.
+    // Each try has a different email, since an abandoned try may have been written.
     let mut tries = 0;
     until("users are written again", || {
         tries += 1;

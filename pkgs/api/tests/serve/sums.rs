@@ -13,7 +13,7 @@ const BATCH: usize = 8 << 20;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// A client that has announced a body and sent a part of it, if it was told to continue; otherwise how it was refused.
+/// A client that was told to continue and has sent a part of its body. The error is a client that was refused.
 fn begin(server: &Server, part: usize) -> Result<Client, Client> {
     let mut client = server.connect();
     client.send(format!(
@@ -36,11 +36,11 @@ fn bodies_under_way_have_a_sum_and_others_are_served_meanwhile() {
     let place = Place::new();
     let server = place.serve(&[]);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
-    // Almost all of each, but never the rest.
+    // Each sends almost all of its body, but never the rest.
     let (held, refused): (Vec<_>, Vec<_>) =
         (0..60).map(|_| begin(&server, BATCH - 1)).partition(Result::is_ok);
     assert_eq!((held.len(), refused.len()), (8, 52), "64 MiB");
-    // Clients that ask for little, or send their body at once.
+    // Requests without a body, and bodies that are sent at once, are still served.
     assert_eq!(server.get(&format!("/v1/users/{id}")).status, 200);
     assert_eq!(server.send("POST", "/v1/users", "", &user("b@example.org")).status, 201);
     let memory = server.metric("process_resident_memory_bytes");
@@ -56,7 +56,7 @@ fn a_body_that_drips_ends() {
     let server = place.serve(&["--body-timeout", "1"]);
     let mut client = begin(&server, 1).unwrap_or_else(|_| panic!("there is room"));
     let answer = loop {
-        // It checks for an answer without waiting; a dripping client sends a byte now and then.
+        // A dripping client: it waits up to 50 ms for an answer, and then sends one more byte.
         client.stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("a timeout");
         match client.receive(true) {
             Ok(answer) => break answer,
@@ -80,7 +80,7 @@ fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
         assert_eq!(answer.status, 201, "{}", answer.text());
         ids.push(value(&answer)["id"].clone());
     }
-    // 57 KB each: 60 of them, and nobody reads; what the kernel accepts of each isn't the service's memory.
+    // Each answer has 60 users of 57 KB, and no client reads. What the kernel buffers is not the service's memory.
     let mut slow: Vec<Client> = (0..8)
         .map(|_| {
             let client = server.connect();
@@ -109,6 +109,6 @@ fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
     until("there is room again", || {
         ask(&mut server.connect(), "POST", "/v1/users:batchGet", JSON, &body).status == 200
     });
-    // A single answer is limited, too.
+    // A single answer always has room.
     assert_eq!(server.send("POST", "/v1/users:batchGet", "", &json!({"ids": ids})).status, 200);
 }

@@ -159,7 +159,7 @@ fn get() -> Requests {
     Requests::scripted("/users/1", script, 200)
 }
 
-/// The client accepts Brotli in every stage, so that the one that compresses could.
+/// The client accepts Brotli in every stage, so that the stage that compresses can do so.
 fn redirect() -> Requests {
     Requests::scripted("/c1", "wrk.headers['Accept-Encoding'] = 'br'\n".into(), 307)
 }

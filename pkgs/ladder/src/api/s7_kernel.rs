@@ -27,7 +27,7 @@ pub const STAGE: Stage = Stage {
     serve,
 };
 
-/// What the operator sets, with `sysctl`'s names; the bench sets them around each load of this stage.
+/// The operator's settings, with `sysctl`'s names. The bench sets them around each load of this stage.
 pub const SETTINGS: [(&str, &str); 9] = [
     ("net.core.somaxconn", "65535"),
     ("net.ipv4.tcp_max_syn_backlog", "65535"),

@@ -17,7 +17,7 @@ pub const STAGE: Stage = Stage {
     serve,
 };
 
-/// The article's, which each connection runs first.
+/// The article's settings, which each connection runs first.
 const PRAGMAS: &str = "
     PRAGMA busy_timeout = 5000;
     PRAGMA journal_mode = WAL;
@@ -30,8 +30,8 @@ const PRAGMAS: &str = "
 ";
 
 pub(super) fn manager(path: &str) -> SqliteConnectionManager {
-    // The connections are opened at once, and the first to switch to WAL locks out the others: only the time they may
-    // wait is set elsewhere than in the article.
+    // The connections are opened at the same time, and the first one that switches to WAL locks out the others. So
+    // `busy_timeout` comes first. Its position is the only difference from the article.
     SqliteConnectionManager::file(path).with_init(|connection| connection.execute_batch(PRAGMAS))
 }
 

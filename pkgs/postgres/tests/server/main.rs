@@ -65,7 +65,7 @@ impl Server {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Through its socket.
+    /// Connects through its Unix socket.
     fn local(&self) -> Conninfo {
         self.postgres.url("postgres").parse().expect("a URL")
     }
@@ -81,7 +81,7 @@ fn write(path: &str, text: &str) {
         .find_map(|name| accounts.lines().find_map(|line| line.strip_prefix(name)));
     let mut numbers =
         user.into_iter().flat_map(|line| line.split(':').skip(1)).filter_map(|number| number.parse().ok());
-    // If this isn't root, the server runs as the same user.
+    // If the test doesn't run as root, the server runs as the same user.
     let _ = chown(Path::new(path), numbers.next(), numbers.next());
 }
 

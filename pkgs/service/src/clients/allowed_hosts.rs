@@ -138,8 +138,8 @@ impl AllowedHosts {
     }
 
     /// [`check`](Self::check) for a whole request. HTTP/2 and 3 have the host in the URI and may also have a `Host`;
-    /// then both must be allowed. `origin` is the request's `Origin`, or none if pages of that origin may send requests
-    /// whatever their name is.
+    /// then both must be allowed. `origin` is the request's `Origin`. It is none if pages of that origin may send
+    /// requests, whatever their host is.
     ///
     /// # Errors
     /// As for [`check`](Self::check).
@@ -195,7 +195,7 @@ impl AllowedHosts {
     }
 
     fn has_address(&self, address: IpAddr) -> bool {
-        // 0.0.0.0 and IPv4-mapped addresses reach loopback too, but only attackers write them.
+        // 0.0.0.0 and IPv4-mapped addresses reach loopback too, but only attackers use them, so they are refused.
         address.is_loopback() || self.addresses.contains(&address)
     }
 }

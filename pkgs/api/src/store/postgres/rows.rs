@@ -19,7 +19,7 @@ macro_rules! values {
     };
 }
 
-/// How often a write is retried after another came first.
+/// How often a write is retried because another came first.
 const TRIES: usize = 8;
 
 /// How many remembered requests are deleted with each new one.
@@ -41,12 +41,12 @@ const INSERT: &str = "INSERT INTO users (id, version, status, created_at, update
     $9::text[], $10::bytea[]) \
     AS t (id, version, status, created_at, updated_at, email, name, tags, words, body)";
 
-/// The same, without existing rows.
+/// Appended to [`INSERT`]: skips existing rows.
 const LOAD: &str = " ON CONFLICT DO NOTHING";
 
 /// Writes entries with [`INSERT`], or a statement that starts with it.
 async fn insert(session: &Session, sql: &str, entries: &[Entry]) -> Result<u64, postgres::Error> {
-    // In the order of locks, so that two inserts never deadlock.
+    // All inserts lock in this order, so that two of them never deadlock.
     let mut entries: Vec<&Entry> = entries.iter().collect();
     entries.sort_by(|one, other| one.draft.email.cmp(&other.draft.email));
     fn column<'a, T>(entries: &[&'a Entry], value: impl Fn(&'a Entry) -> T) -> Vec<T> {
@@ -105,7 +105,7 @@ pub async fn create(
         if let Some(index) = taken(&session, entries).await? {
             return Ok(Created::EmailTaken(index));
         }
-        // The user with that email was deleted meanwhile.
+        // The user who had that email was deleted meanwhile.
     }
     Err(Error::Busy)
 }
@@ -133,7 +133,7 @@ async fn create_once(
         return Ok(Ok(Some(before)));
     }
     if let Err(error) = insert(&transaction, INSERT, entries).await {
-        // Rolled back before the next statement on another connection waits for it.
+        // Roll back now, since the next statement, on another connection, would wait for this transaction.
         transaction.rollback().await?;
         return Ok(Err(error));
     }
@@ -220,7 +220,7 @@ async fn update(session: &Session, version: i64, entry: &Entry) -> Result<bool, 
 pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let session = pool.get().await?;
-    // In the order of locks, so that two deletions never deadlock.
+    // All deletions lock in this order, so that two of them never deadlock.
     let sql = "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
          gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
@@ -261,7 +261,7 @@ pub async fn count(pool: &Pool, filter: &Filter) -> Result<u64, Error> {
     Ok(count.unsigned_abs())
 }
 
-/// Every external text is a parameter.
+/// Runs a statement of `list`. Every external text is a parameter.
 async fn rows(pool: &Pool, statement: Statement) -> Result<Vec<Row>, Error> {
     let values: Vec<Parameter<'_>> = statement
         .values
@@ -300,7 +300,7 @@ pub async fn revoke_key(pool: &Pool, id: i64) -> Result<bool, Error> {
     Ok(pool.get().await?.execute("DELETE FROM keys WHERE id = $1", values![id => INT8]).await? > 0)
 }
 
-/// Records an API key's use. Not in its row, whose changes all nodes are told.
+/// Records an API key's use. It is not in the key's row, since all nodes are told of changes of that row.
 pub async fn key_used(pool: &Pool, id: i64, second: i64) -> Result<(), Error> {
     let sql = "INSERT INTO key_uses (key, at) SELECT id, $2 FROM keys WHERE id = $1 \
          ON CONFLICT (key) DO UPDATE SET at = greatest(key_uses.at, excluded.at)";

@@ -261,7 +261,7 @@ pub fn revoke_key(work: &mut Work<'_>, id: i64) -> Result<bool, Error> {
     Ok(work.connection.prepare_cached("DELETE FROM keys WHERE id = ?1")?.execute([id])? == 1)
 }
 
-/// Records an API key's use. The keys themselves do not change.
+/// Records an API key's use. It is not a change of the key.
 pub fn key_used(work: &mut Work<'_>, id: i64, second: i64) -> Result<(), Error> {
     work.connection
         .prepare_cached(

@@ -1,7 +1,7 @@
 //! The schema of a file, and its migrations.
 //!
-//! Completed steps are recorded in `_sqlx_migrations`, as releases up to 0.1.0 did with sqlx and expect. So a file can
-//! move to this program and back to the previous one without an extra step.
+//! Completed steps are recorded in `_sqlx_migrations`, as releases up to 0.1.0 did with sqlx, and as they expect. So a
+//! file can move to this program and back to the previous one without an extra step.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ const NOTES: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (version BIGINT
 /// Additions that are not steps, so that an older release, which refuses unknown steps, can use the file again.
 const ADDITIONS: [(&str, &str); 1] = [(
     "key_uses",
-    // Deleted with the key, whoever revokes it.
+    // The row is deleted with the key, whichever release revokes the key.
     "CREATE TABLE key_uses (
         key INTEGER PRIMARY KEY REFERENCES keys ON DELETE CASCADE,
         at  INTEGER NOT NULL                       -- Unix seconds, to a minute
@@ -69,7 +69,7 @@ fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
     Ok(connection.query_row(sql, [name], |_| Ok(())).optional()?.is_some())
 }
 
-/// The missing additions.
+/// The SQL of the missing additions.
 fn wanted(connection: &Connection) -> Result<Vec<&'static str>, Error> {
     let mut wanted = Vec::new();
     for (table, sql) in ADDITIONS {
@@ -80,7 +80,7 @@ fn wanted(connection: &Connection) -> Result<Vec<&'static str>, Error> {
     Ok(wanted)
 }
 
-/// The steps that still have to be done. An error if unknown ones were done.
+/// The steps that still have to be done. It is an error if the file has unknown steps.
 fn due(connection: &Connection) -> Result<Vec<&'static Migration>, Error> {
     let known = MIGRATIONS.last().map_or(0, |step| step.version);
     let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
