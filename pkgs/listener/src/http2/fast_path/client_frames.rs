@@ -461,7 +461,7 @@ mod tests {
         let Connection { client, server, windows } = &mut connection;
         assert_eq!(client.next(&mut update, COLLECTED, server, windows), Step::Pass(13));
         let told = number(&update, HEAD).expect("a number") as usize;
-        let kept = (65_535 + (1 << 20)) / 4;
+        let kept = (65_535 + (1 << 20)) / 2;
         assert_eq!((told, windows.room()), ((1 << 20) - kept, MOST));
         let small = frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x07");
         assert_eq!(connection.next(&small), Step::Pass(13), "a part is kept");

@@ -12,11 +12,9 @@ const LARGEST: u64 = (1 << 31) - 1;
 /// The default window (RFC 9113, section 6.9.2).
 const DEFAULT: u32 = 65_535;
 
-/// The most that is kept for answers from here. Browsers allow some 15 MB, and extend that once half of it is used.
-const MOST_CREDIT: u32 = 4 << 20;
-
-/// At most this share of the window is kept, so that h2 need not wait for a client with a small window.
-const SHARE: u64 = 4;
+/// One in this many bytes of the window is kept for answers from here. Clients extend the window once half of it is
+/// used (nghttp2, browsers), so it does not run out if all answers are from here, and h2 has as much for its own.
+const SHARE: u64 = 2;
 
 /// The result of a WINDOW_UPDATE.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +56,7 @@ impl Windows {
             return if self.credit == 0 { Increment::Told(increment) } else { Increment::TooLarge };
         }
         self.all = all;
-        let most = u32::try_from(all / SHARE).unwrap_or(MOST_CREDIT).min(MOST_CREDIT);
+        let most = u32::try_from(all / SHARE).unwrap_or(u32::MAX);
         let kept = most.saturating_sub(self.credit).min(increment);
         self.credit += kept;
         Increment::Told(increment - kept)
@@ -103,8 +101,8 @@ mod tests {
             // All of a small one, since three quarters of the first window are still h2's.
             (1000, 0, 1000),
             (15_633, 0, 16_384),
-            (1 << 20, (1 << 20) - (282_686 - 16_633), 16_384),
-            (1 << 30, (1 << 30) - (4 << 20) + 16_633, 16_384),
+            (1 << 20, (1 << 20) - (565_372 - 16_633), 16_384),
+            (1 << 30, (1 << 30) - (536_911_996 - 16_633), 16_384),
         ] {
             let mut windows = Windows::default();
             if increment >= 15_633 {
@@ -140,7 +138,6 @@ mod tests {
                 }
             }
             assert_eq!(h2 + u64::from(windows.credit), windows.all);
-            assert!(u64::from(windows.credit) <= MOST_CREDIT.into());
         }
     }
 
@@ -149,9 +146,9 @@ mod tests {
         let mut windows = Windows::default();
         windows.passed(65_535);
         for _ in 0..100 {
-            assert_eq!(windows.grow(4), Increment::Told(3));
-            windows.passed(3);
-            windows.take(1);
+            assert_eq!(windows.grow(4), Increment::Told(2));
+            windows.passed(2);
+            windows.take(2);
         }
     }
 
@@ -174,7 +171,7 @@ mod tests {
         windows.grow(1);
         assert_eq!(
             windows.grow((u32::MAX >> 1) - 65_536),
-            Increment::Told((u32::MAX >> 1) - 65_536 - (MOST_CREDIT - 1))
+            Increment::Told((u32::MAX >> 1) - 65_536 - ((1 << 30) - 2))
         );
         assert_eq!(windows.grow(1), Increment::TooLarge);
     }
