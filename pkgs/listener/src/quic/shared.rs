@@ -62,7 +62,7 @@ impl SharedEndpoint {
         let tokens = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tokens").extract(&secret);
         let mut server = ServerConfig::new(Arc::new(crypto), Arc::new(tokens));
         server
-            .transport_config(Arc::new(transport(config)))
+            .transport_config(Arc::new(transport(config, address)))
             .max_incoming(INCOMING)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
@@ -118,7 +118,7 @@ fn reset_key(secret: &[u8; SECRET]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, made.as_ref())
 }
 
-fn transport(config: &Config) -> TransportConfig {
+fn transport(config: &Config, address: SocketAddr) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(config.http2.streams.into())
@@ -131,11 +131,19 @@ fn transport(config: &Config) -> TransportConfig {
         .max_idle_timeout(Some(idle(&config.limits)))
         // The client keeps a connection alive if it needs it.
         .keep_alive_interval(None)
-        .mtu_discovery_config(Some(MtuDiscoveryConfig::default()))
+        .mtu_discovery_config(Some(mtu_discovery(address)))
         .enable_segmentation_offload(true)
         // HTTP/3 does not use QUIC's datagrams.
         .datagram_receive_buffer_size(None);
     transport
+}
+
+/// Finds datagrams up to Ethernet's MTU of 1,500 bytes, less the headers of IP (RFC 791: 20 bytes; RFC 8200: 40) and UDP
+/// (RFC 768: 8). A socket for IPv6 may also have clients with IPv4, to which slightly less is sent.
+fn mtu_discovery(address: SocketAddr) -> MtuDiscoveryConfig {
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(1500 - 8 - if address.is_ipv4() { 20 } else { 40 });
+    discovery
 }
 
 /// When a connection on which nothing arrives is dropped without notice. This is later than every timeout that closes
