@@ -32,7 +32,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use listener::{
-    Body, CertificateFiles, Config, Connection, Endpoint, Exchange, FastPath, Listener, Peer, Tls,
+    Body, CertificateFiles, Config, Endpoint, Exchange, FastAnswer, FastPath, Listener, Peer, Tls,
     WithFastPath, body,
 };
 use request_head::{Framing, Lines, Message};
@@ -212,15 +212,15 @@ impl FastPath for Fast {
         head: &Lines<'_, '_>,
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Connection> {
+    ) -> Option<FastAnswer> {
         let mut message = Message::new(head.old);
         for field in head.fields {
             message.takes(field.name, field.value).ok()?;
         }
         let message = message.settle().ok().filter(|message| message.framing == Framing::Length(0))?;
-        let body = match head.target.split('/').skip(1).collect::<Vec<_>>()[..] {
-            [""] => b"Hello, World!".to_vec(),
-            ["bytes", count] => vec![b'0'; count.parse().ok()?],
+        let (body, apart) = match head.target.split('/').skip(1).collect::<Vec<_>>()[..] {
+            [""] => (b"Hello, World!".to_vec(), false),
+            ["bytes", count] => (vec![b'0'; count.parse().ok()?], true),
             ["panic", "at-once"] => {
                 out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
                 panic!("at once")
@@ -232,10 +232,12 @@ impl FastPath for Fast {
             format!("HTTP/1.1 200 OK\r\nfast: 1\r\ncontent-length: {}\r\n", body.len()).as_bytes(),
         );
         exchange.end(out, connection);
-        if head.method == "GET" {
-            out.extend_from_slice(&body);
+        match head.method {
+            "GET" if apart => return Some(FastAnswer { connection, body: body.into() }),
+            "GET" => out.extend_from_slice(&body),
+            _ => {}
         }
-        Some(connection)
+        Some(connection.into())
     }
 }
 

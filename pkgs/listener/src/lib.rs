@@ -91,7 +91,7 @@ pub use body::Body;
 pub use config::{CertificateFiles, Config, Endpoint, EndpointProtocol, Http2, Limits, Refusals, Tcp, Tls};
 pub use early_hints::EarlyHints;
 pub use error::Error;
-pub use http_service::{BoxError, Connection, Exchange, FastPath, HttpService, WithFastPath};
+pub use http_service::{BoxError, Connection, Exchange, FastAnswer, FastPath, HttpService, WithFastPath};
 pub use lifecycle::{DRAIN_GRACE, DrainTimes, LINGER, TICK, ticks};
 pub use net::proxy;
 pub use offload::{Offload, Offloaded};

@@ -16,7 +16,7 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use listener::body::Error;
-use listener::{Body, Connection, Exchange, FastPath, Peer, Protocol};
+use listener::{Body, Exchange, FastAnswer, FastPath, Peer, Protocol};
 use request_head::Lines;
 use service::shutdown::Shutdown;
 use tokio::time::MissedTickBehavior;
@@ -372,7 +372,7 @@ impl FastPath for HttpService {
         head: &Lines<'_, '_>,
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Connection> {
+    ) -> Option<FastAnswer> {
         let secure = is_secure(exchange.peer);
         if !secure && self.0.secured.redirects {
             return None;
@@ -394,7 +394,7 @@ impl FastPath for HttpService {
                 outcome => Some(self.0.templates.write(out, head_end, &request, outcome)),
             })?;
             context.metrics.answered(status);
-            Some(connection)
+            Some(connection.into())
         })
     }
 }

@@ -27,7 +27,7 @@ use service::panics::{self, Catch};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::http_service::HttpService;
-use crate::http_service::{Connection, Exchange};
+use crate::http_service::{Connection, Exchange, FastAnswer};
 use crate::lifecycle::{ConnectionDeadline, LINGER};
 use crate::net::Transport;
 use crate::peer::{Peer, Protocol};
@@ -263,17 +263,14 @@ fn answer_plain<S: HttpService>(
                     let start = out.len();
                     before = Some(start);
                     let since = worker.log.as_ref().map(|_| Instant::now());
-                    let connection = service.fast(lines, &exchange, out);
-                    if let (Some(since), Some(_)) = (since, connection) {
-                        request_record::logged_at_once(
-                            worker.log.as_ref(),
-                            peer,
-                            lines,
-                            &out[start..],
-                            since,
-                        );
-                    }
-                    connection
+                    service.fast(lines, &exchange, out).map(|FastAnswer { connection, body }| {
+                        out.extend_from_slice(&body);
+                        if let Some(since) = since {
+                            let answer = (&out[start..], 0);
+                            request_record::logged_at_once(worker.log.as_ref(), peer, lines, answer, since);
+                        }
+                        connection
+                    })
                 } else {
                     None
                 };

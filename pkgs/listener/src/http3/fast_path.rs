@@ -35,7 +35,7 @@ pub(super) type EarlyReads = [Option<Result<Option<Bytes>, ReadError>>; 2];
 /// The rest of an answer that the client has not yet taken.
 pub(super) struct Unsent {
     pub(super) stream: SendStream,
-    pub(super) bytes: Bytes,
+    pub(super) pieces: [Bytes; 2],
 }
 
 /// The state of a connection's streams, for the code that ends it.
@@ -124,9 +124,9 @@ impl<S: HttpService> StreamFastPath<S> {
                 match outcome {
                     Outcome::Declined => {}
                     Outcome::Sent => return None,
-                    Outcome::Unsent(bytes) => {
+                    Outcome::Unsent(pieces) => {
                         // Without a receiver, the connection is gone.
-                        let _ = self.unsent.send(Unsent { stream: send, bytes });
+                        let _ = self.unsent.send(Unsent { stream: send, pieces });
                         return None;
                     }
                     Outcome::Lost => {
@@ -150,25 +150,24 @@ impl<S: HttpService> StreamFastPath<S> {
             let asked = qpack::read(read, section, limits.head_bytes)
                 .and_then(|()| PlainRequest::of(read, limits.fields, &[b"https"]));
             let Some(request) = asked else { return Outcome::Declined };
-            if !asking.ask(service, &request.lines(section.len()), answer) {
+            let Some(body) = asking.ask(service, &request.lines(section.len()), answer) else {
                 return Outcome::Declined;
-            }
+            };
             FRAMES.with_borrow_mut(|frames| {
                 frames.clear();
-                let Some(body) = write(answer, frames) else {
+                let Some(length) = write(answer, body.len(), frames) else {
                     debug_assert!(false, "no answer: {}", answer.escape_ascii());
                     return Outcome::Lost;
                 };
-                let sent = match pin!(send.write(frames)).poll(context) {
-                    Poll::Ready(Ok(sent)) => sent,
-                    Poll::Pending => 0,
-                    // The client has reset the stream, or is gone.
-                    Poll::Ready(Err(_)) => return Outcome::Lost,
-                };
-                if sent < frames.len() {
-                    return Outcome::Unsent(Bytes::copy_from_slice(&frames[sent..]));
+                let mut pieces = [Bytes::copy_from_slice(frames), body];
+                // The client has reset the stream, or is gone.
+                if let Poll::Ready(Err(_)) = pin!(send.write_chunks(&mut pieces)).poll(context) {
+                    return Outcome::Lost;
                 }
-                shared.stall.took(body as u64);
+                if !pieces.iter().all(Bytes::is_empty) {
+                    return Outcome::Unsent(pieces);
+                }
+                shared.stall.took(length as u64);
                 // A stream that was stopped meanwhile needs no end.
                 let _ = send.finish();
                 Outcome::Sent
@@ -184,7 +183,7 @@ enum Outcome {
     /// It is answered.
     Sent,
     /// This much is still to be sent.
-    Unsent(Bytes),
+    Unsent([Bytes; 2]),
     /// There is nobody to answer.
     Lost,
 }
@@ -196,8 +195,9 @@ fn whole(bytes: &[u8]) -> Option<&[u8]> {
     (kind == HEADERS && length == section.len() as u64).then_some(section)
 }
 
-/// Appends an HTTP/1.1 answer as frames. Returns the length of its body.
-fn write(answer: &[u8], frames: &mut Vec<u8>) -> Option<usize> {
+/// Appends an HTTP/1.1 answer as frames, of which the last one lacks the `more` bytes that follow. Returns the length of
+/// its body.
+fn write(answer: &[u8], more: usize, frames: &mut Vec<u8>) -> Option<usize> {
     let answer = PlainAnswer::read(answer)?;
     frames.extend_from_slice(&[HEADERS, 0, 0, 0, 0]);
     let start = frames.len();
@@ -206,13 +206,14 @@ fn write(answer: &[u8], frames: &mut Vec<u8>) -> Option<usize> {
     let body = answer.fields(|name, value| qpack::line(frames, name, value))?;
     let length = u32::try_from(frames.len() - start).ok()?;
     frames[start - 4..start].copy_from_slice(&(FOUR_BYTES | length).to_be_bytes());
-    if !body.is_empty() {
-        let length = u32::try_from(body.len()).ok().filter(|length| length & FOUR_BYTES == 0)?;
+    let whole = body.len() + more;
+    if whole > 0 {
+        let length = u32::try_from(whole).ok().filter(|length| length & FOUR_BYTES == 0)?;
         frames.push(DATA);
         frames.extend_from_slice(&(FOUR_BYTES | length).to_be_bytes());
         frames.extend_from_slice(body);
     }
-    Some(body.len())
+    Some(whole)
 }
 
 #[cfg(test)]
@@ -234,7 +235,10 @@ mod tests {
     fn answers_become_frames() {
         let mut frames = Vec::new();
         let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 3\r\nx: a: b\r\n\r\nabc";
-        assert_eq!(write(answer, &mut frames), Some(3));
+        assert_eq!(write(answer, 0, &mut frames), Some(3));
+        let mut apart = Vec::new();
+        assert_eq!(write(&answer[..answer.len() - 3], 3, &mut apart), Some(3));
+        assert_eq!(apart, frames[..frames.len() - 3], "its body follows");
         let (head, body) = frames.split_at(frames.len() - 8);
         assert_eq!(body, b"\x00\x80\x00\x00\x03abc");
         let (length, head) = frames::varint(&head[1..]).expect("a length");
@@ -246,11 +250,11 @@ mod tests {
             [(b":status", b"200"), (b"content-length", b"3"), (b"x", b"a: b")];
         assert_eq!(lines, expected);
         frames.clear();
-        assert_eq!(write(b"HTTP/1.1 204 No Content\r\n\r\n", &mut frames), Some(0));
+        assert_eq!(write(b"HTTP/1.1 204 No Content\r\n\r\n", 0, &mut frames), Some(0));
         for no_answer in
             ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\na: b\r\n", "HTTP/1.1 200 OK\r\na\r\n\r\n"]
         {
-            assert_eq!(write(no_answer.as_bytes(), &mut Vec::new()), None, "{no_answer:?}");
+            assert_eq!(write(no_answer.as_bytes(), 0, &mut Vec::new()), None, "{no_answer:?}");
         }
     }
 }

@@ -126,10 +126,10 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
 }
 
 /// Sends the rest of an answer, as fast as the client takes it.
-pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, bytes }: Unsent) {
-    let length = bytes.len() as u64;
+pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, mut pieces }: Unsent) {
+    let length = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
     // A closed stream needs no end.
-    let _ = if taken(&context, stream.write_chunk(bytes)).await {
+    let _ = if taken(&context, stream.write_all_chunks(&mut pieces)).await {
         context.stall.took(length);
         stream.finish()
     } else {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::Request;
 use request_head::Lines;
 use service::request_id::RequestId;
@@ -16,9 +17,11 @@ use crate::peer::Peer;
 ///
 /// It is asked first for each HTTP/1.1 request whose head is complete. It is also asked for HTTP/2 and HTTP/3 requests
 /// that arrived whole and have no fields about their message, as if they had come over HTTP/1.1; its answer is turned
-/// into frames. What it declines goes to the service [beside](WithFastPath) it.
+/// into frames. What it declines goes to the service [beside](WithFastPath) it. It must not call [`date`](crate::date),
+/// whose state [`Exchange`] borrows.
 pub trait FastPath: Clone + Send + 'static {
-    /// Appends the whole response to `out`. Returns `None` to decline, and then leaves `out` unchanged.
+    /// Appends the response to `out`: all of it, or its head if the returned [`FastAnswer`] has the body. Returns `None`
+    /// to decline, and then leaves `out` unchanged.
     ///
     /// So far, only the syntax of the fields was checked. [`request_head::Message`] tells how the body is framed and
     /// whether the client keeps the connection open. Answer only requests without a body, and decline malformed ones,
@@ -29,7 +32,23 @@ pub trait FastPath: Clone + Send + 'static {
         head: &Lines<'_, '_>,
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Connection>;
+    ) -> Option<FastAnswer>;
+}
+
+/// The answer of a [fast path](FastPath), besides the bytes that it appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastAnswer {
+    /// What happens to the connection after it.
+    pub connection: Connection,
+    /// The body, if it was not appended: bytes that several answers share. HTTP/3 sends them without copying them.
+    pub body: Bytes,
+}
+
+impl From<Connection> for FastAnswer {
+    /// An answer of which every byte was appended.
+    fn from(connection: Connection) -> Self {
+        Self { connection, body: Bytes::new() }
+    }
 }
 
 /// What happens to the connection after an answer.
@@ -121,7 +140,7 @@ impl<S: HttpService, F: FastPath> HttpService for WithFastPath<S, F> {
         head: &Lines<'_, '_>,
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Connection> {
+    ) -> Option<FastAnswer> {
         self.fast.answer(head, exchange, out)
     }
 }

@@ -4,7 +4,7 @@ mod boxed;
 mod fast_path;
 
 pub(crate) use boxed::BoxedService;
-pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
+pub use fast_path::{Connection, Exchange, FastAnswer, FastPath, WithFastPath};
 
 use std::task::{Context, Poll};
 
@@ -49,7 +49,7 @@ pub trait HttpService: Clone + Send + 'static {
 
     /// Answers a plain request, or declines; see [`FastPath::answer`].
     #[inline]
-    fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<Connection> {
+    fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<FastAnswer> {
         None
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
+use bytes::Bytes;
 use request_head::Lines;
 use service::panics;
 
@@ -23,10 +24,15 @@ pub struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Has the fast path append its HTTP/1.1 answer, which is logged, or decline. A panic of it is returned as an
-    /// error.
+    /// Has the fast path append its HTTP/1.1 answer, which is logged, or decline. Returns the body if it is not appended,
+    /// or else no bytes. The answer to a panic of it is an error.
     #[inline]
-    pub fn ask<S: HttpService>(self, service: &mut S, lines: &Lines<'_, '_>, answer: &mut Vec<u8>) -> bool {
+    pub fn ask<S: HttpService>(
+        self,
+        service: &mut S,
+        lines: &Lines<'_, '_>,
+        answer: &mut Vec<u8>,
+    ) -> Option<Bytes> {
         let Self { worker, peer, more } = self;
         let second = worker.registry.clock.second();
         let since = worker.log.as_ref().map(|_| Instant::now());
@@ -34,9 +40,8 @@ impl Asking<'_> {
             let exchange = Exchange { peer, closes: false, more, end };
             panics::catch(|| service.fast(lines, &exchange, answer))
         });
-        match answered {
-            Ok(Some(_)) => {}
-            Ok(None) => return false,
+        let body = match answered {
+            Ok(answered) => answered?.body,
             Err(panic) => {
                 panic.log("stream", &format_args!("{} {}", lines.method, lines.target));
                 answer.clear();
@@ -45,12 +50,13 @@ impl Asking<'_> {
                 if lines.method != "HEAD" {
                     answer.extend_from_slice(&body);
                 }
+                Bytes::new()
             }
-        }
+        };
         if let Some(since) = since {
-            request_record::logged_at_once(worker.log.as_ref(), peer, lines, answer, since);
+            request_record::logged_at_once(worker.log.as_ref(), peer, lines, (answer, body.len()), since);
         }
-        true
+        Some(body)
     }
 }
 

@@ -109,13 +109,13 @@ impl RequestRecord {
     }
 }
 
-/// Logs an answer that was given at once, from its bytes; `since` is when its request was read. If it is an error, it
-/// already contains the request's id.
+/// Logs an answer that was given at once, from its bytes and the number of bytes that follow them; `since` is when its
+/// request was read. If it is an error, it already contains the request's id.
 pub fn logged_at_once(
     log: Option<&Lines>,
     peer: &Peer,
     head: &request_head::Lines<'_, '_>,
-    answer: &[u8],
+    (answer, more): (&[u8], usize),
     since: Instant,
 ) {
     let Some(lines) = log else { return };
@@ -139,7 +139,7 @@ pub fn logged_at_once(
     if let Some(status) = status {
         entry.answered(status);
     }
-    entry.sent((answer.len() - body) as u64);
+    entry.sent((answer.len() - body + more) as u64);
 }
 
 fn connection(peer: &Peer, version: Version, client: Option<IpAddr>) -> ConnectionInfo {

@@ -42,6 +42,7 @@ fn asks(noise: &mut Noise, count: usize) -> Vec<Ask> {
                 3 => (Method::HEAD, format!("/fast/{n}"), Bytes::new()),
                 4 => get(format!("/fast/size/{}", noise.below(60_000))),
                 5 => get(format!("/fast/size/{}", noise.below(2000))),
+                6 => get(format!("/fast/shared/{}", noise.below(60_000))),
                 _ => get(format!("/fast/{n}%20")),
             }
         })

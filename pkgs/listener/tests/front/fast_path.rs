@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use listener::{Config, Connection, Exchange, FastPath, Limits};
+use listener::{Config, Exchange, FastAnswer, FastPath, Limits};
 use request_head::{Lines, Message};
 
 use crate::server::{PATIENCE, Server};
@@ -15,9 +15,11 @@ struct Fast {
     answered: Arc<AtomicUsize>,
 }
 
-/// The answer for `/fast` and what follows it: that text, or this many bytes for `/fast/size/BYTES`.
+/// The answer for `/fast` and what follows it: that text, or this many bytes for `/fast/size/BYTES`. Those of
+/// `/fast/shared/BYTES` are not appended to the head.
 pub fn body(rest: &str) -> String {
-    let size = rest.strip_prefix("/size/").and_then(|size| size.parse().ok());
+    let size = rest.strip_prefix("/size/").or_else(|| rest.strip_prefix("/shared/"));
+    let size = size.and_then(|size| size.parse().ok());
     size.map_or_else(|| rest.to_owned(), |size| "x".repeat(size))
 }
 
@@ -27,7 +29,7 @@ impl FastPath for Fast {
         head: &Lines<'_, '_>,
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Connection> {
+    ) -> Option<FastAnswer> {
         let rest = head.target.strip_prefix("/fast")?;
         let mut message = Message::new(head.old);
         for field in head.fields {
@@ -39,11 +41,15 @@ impl FastPath for Fast {
         out.extend_from_slice(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", body.len()).as_bytes());
         assert_ne!(rest, "/panic", "as a test asks");
         exchange.end(out, connection);
-        if head.method != "HEAD" {
-            out.extend_from_slice(body.as_bytes());
-        }
         self.answered.fetch_add(1, Relaxed);
-        Some(connection)
+        if head.method == "HEAD" {
+            return Some(connection.into());
+        }
+        if rest.starts_with("/shared/") {
+            return Some(FastAnswer { connection, body: body.into() });
+        }
+        out.extend_from_slice(body.as_bytes());
+        Some(connection.into())
     }
 }
 

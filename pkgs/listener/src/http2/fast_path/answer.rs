@@ -4,12 +4,12 @@ use super::frame::{DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, Head, MOST};
 use super::hpack;
 use crate::plain::PlainAnswer;
 
-/// Appends an answer as frames of this stream. Returns the length of its body. None, with nothing appended, if the body
-/// exceeds `room` or the head exceeds a frame.
+/// Appends an answer as frames of this stream. `body` is its body if that does not follow its head. Returns the body's
+/// length. None, with nothing appended, if the body exceeds `room` or the head exceeds a frame.
 #[inline]
-pub fn write(answer: &[u8], stream: u32, room: usize, out: &mut Vec<u8>) -> Option<usize> {
+pub fn write(answer: &[u8], body: &[u8], stream: u32, room: usize, out: &mut Vec<u8>) -> Option<usize> {
     let start = out.len();
-    let body = write_head(answer, stream, out).filter(|body| body.len() <= room.min(MOST));
+    let body = write_head(answer, body, stream, out).filter(|body| body.len() <= room.min(MOST));
     let Some(body) = body else {
         out.truncate(start);
         return None;
@@ -23,12 +23,13 @@ pub fn write(answer: &[u8], stream: u32, room: usize, out: &mut Vec<u8>) -> Opti
 }
 
 /// Appends its HEADERS. Returns its body.
-fn write_head<'a>(answer: &'a [u8], stream: u32, out: &mut Vec<u8>) -> Option<&'a [u8]> {
+fn write_head<'a>(answer: &'a [u8], body: &'a [u8], stream: u32, out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let answer = PlainAnswer::read(answer)?;
     let start = out.len();
     out.extend_from_slice(&[0; HEAD]);
     hpack::status(out, answer.status);
-    let body = answer.fields(|name, value| hpack::line(out, name, value))?;
+    let appended = answer.fields(|name, value| hpack::line(out, name, value))?;
+    let body = if body.is_empty() { appended } else { body };
     let length = out.len() - start - HEAD;
     let flags = if body.is_empty() { END_HEADERS | END_STREAM } else { END_HEADERS };
     let head = Head { length, kind: HEADERS, flags, stream };
@@ -50,7 +51,7 @@ mod tests {
             (&answer[..answer.len() - 3], END_HEADERS | END_STREAM, b""),
         ] {
             let mut out = b"before".to_vec();
-            assert_eq!(write(answer, 7, 3, &mut out), Some(data.len().saturating_sub(HEAD)));
+            assert_eq!(write(answer, b"", 7, 3, &mut out), Some(data.len().saturating_sub(HEAD)));
             let frames = out.strip_prefix(b"before").expect("what was there is left");
             let head = Head::first(frames).expect("a frame");
             assert_eq!((head.kind, head.flags, head.stream), (HEADERS, flags, 7));
@@ -78,8 +79,13 @@ mod tests {
             ("no answer", MOST, false),
         ] {
             let mut out = b"before".to_vec();
-            assert_eq!(write(answer.as_bytes(), 1, room, &mut out).is_some(), is_written);
+            assert_eq!(write(answer.as_bytes(), b"", 1, room, &mut out).is_some(), is_written);
             assert_eq!(out.len() > 6, is_written);
+            // The same with the body by itself.
+            let (head, body) = answer.split_at(answer.find("\r\n\r\n").map_or(answer.len(), |end| end + 4));
+            let mut apart = b"before".to_vec();
+            assert_eq!(write(head.as_bytes(), body.as_bytes(), 1, room, &mut apart).is_some(), is_written);
+            assert_eq!(apart, out);
         }
     }
 }

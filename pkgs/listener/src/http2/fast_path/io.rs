@@ -268,15 +268,16 @@ impl<S: HttpService> FastPath<S> {
                 && shared.has_room();
             let request = if asked { PlainRequest::of(read, limits.fields, SCHEMES) } else { None };
             if let Some(request) = request
-                && asking.ask(service, &request.lines(block.len()), answer)
+                && let Some(body) = asking.ask(service, &request.lines(block.len()), answer)
             {
-                if let Some(body) = answer::write(answer, section.stream, windows.room(), output.buffer()) {
-                    windows.take(body);
+                let (room, out) = (windows.room(), output.buffer());
+                if let Some(length) = answer::write(answer, &body, section.stream, room, out) {
+                    windows.take(length);
                     client.answered(section.stream);
                     shared.count();
                     return Ok(());
                 }
-                shared.leave(section.stream, Bytes::copy_from_slice(answer));
+                shared.leave(section.stream, (Bytes::copy_from_slice(answer), body));
             }
             client.pass(section.stream);
             section.write(read, told);

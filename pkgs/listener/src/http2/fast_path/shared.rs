@@ -26,8 +26,11 @@ pub struct Shared {
     /// The reason to end the connection; 0 if there is none.
     end: AtomicU32,
     /// Answers without room, with their streams, for h2 to send when it gets there.
-    left: Mutex<VecDeque<(u32, Bytes)>>,
+    left: Mutex<VecDeque<(u32, LeftAnswer)>>,
 }
+
+/// An answer's bytes, and its body if that is not among them.
+pub type LeftAnswer = (Bytes, Bytes);
 
 impl Shared {
     /// Counts an answered request.
@@ -67,12 +70,12 @@ impl Shared {
     }
 
     /// Leaves an answer to h2.
-    pub fn leave(&self, stream: u32, answer: Bytes) {
+    pub fn leave(&self, stream: u32, answer: LeftAnswer) {
         self.lock().push_back((stream, answer));
     }
 
     /// The answer for a stream that h2 has reached, if there is one. h2 has refused those before it.
-    pub fn take(&self, stream: u32) -> Option<Bytes> {
+    pub fn take(&self, stream: u32) -> Option<LeftAnswer> {
         let mut left = self.lock();
         while left.front().is_some_and(|(other, _)| *other < stream) {
             left.pop_front();
@@ -80,7 +83,7 @@ impl Shared {
         left.pop_front_if(|(other, _)| *other == stream).map(|(_, answer)| answer)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<(u32, Bytes)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<(u32, LeftAnswer)>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,13 +91,18 @@ impl Shared {
 /// Sends an answer that was left to h2, as fast as the client takes it.
 pub fn send(
     context: Arc<ConnectionContext>,
-    answer: Bytes,
+    (answer, body): LeftAnswer,
     mut respond: Responder,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let response = PlainAnswer::read(&answer).and_then(|answer| answer.response());
         let sent = match response {
-            Some(response) => request::send_whole(&mut respond, response, &context).await,
+            Some(mut response) => {
+                if !body.is_empty() {
+                    *response.body_mut() = body;
+                }
+                request::send_whole(&mut respond, response, &context).await
+            }
             None => None,
         };
         if sent.is_none() {
@@ -111,14 +119,15 @@ mod tests {
     fn answers_are_left_until_h2_comes_to_their_streams() {
         let shared = Shared::default();
         for stream in [3, 7, 11] {
-            shared.leave(stream, Bytes::copy_from_slice(&[stream as u8]));
+            shared.leave(stream, (Bytes::copy_from_slice(&[stream as u8]), Bytes::new()));
         }
         assert_eq!(shared.take(1), None);
-        assert_eq!(shared.take(3).as_deref(), Some(&[3][..]));
+        assert_eq!(shared.take(3).map(|(answer, _)| answer).as_deref(), Some(&[3][..]));
         assert_eq!(shared.take(3), None);
         assert_eq!(shared.take(9), None);
-        assert_eq!(shared.take(11).as_deref(), Some(&[11][..]), "what is before it was refused");
-        (0..MOST_LEFT as u32).for_each(|stream| shared.leave(stream, Bytes::new()));
+        let last = shared.take(11).map(|(answer, _)| answer);
+        assert_eq!(last.as_deref(), Some(&[11][..]), "what is before it was refused");
+        (0..MOST_LEFT as u32).for_each(|stream| shared.leave(stream, Default::default()));
         assert!(!shared.has_room());
     }
 
