@@ -12,7 +12,7 @@ use tokio::time::{timeout, timeout_at};
 use super::fetch::Source;
 use super::{Inner, Known, Looking};
 use crate::blocks::{self, Blocks};
-use crate::catalogue::Entry;
+use crate::catalogue::{Entry, Record};
 use crate::disk::{Directory, FILE_BYTES, Files};
 use crate::error::Error;
 use crate::metadata::{MAX_KEY_BYTES, Metadata};
@@ -140,6 +140,15 @@ impl Inner {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes an object fresh that the origin has confirmed, and from time to time records that on the disk, so that a
+    /// later process knows it.
+    fn confirmed(self: &Arc<Self>, record: &Record) {
+        if record.refresh(self.settings.ttl, true) {
+            let (this, name) = (Arc::clone(self), record.name.clone());
+            self.handle.spawn_blocking(move || this.directory.touch(&name));
+        }
+    }
+
     async fn look_now(self: &Arc<Self>, key: &Arc<str>, bytes: bool) -> Result<Arc<Object>, Error> {
         let known = match self.catalogue.get(key) {
             Entry::Record(record) => Some(record),
@@ -155,10 +164,7 @@ impl Inner {
         let error = match (looked, &known) {
             (Ok(Conditional::NotModified), Some(record)) => {
                 self.metrics.unchanged.add(1);
-                if record.refresh(self.settings.ttl, true) {
-                    let (this, name) = (Arc::clone(self), record.name.clone());
-                    self.handle.spawn_blocking(move || this.directory.touch(&name));
-                }
+                self.confirmed(record);
                 match self.open_waiting(record).await? {
                     Some(object) => return Ok(object),
                     None => Error::Busy,
@@ -170,7 +176,7 @@ impl Inner {
             // A server without support for If-None-Match sends the known version again.
             (Ok(Conditional::Found(metadata, _)), Some(record)) if metadata == *record.metadata => {
                 self.metrics.looks.add(1);
-                record.refresh(self.settings.ttl, true);
+                self.confirmed(record);
                 match self.open_waiting(record).await? {
                     Some(object) => return Ok(object),
                     None => Error::Busy,
