@@ -92,7 +92,7 @@ pub enum Error {
     #[error("{0}: an origin has no directories")]
     NotOfOrigin(&'static str),
     /// A file below the root that the rules name.
-    #[error("{path}: {source}, named in the rules")]
+    #[error("the rules name {path}: {source}")]
     Named {
         /// The path.
         path: String,

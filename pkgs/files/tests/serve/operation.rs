@@ -287,6 +287,10 @@ fn what_cannot_be_served_is_said_on_one_line() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
         .unwrap();
     fs::write(&deep, format!("a = {}", "[".repeat(500_000))).unwrap();
+    let pages = place.beside("pages.toml");
+    fs::write(&pages, "[error-pages]\n404 = 'errors/404.html'\n").unwrap();
+    let (pages, root) = (pages.to_str().unwrap(), place.root(""));
+    let root = root.to_str().unwrap();
     let (fifo, deep) = (fifo.to_str().unwrap(), deep.to_str().unwrap());
     let here = ["serve", "--listen", "127.0.0.1:0"];
     for (arguments, code) in [
@@ -298,6 +302,9 @@ fn what_cannot_be_served_is_said_on_one_line() {
         (&["serve", "--rules", deep], 2),
         (&["check", "/dev/zero"], 2),
         (&["check", deep], 2),
+        (&["check", pages, "--root", root], 2),
+        (&["check", pages, "--root", "/nowhere"], 2),
+        (&["serve", "--rules", pages, "--root", root], 2),
         (&["serve", "--engine", "magic"], 2),
         (&["serve", "--listen", "unix:/tmp/x"], 2),
         (&["serve", "--tls-listen", ":0"], 2),
@@ -318,6 +325,12 @@ fn what_cannot_be_served_is_said_on_one_line() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert_eq!(said.trim_end().lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.matches("there is no such file").count() < 2, "{arguments:?}: {said}");
+    }
+    place.file("errors/404.html", "lost");
+    for arguments in [&["check", pages][..], &["check", pages, "--root", root]] {
+        let output = Command::new(BINARY).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
     let output = Command::new(BINARY).args(["serve", "--help"]).output().unwrap();
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("--engine"));
