@@ -63,6 +63,8 @@ pub struct WorkerMetrics {
     answers: [LocalCounter; STATUSES.len()],
     /// Bytes sent, heads and bodies.
     pub sent: LocalCounter,
+    /// Answers by TLS that were given at once, from copies in memory.
+    pub fast: LocalCounter,
     /// Connections taken over from the TLS listener, since the kernel encrypts them.
     pub offloaded: LocalCounter,
     /// Connections accepted.
@@ -129,6 +131,12 @@ impl Metrics {
         answers.register(registry);
         sent.register(registry);
         cut.register(registry);
+        Family::new(
+            "linerate_files_tls_fast_answers",
+            "Answers by TLS given at once: small files from memory",
+        )
+        .with(&[], self.summing(None, |worker| worker.fast.get()))
+        .register(registry);
         Family::new("linerate_files_offloaded_connections", "Connections of TLS that the kernel encrypts")
             .with(&[], self.summing(None, |worker| worker.offloaded.get()))
             .register(registry);

@@ -82,6 +82,11 @@ where
         copy.inspect(|copy| copy.used())
     }
 
+    /// The copy that was last found for a file, if it still exists. This does not count as a request for the file.
+    pub fn known(&self, file: &OpenFile) -> Option<Arc<FileCopy<C>>> {
+        CopySlot::<C>::slot(file).borrow().upgrade().inspect(|copy| copy.used())
+    }
+
     /// Whether there is a copy of a file.
     pub fn has(&self, identity: &FileIdentity) -> bool {
         self.find(identity).is_some()

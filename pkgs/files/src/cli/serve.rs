@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use listener::WithFastPath;
 use listener::metrics::Counts;
 use listener::tls::{Store, Stores};
 use origin::Origin;
@@ -355,7 +356,9 @@ pub fn run(args: Args) -> Result<(), Error> {
         if secure.offloads() {
             tracing::info!("the kernel encrypts HTTP/1.1 over TLS 1.3");
         }
-        threads.push(secure.start("files-tls", TlsService::new(Arc::clone(&shared)), &shutdown)?);
+        let service = TlsService::new(Arc::clone(&shared));
+        let service = WithFastPath { fast: service.clone(), service };
+        threads.push(secure.start("files-tls", service, &shutdown)?);
     }
     if let Some(admin) = admin {
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin.tls.scheme())));

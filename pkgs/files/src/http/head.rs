@@ -2,7 +2,7 @@
 //! refused.
 
 use http::HeaderMap;
-use request_head::{Framing, Lines, Message, room};
+use request_head::{Framing, Header, Lines, Message, room};
 
 pub use request_head::Error;
 
@@ -55,6 +55,8 @@ pub enum RawFields<'b> {
     None,
     /// The lines of a well-formed head.
     Head(&'b [u8]),
+    /// The lines after the first one.
+    Lines(&'b [Header<'b>]),
     /// Parsed.
     Map {
         /// The target's host and port, if it has them.
@@ -68,7 +70,7 @@ impl<'b> Request<'b> {
     /// The requested host, as received. The target's own takes precedence over `Host` (RFC 9112, section 3.2.2).
     pub fn host(&self) -> Option<&'b str> {
         let authority = match self.others {
-            RawFields::None => None,
+            RawFields::None | RawFields::Lines(_) => None,
             RawFields::Map { authority, .. } => authority,
             RawFields::Head(head) => {
                 let target =
@@ -94,6 +96,10 @@ impl<'b> Request<'b> {
                         once(&mut found, line[end + 1..].trim_ascii());
                     }
                 }
+            }
+            RawFields::Lines(lines) => {
+                let named = lines.iter().filter(|line| line.name.eq_ignore_ascii_case(name));
+                named.for_each(|line| once(&mut found, line.value));
             }
             RawFields::Map { fields, .. } => {
                 fields.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes()))
@@ -176,6 +182,14 @@ impl<'b> FromIterator<&'b [u8]> for Values<'b> {
 pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
     let mut room = room::<MAX_FIELDS>();
     let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(None) };
+    Ok(Some((of_lines(&lines, RawFields::Head(&bytes[..lines.length]))?, lines.length)))
+}
+
+/// The request with these lines. Its target must be a path if `others` don't include it.
+///
+/// # Errors
+/// Why the request is refused.
+pub fn of_lines<'b>(lines: &Lines<'_, 'b>, others: RawFields<'b>) -> Result<Request<'b>, Error> {
     let method = match lines.method {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
@@ -212,19 +226,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
     }
     let message = message.settle()?;
     let keep = message.keep_alive && message.framing == Framing::Length(0);
-    Ok(Some((
-        Request {
-            method,
-            name: lines.method,
-            path,
-            query,
-            old: lines.old,
-            keep,
-            fields,
-            others: RawFields::Head(&bytes[..lines.length]),
-        },
-        lines.length,
-    )))
+    Ok(Request { method, name: lines.method, path, query, old: lines.old, keep, fields, others })
 }
 
 /// Path and query of a request target (RFC 9112, section 3.2): origin form, absolute form, or `*` for `OPTIONS`.

@@ -111,6 +111,24 @@ impl ResponseBuilder<'_> {
         }
     }
 
+    /// Appends the head of an answer to `request` that is about a file of at most `most` bytes which is open, which everybody may
+    /// have, and for which nothing has to be waited. Otherwise returns none, with nothing appended.
+    pub fn answer_open(
+        &mut self,
+        request: &Request<'_>,
+        most: u64,
+        out: &mut Vec<u8>,
+    ) -> Option<BuiltResponse> {
+        let path = path::decode(request.path, self.site.hidden).ok()?;
+        let entry = self.cache.get(self.site, &path, self.tick).filter(|entry| !entry.is_routed)?;
+        let is_small = matches!(&entry.kind, EntryKind::File(file, _) if file.identity.size <= most);
+        if !is_small || entry.policy.access.is_some() {
+            return None;
+        }
+        let entry = Rc::clone(entry);
+        self.answer_entry(&entry, &path, request, out).ok()
+    }
+
     /// Takes the result of waiting, and returns what was found.
     fn resume(&mut self, outcome: WorkOutcome) -> Option<(Vec<u8>, Result<root::Found, root::Error>)> {
         match outcome {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use listener::date;
 
 /// The end of heads, depending on how the connection continues.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CommonHeaders {
     pub(super) keep: Vec<u8>,
     pub(super) close: Vec<u8>,
@@ -20,6 +20,14 @@ impl CommonHeaders {
             date::with_line(date::second_of(now), |date| [date, field.as_bytes(), b"\r\n"].concat())
         };
         Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
+    }
+
+    /// Has `write` write the end for the next answer alone, which is not for HTTP/1.0. `closes` is whether it is its
+    /// connection's last.
+    pub fn write(&mut self, closes: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let end = if closes { &mut self.close } else { &mut self.keep };
+        end.clear();
+        write(end);
     }
 
     /// The end for a connection's last answer.

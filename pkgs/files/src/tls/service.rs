@@ -65,6 +65,16 @@ impl TlsService {
         Self(shared)
     }
 
+    /// Calls `then` with this thread's context, if there already is one.
+    pub(super) fn with_open<T>(then: impl FnOnce(&mut WorkerContext) -> T) -> Option<T> {
+        CONTEXT.with_borrow_mut(|context| context.as_mut().map(then))
+    }
+
+    /// Calls `then` with this thread's context.
+    fn with<T>(&self, then: impl FnOnce(&mut WorkerContext) -> T) -> T {
+        CONTEXT.with_borrow_mut(|context| then(context.get_or_insert_with(|| open(&self.0))))
+    }
+
     /// Makes an answer from what this thread has; `outcome` is the result of what it waited for, and how often it has
     /// waited.
     fn answer<B>(
@@ -73,8 +83,7 @@ impl TlsService {
         outcome: Option<(WorkOutcome, u8, Instant)>,
     ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
         let make = || {
-            CONTEXT.with_borrow_mut(|context| {
-                let context = context.get_or_insert_with(|| open(&self.0));
+            self.with(|context| {
                 OUT.with_borrow_mut(|out| {
                     out.clear();
                     answer(context, request, outcome, out)
@@ -102,9 +111,9 @@ fn open(shared: &Arc<SharedState>) -> WorkerContext {
 /// Keeps this thread's context up to date with the time and with changes below the root.
 async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     fn with(what: impl FnOnce(&mut WorkerContext)) {
-        if let Err(panic) = panics::catch(|| CONTEXT.with_borrow_mut(|context| context.as_mut().map(what))) {
+        if let Err(panic) = panics::catch(|| TlsService::with_open(what)) {
             panic.log("job", "keeping up with changes");
-            CONTEXT.with_borrow_mut(|context| context.as_mut().map(WorkerContext::reset));
+            TlsService::with_open(WorkerContext::reset);
         }
     }
     let changed = async || match &changes {
@@ -297,9 +306,7 @@ fn response(
 
 impl listener::Refusals for TlsService {
     fn refused(&self, status: u16) {
-        CONTEXT.with_borrow_mut(|context| {
-            context.get_or_insert_with(|| open(&self.0)).counts(true).answered(status);
-        });
+        self.with(|context| context.counts(true).answered(status));
     }
 }
 
@@ -311,8 +318,7 @@ impl listener::EarlyHints for TlsService {
             return None;
         }
         let find = || {
-            CONTEXT.with_borrow_mut(|context| {
-                let context = context.get_or_insert_with(|| open(&self.0));
+            self.with(|context| {
                 if !context.hints_early() {
                     return None;
                 }

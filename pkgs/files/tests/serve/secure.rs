@@ -13,6 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::crowd::{gather, session};
 use crate::place::{BINARY, Place, Server, crowd_of, forget, pattern, settle, until};
 use crate::tools;
+use crate::versions;
 
 const SIZES: [usize; 5] = [0, 1, 65_536, 65_537, 3_000_001];
 
@@ -125,6 +126,100 @@ fn a_hot_file_is_sent_from_memory_until_it_changes() {
         until("the change", || curl(&server, HOT, &[version]).1 == changed);
         assert_eq!(curl(&server, HOT, &[version, "-r", "2999999-"]), (206, vec![7, 7]));
     }
+}
+
+#[test]
+fn small_files_from_memory_have_the_answers_of_the_service() {
+    type Request = (&'static str, &'static [(&'static str, &'static str)]);
+    const FAST: [Request; 6] = [
+        ("GET", &[]),
+        ("HEAD", &[]),
+        ("GET", &[("range", "bytes=0-9")]),
+        ("GET", &[("if-modified-since", "Thu, 31 Dec 2099 00:00:00 GMT")]),
+        ("GET", &[("if-none-match", "\"other\""), ("accept-encoding", "identity")]),
+        ("GET", &[("origin", "https://a.example")]),
+    ];
+    const DECLINED: [Request; 5] = [
+        ("GET", &[("range", "bytes=0-1,9-10")]),
+        ("GET", &[("range", "bytes=99999-")]),
+        ("GET", &[("if-match", "\"other\"")]),
+        ("OPTIONS", &[]),
+        ("POST", &[]),
+    ];
+    let place = Place::new();
+    let rules = place.beside("rules.toml");
+    fs::write(&rules, "[[rule]]\npath = '*'\ncache-control = 'max-age=7'\ncors = ['https://a.example']\n")
+        .unwrap();
+    let paths = [1_024, 16_384, 16_385].map(|size| {
+        settle(&place.file(&format!("f{size}"), pattern(size)));
+        format!("/f{size}")
+    });
+    let rules = rules.to_str().unwrap();
+    for version in VERSIONS {
+        let log = place.beside(&format!("log{version}"));
+        let flags = ["--rules", rules, "--workers", "1", "--no-ktls"];
+        let service = secure(&place, &[&flags[..], &["--tls-memory", "0"]].concat());
+        let server = secure(&place, &[&flags[..], &["--access-log", log.to_str().unwrap()]].concat());
+        for path in &paths {
+            assert_eq!(statuses(&server, "--http2", path, 20), [200; 20]);
+        }
+        until("copies", || server.metric("linerate_files_tls_copy_bytes") == 33_793.0);
+        // The copy is found with the next request, and HTTP/3's first stream is never answered at once.
+        for path in &paths {
+            assert_eq!(statuses(&server, "--http2", path, 20), [200; 20]);
+        }
+        versions::get(&server, version, "/none", &[]);
+        let (mut expected, counted) = (0.0, || server.metric("linerate_files_tls_fast_answers_total"));
+        for path in &paths {
+            for (method, fields) in FAST.iter().chain(&DECLINED) {
+                if *method == "HEAD" && !versions::knows_head(version) {
+                    continue;
+                }
+                let before = counted();
+                let [of_service, answer] = [&service, &server].map(|server| {
+                    let mut answer = versions::ask(server, version, method, path, fields);
+                    answer.fields.sort();
+                    // The port, the time and ids differ, and so do bodies with an id or a boundary.
+                    answer.fields.retain(|(name, _)| !["alt-svc", "date", "x-request-id"].contains(&&**name));
+                    let is_multipart = |(_, value): &(String, String)| value.starts_with("multipart/");
+                    if answer.status >= 400 || answer.fields.iter().any(is_multipart) {
+                        answer.fields.retain(|(name, _)| name != "content-type");
+                        answer.body.clear();
+                    }
+                    (answer.status, answer.fields, answer.body)
+                });
+                assert!(answer == of_service, "{version} {method} {path} {fields:?}: {:?}", answer.1);
+                let is_fast = FAST.contains(&(*method, *fields)) && path != "/f16385";
+                assert_eq!(counted() - before, f64::from(is_fast), "{version} {method} {path} {fields:?}");
+                expected += 1.0;
+            }
+        }
+        server.signal(rustix::process::Signal::TERM);
+        until("its lines", || fs::read_to_string(&log).unwrap().lines().count() as f64 == 121.0 + expected);
+    }
+}
+
+#[test]
+fn a_body_of_a_request_for_a_small_file_is_passed_over() {
+    let place = Place::new();
+    settle(&place.file("f", "text"));
+    let server = secure(&place, &["--workers", "1", "--no-ktls"]);
+    until("its copy", || {
+        assert_eq!(statuses(&server, "--http2", "/f", 20), [200; 20]);
+        server.metric("linerate_files_tls_fast_answers_total") > 0.0
+    });
+    let mut stream = handshake(&server, &place.beside("cert.pem"));
+    let fields =
+        ["content-length: 5\r\n\r\nGET /", "transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "\r\n"];
+    for field in fields {
+        stream.write_all(format!("GET /f HTTP/1.1\r\nhost: h\r\n{field}").as_bytes()).unwrap();
+    }
+    stream.write_all(b"GET /f HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(text.matches("HTTP/1.1 200 OK\r\n").count(), 4, "{text}");
+    assert!(text.ends_with("\r\n\r\ntext"), "{text}");
 }
 
 #[test]
