@@ -1,10 +1,10 @@
 //! The chunked transfer coding (RFC 9112, section 7.1).
 
-/// The most bytes of chunk extensions and trailer fields in one body. Nobody here reads them, so clients have no reason
-/// to send many (CVE-2023-39326 is of a server that read them without end).
+/// The most bytes of chunk extensions and trailer fields in one body. The services do not read them, so clients have no
+/// reason to send many. A server that reads them without a limit has the flaw of CVE-2023-39326.
 const MAX_ASIDE_BYTES: usize = 16 * 1024;
 
-/// A decoder of one body, fed piece by piece.
+/// A decoder of one body, which is passed piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunked {
     state: State,
@@ -42,19 +42,19 @@ enum State {
 pub enum Found {
     /// A piece of the body.
     Data {
-        /// Bytes before it that are not body.
+        /// The number of bytes before the piece that do not belong to the body.
         skip: usize,
         /// The length of the piece.
         length: usize,
     },
-    /// Nothing yet; more input is needed.
+    /// No part of the body was found; more input is needed.
     More {
-        /// All bytes, none of which is body.
+        /// The number of all bytes, none of which belongs to the body.
         skip: usize,
     },
     /// The end of the body.
     End {
-        /// Bytes before the next request.
+        /// The number of bytes before the next request.
         skip: usize,
     },
 }
@@ -71,7 +71,7 @@ impl Chunked {
         Self { state: State::Size { size: 0, digits: 0 }, aside: 0 }
     }
 
-    /// Whether a chunk is incomplete.
+    /// Whether the decoder is within the data of a chunk.
     pub const fn is_in_chunk(&self) -> bool {
         matches!(self.state, State::Data { .. })
     }
@@ -79,7 +79,7 @@ impl Chunked {
     /// Decodes `bytes` up to the end of the next piece of the body.
     ///
     /// # Errors
-    /// When the coding is malformed; the error says how.
+    /// When the coding is malformed. The error is the reason.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Found, &'static str> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -141,7 +141,7 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    /// The body and the length that follows it, when `bytes` come in pieces of `step`.
+    /// The body and the number of bytes used, when `bytes` come in pieces of `step`.
     fn decode(bytes: &[u8], step: usize) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
         let (mut chunked, mut body, mut used) = (Chunked::new(), Vec::new(), 0);
         for end in (step..bytes.len() + step).step_by(step) {

@@ -1,6 +1,6 @@
 //! Why a head is refused.
 
-/// Why a head is refused. After each of them, the start of the next request is unknown.
+/// Why a head is refused. After any of these errors, it is unknown where the next request starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// 400: not valid HTTP/1.1 according to RFC 9112.

@@ -1,5 +1,5 @@
-//! Parses the head of an HTTP/1.1 request as strictly as RFC 9112 allows. Whatever two servers could parse differently
-//! is refused, since such requests can be smuggled.
+//! Parses the head of an HTTP/1.1 request as strictly as RFC 9112 allows. It refuses everything that two servers could
+//! parse differently, since such requests can be used for request smuggling.
 //!
 //! ```text
 //! bytes ─▶ lines: method, target, fields ─▶ message: framing, keep-alive, 100-continue ─▶ body: Length, or chunked

@@ -31,8 +31,8 @@ pub struct Lines<'r, 'b> {
 }
 
 impl<'r, 'b> Lines<'r, 'b> {
-    /// Reads the head at the start of `bytes`, with at most `most` bytes and as many fields as `room` holds. None if
-    /// the head is incomplete.
+    /// Reads the head at the start of `bytes`, with at most `most` bytes and as many fields as `room` holds. Returns
+    /// `None` if the head is incomplete.
     ///
     /// # Errors
     /// [`Error`].
@@ -56,7 +56,7 @@ impl<'r, 'b> Lines<'r, 'b> {
         let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
             return Err(Error::Malformed("the request line is malformed"));
         };
-        // RFC 9110, section 7.1: clients do not send the fragment.
+        // RFC 9110, section 7.1: a client does not send the fragment.
         if memchr::memchr(b'#', target.as_bytes()).is_some() {
             return Err(Error::Malformed("the request target has a fragment"));
         }
@@ -66,8 +66,8 @@ impl<'r, 'b> Lines<'r, 'b> {
 
 const BARE_LF: Error = Error::Malformed("a line ends without CR");
 
-/// Whether all lines of a complete head with these fields end in CRLF. Each line starts after the end of another, and
-/// only there does httparse accept an LF. So only these places are checked, not every byte.
+/// Whether all lines of a complete head with these fields end in CRLF. Each line starts where another ends, and
+/// httparse accepts an LF only there. So only these places are checked, not every byte.
 #[inline]
 fn lines_end_in_crlf(raw: &[u8], fields: &[Header<'_>]) -> bool {
     let before = |field: &Header<'_>| field.name.as_ptr().addr() - raw.as_ptr().addr();
@@ -79,7 +79,7 @@ fn lines_end_in_crlf(raw: &[u8], fields: &[Header<'_>]) -> bool {
     all || !has_bare_lf(raw)
 }
 
-/// Whether any LF has no CR before it. Checks every byte, several at a time, which takes less than half as long as
+/// Whether any LF has no CR before it. It checks every byte, several at a time, which takes less than half as long as
 /// going from one LF to the next.
 #[inline]
 fn has_bare_lf(raw: &[u8]) -> bool {
@@ -88,7 +88,7 @@ fn has_bare_lf(raw: &[u8]) -> bool {
     bare != 0 || raw.first() == Some(&b'\n')
 }
 
-/// The error for bytes that httparse refuses, or that are no complete head within the limits.
+/// The error for bytes that httparse refuses, or that contain no complete head within the limits.
 #[cold]
 fn refused(failed: httparse::Result<usize>, bytes: &[u8], most: usize) -> Error {
     use httparse::Error as Kind;
@@ -104,7 +104,7 @@ fn refused(failed: httparse::Result<usize>, bytes: &[u8], most: usize) -> Error 
     }
 }
 
-/// Whether the request line has a version in its place, even an unsupported one.
+/// Whether the request line has a version as its third part, even an unsupported one.
 fn names_a_version(bytes: &[u8]) -> bool {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
     line.and_then(|line| line.splitn(3, |byte| *byte == b' ').nth(2)).is_some_and(|v| v.starts_with(b"HTTP/"))

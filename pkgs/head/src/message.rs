@@ -11,7 +11,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// The fields' meaning for the message itself.
+/// What the fields say about the message itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// The length of the body.
@@ -28,7 +28,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A head without fields so far. `old` says whether it is HTTP/1.0.
+    /// The state before the first field. `old` says whether the request is HTTP/1.0.
     #[inline]
     pub fn new(old: bool) -> Self {
         Self {
@@ -43,14 +43,14 @@ impl Message {
         }
     }
 
-    /// Takes a field. Returns whether it concerns the message.
+    /// Reads a field. Returns whether the field concerns the message.
     ///
     /// # Errors
     /// [`Error`], if the field is ambiguous, or requests something unsupported.
     #[inline]
     pub fn takes(&mut self, name: &str, value: &[u8]) -> Result<bool, Error> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
-        // Compares the length first, since most fields of most requests are none of these.
+        // The length is compared first, since most fields of most requests are none of these.
         match name.len() {
             4 if is("host") => self.host(value)?,
             6 if is("expect") => self.expect(value)?,
@@ -76,7 +76,7 @@ impl Message {
             _ => return Err(Error::Malformed("there are two of Host")),
         }
         if self.chunked {
-            // Section 6.1: either may be an attempt at request smuggling.
+            // Section 6.1: both cases may be an attempt at request smuggling.
             if self.old {
                 return Err(Error::Malformed("HTTP/1.0 has no Transfer-Encoding"));
             }
@@ -88,7 +88,7 @@ impl Message {
             self.framing = Framing::Length(length);
         }
         self.keep_alive &= !self.closes;
-        // RFC 9110, section 10.1.1: ignored in HTTP/1.0, and without a body to wait with.
+        // RFC 9110, section 10.1.1: it is ignored in HTTP/1.0, and for a request without a body.
         self.expects_continue &= !self.old && self.framing != Framing::Length(0);
         Ok(self)
     }
@@ -108,13 +108,13 @@ impl Message {
     }
 
     fn connection(&mut self, value: &[u8]) {
-        // By far the most common value.
+        // This is by far the most common value.
         if value.eq_ignore_ascii_case(b"keep-alive") {
             self.keep_alive = true;
             return;
         }
         for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            // It closes, whatever else the field says (section 9.6).
+            // With `close` the connection closes, whatever else the field contains (section 9.6).
             self.closes |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
@@ -140,7 +140,7 @@ impl Message {
     }
 }
 
-/// Whether a byte may be in `host [ ":" port ]` (RFC 3986, section 3.2.2). Userinfo is not part of it.
+/// Whether a byte may be in `host [ ":" port ]` (RFC 3986, section 3.2.2). Userinfo is not allowed.
 const OF_AUTHORITY: [bool; 256] = {
     let mut table = [false; 256];
     let others = b"-._~!$&'()*+,;=:[]%";

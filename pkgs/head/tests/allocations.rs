@@ -1,4 +1,4 @@
-//! Reading a head allocates no memory: an allocator counts.
+//! Reading a head allocates no memory, checked by an allocator that counts.
 
 use request_head::{Error, Framing, Lines, Message, room};
 use testkit::{Counting, allocations};
@@ -6,7 +6,7 @@ use testkit::{Counting, allocations};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Reads a head like servers do, and returns how its body is framed.
+/// Reads a head as servers do, and returns the framing of its body.
 fn read(bytes: &[u8]) -> Result<Option<Framing>, Error> {
     let mut room = room::<256>();
     let Some(lines) = Lines::read(bytes, &mut room, 16 * 1024)? else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What it costs PostgreSQL when several links share it: importing and exporting a million links, edits by many at
-//! once, visits that miss every cache, and clicks that are sent and added up.
+//! What links costs PostgreSQL when several servers share it: importing and exporting a million links, edits by many
+//! clients at once, visits that miss every cache, and clicks that are sent and added up.
 //!
 //! `cargo bench -p linerate-links --bench fleet [-- [--quick] [--strict]]`. Needs PostgreSQL, and installs it from
 //! Debian's packages when root runs it. It syncs as PostgreSQL does by default, and shares the CPUs with the bench.
@@ -28,14 +28,14 @@ struct Scale {
     links: u64,
     /// Flushes of clicks.
     flushes: u64,
-    /// How long to read.
+    /// How long to read and to edit.
     reading: Duration,
 }
 
 const FULL: Scale = Scale { links: 1_000_000, flushes: 30, reading: Duration::from_secs(5) };
 const QUICK: Scale = Scale { links: 20_000, flushes: 3, reading: Duration::from_secs(1) };
 
-/// Clicks per flush: what one box of ten gets in a second according to docs/explanation/capacity.md.
+/// Clicks per flush: what one of ten servers gets in a second according to docs/explanation/capacity.md.
 const CLICKS: u32 = 11_600;
 
 /// Readers that wait at once, each for its own code.
@@ -44,7 +44,7 @@ const READERS: u64 = 256;
 /// Writers that edit links at once, each waiting for its own commit.
 const WRITERS: u64 = 32;
 
-/// The target for edits per second; with NOTIFY in the transaction, only 368 are reached here.
+/// The target for edits per second. With NOTIFY in the transaction, this machine reaches only 368.
 const EDITS: f64 = 2_500.0;
 
 /// How long an import and an export at full scale may take, in seconds.
@@ -123,7 +123,7 @@ fn bulk(store: &Store, scale: &Scale, report: &mut Report) {
     report.target(format!("{} links exported", scale.links), begin.elapsed().as_secs_f64(), "s", limit);
 }
 
-/// Edits, each with its own commit, which other servers hear of.
+/// Edits links, each with its own commit, of which other servers learn.
 fn edits(store: &Store, scale: &Scale, report: &mut Report) {
     let begin = Instant::now();
     let until = begin + scale.reading;
@@ -145,7 +145,7 @@ fn edits(store: &Store, scale: &Scale, report: &mut Report) {
     report.target("2,500 edits a second / those", EDITS / edits, "x", 1.0);
 }
 
-/// Visits to codes that no cache has.
+/// Visits codes that no cache has.
 fn misses(store: &Store, scale: &Scale, server: &Postgres, report: &mut Report) -> Result<(), Error> {
     let remote = store.remote().expect("PostgreSQL is waited for");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -163,7 +163,7 @@ fn misses(store: &Store, scale: &Scale, server: &Postgres, report: &mut Report) 
     Ok(())
 }
 
-/// Reads one code after the other, all over the table; returns how many.
+/// Reads one code after the other, spread over the whole table. Returns how many were read.
 async fn read(remote: &Remote, first: u64, links: u64, until: Instant) -> u64 {
     let (mut state, mut count) = (first, 0);
     while Instant::now() < until {
@@ -175,7 +175,7 @@ async fn read(remote: &Remote, first: u64, links: u64, until: Instant) -> u64 {
     count
 }
 
-/// Flushes of clicks, as a box sends them each second, and then their sums, which the elected server calculates.
+/// Sends flushes of clicks, as a server sends them each second. Then a server adds them up.
 fn clicks(store: &Store, scale: &Scale, server: &Postgres, report: &mut Report) -> Result<(), Error> {
     let first: i64 = number(&server.execute("postgres", "SELECT min(id) FROM links")?);
     let batches: Vec<ClickBatch> = (0..scale.flushes).map(|flush| batch(flush, first, scale.links)).collect();
@@ -193,7 +193,7 @@ fn clicks(store: &Store, scale: &Scale, server: &Postgres, report: &mut Report) 
     report.figure("CPU of PostgreSQL, a click sent", cpu.as_secs_f64() * 1e6 / total as f64, "µs");
     report.figure("write-ahead log, a click sent", written as f64 / total as f64, "bytes");
 
-    // A server adds them up; a command line doesn't.
+    // A server adds the flushes up; a command does not.
     let (used, begin) = (server.usage()?, Instant::now());
     let Ok(adding) = Store::connect(options(server, true)) else { panic!("PostgreSQL takes no connection") };
     while server.execute("postgres", "SELECT count(*) FROM click_flushes")? != "0" {
@@ -210,7 +210,8 @@ fn clicks(store: &Store, scale: &Scale, server: &Postgres, report: &mut Report) 
     Ok(())
 }
 
-/// What a box counts in a second: mostly different links, and few of them often (Zipf's law, exponent 1).
+/// The clicks that a server counts in a second. Most are on different links, and few links are clicked often (Zipf's
+/// law, exponent 1).
 fn batch(flush: u64, first: i64, links: u64) -> ClickBatch {
     let mut state = flush.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut counts = std::collections::BTreeMap::<i64, u32>::new();

@@ -16,22 +16,23 @@ use crate::when::HOURS;
 /// Distinct referrers between two flushes. Further ones are counted as [`OTHER`].
 const MAX_REFERRERS: usize = 1024;
 
-/// Distinct counts that the buffer holds while the store cannot write: some 64 MiB. Further ones are lost.
+/// Distinct counts that the buffer holds while the store cannot write: some 64 MiB. Counts beyond that are lost.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// Distinct addresses per link that wait for their country. Visits from further ones count for an unknown country.
+/// Distinct pairs of link and address, per worker, that wait for their country. Further visits count for an unknown
+/// country.
 const MAX_ADDRESSES: usize = 1 << 16;
 
-/// The name for further referrers.
+/// The name under which further referrers are counted.
 const OTHER: &str = "(other)";
 
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// Slots of the table that remembers how recent `User-Agent` values were classified.
+/// Slots of the table that remembers the classification of recent `User-Agent` values.
 const AGENT_SLOTS: usize = 64;
 
-/// A worker's clicks since they were last taken. Limited by what a worker can answer between two ticks.
+/// A worker's clicks since they were last taken. Its size is limited by what a worker can answer between two ticks.
 pub struct Counter {
     hour: i32,
     counts: HashMap<(i64, u32, Agent), u32, foldhash::fast::RandomState>,
@@ -84,7 +85,7 @@ impl Counter {
         *self.addresses.entry((link, address.filter(|_| known))).or_insert(0) += 1;
     }
 
-    /// Returns the counts and starts over, in `hour`. None if there are none.
+    /// Returns the counts and starts over, in `hour`. Returns `None` if nothing was counted.
     pub fn take(&mut self, hour: i32) -> Option<Counted> {
         let counted = std::mem::replace(&mut self.hour, hour);
         if self.counts.is_empty() {
@@ -107,12 +108,12 @@ impl Counter {
         Some(Counted { clicks: ClickBatch { referrers, clicks, countries: Vec::new() }, visits })
     }
 
-    /// The index of a host, from 1; 0 means none.
+    /// The index of a host, from 1; 0 means no referrer.
     fn referrer(&mut self, host: &str) -> u32 {
         if let Some(index) = self.referrers.get(host) {
             return *index;
         }
-        // The last place is for all further hosts.
+        // The last index is for all further hosts.
         let lower: Box<str> = if self.referrers.len() + 1 < MAX_REFERRERS {
             host.to_ascii_lowercase().into_boxed_str()
         } else {
@@ -157,7 +158,7 @@ impl ClickBuffer {
     /// Adds a worker's counts. Returns how many of its clicks found no room.
     pub fn enter_counted(&self, counted: Counted) -> u64 {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // They only wait for the next flush, whether it succeeds or not.
+        // Visits wait for the next flush only. If it fails, their countries come back as part of the batch.
         let room = MAX_ENTRIES.saturating_sub(entries.visits.len());
         entries.visits.extend(counted.visits.into_iter().take(room));
         entries.enter(counted.clicks)
@@ -168,10 +169,10 @@ impl ClickBuffer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).enter(batch)
     }
 
-    /// Takes everything for the store, with the visits' countries. What the store does not accept is added again.
+    /// Takes everything for the store, with the visits' countries. The caller adds back what the store does not accept.
     pub fn take(&self, geoip: Option<&GeoIp>) -> Option<ClickBatch> {
         let taken = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // No client waits for this.
+        // The look-ups happen here, since no client waits for this call.
         let country = |address: Option<IpAddr>| match (geoip, address) {
             (Some(geoip), Some(address)) => geoip.country(address),
             _ => Country::UNKNOWN,

@@ -13,7 +13,7 @@ use crate::model::country::Country;
 /// The largest file, in bytes, since it is held in memory. Files with all cities have some 100 MiB.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// How many networks are searched for one with a country, before the file is refused.
+/// How many networks are searched for a country before the file is refused.
 const LOOKED_AT: usize = 10_000;
 
 /// The path of the country's code in a network's record.
@@ -28,10 +28,10 @@ pub enum Error {
     /// It is longer than [`MAX_BYTES`].
     #[error("is longer than {} MiB", MAX_BYTES >> 20)]
     TooLong,
-    /// It is not such a database.
+    /// It is not a MaxMind database.
     #[error("is no MaxMind DB that can be read: {0}")]
     Format(#[from] MaxMindDbError),
-    /// It contains something else.
+    /// It is a MaxMind database without countries.
     #[error("is a MaxMind DB of {0}, which tells no countries")]
     NoCountries(String),
 }

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// Much faster than glibc's for the many small blocks of a request.
+/// Much faster than glibc's allocator for the many small blocks of a request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

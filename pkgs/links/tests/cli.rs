@@ -1,4 +1,4 @@
-//! The command line, as a process: its output, its exit codes, and what it leaves behind.
+//! The command line, as a process: its output, its exit codes, and the files it leaves.
 
 mod place;
 
@@ -485,7 +485,7 @@ fn check_finds_a_corrupted_database() {
 
     let path = place.path("links.db");
     let mut bytes = std::fs::read(&path).expect("readable");
-    // All pages but the first, which has the schema. SQLite's header has the page size at offset 16.
+    // Damage all pages but the first, which has the schema. SQLite's header has the page size at offset 16.
     let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
     bytes[page..].chunks_mut(page).for_each(|bytes| bytes[page - 40..].fill(0xa5));
     std::fs::write(&path, bytes).expect("writable");

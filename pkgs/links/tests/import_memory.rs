@@ -1,4 +1,5 @@
-//! The memory of an import and an export, in a separate process: the peak wouldn't distinguish one test from another.
+//! The memory of an import and an export. They are in a separate process, since its peak would not tell which test
+//! caused it.
 
 #[allow(dead_code)]
 #[path = "admin/server.rs"]
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use ureq::SendBody;
 
-/// The process's anonymous memory, in KiB (proc_pid_status(5)): the database's mapped pages aren't counted, since they
+/// The process's anonymous memory, in KiB (proc_pid_status(5)). The database's mapped pages aren't counted, since they
 /// belong to the page cache.
 fn memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

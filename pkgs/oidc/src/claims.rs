@@ -6,22 +6,22 @@ use serde_json::{Map, Value};
 /// The longest name that is accepted for a person, in characters.
 const NAME_CHARACTERS: usize = 128;
 
-/// The claims of a token that was found valid.
+/// The claims of a valid token.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Claims {
-    /// The identifier at the issuer of whom it is about: nobody else ever has it, and they never get another.
+    /// The issuer's identifier of the token's subject. It never changes, and nobody else ever gets it.
     pub sub: String,
     /// When it expires, in seconds since 1970.
     pub exp: u64,
     /// The issuer.
     pub(crate) iss: String,
-    /// When it was made.
+    /// When the token was issued.
     #[serde(default)]
     pub(crate) iat: Option<u64>,
-    /// The sign-in it belongs to.
+    /// The sign-in that the token belongs to.
     #[serde(default)]
     pub(crate) nonce: Option<String>,
-    /// The client it was made for, if it is for several audiences.
+    /// The client that the token was issued to, if it has several audiences.
     #[serde(default)]
     pub(crate) azp: Option<String>,
     #[serde(flatten)]
@@ -29,7 +29,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The texts in a claim: an array, as for groups, or a single text with spaces, as for `scope` (RFC 8693).
+    /// The texts in a claim. The claim is an array, as for groups, or a single text with spaces, as for `scope`
+    /// (RFC 8693).
     pub fn texts<'a>(&'a self, name: &str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
         match self.others.get(name) {
             Some(Value::String(text)) => Box::new(text.split_ascii_whitespace()),
@@ -38,7 +39,7 @@ impl Claims {
         }
     }
 
-    /// The name in this claim, or else the issuer's identifier.
+    /// The name in this claim, or the subject's identifier if the claim has none.
     #[must_use]
     pub fn name(&self, claim: &str) -> String {
         let named = self.others.get(claim).and_then(Value::as_str).filter(|name| !name.trim().is_empty());

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-/// How long the issuer may take to answer, including connecting.
+/// How long the issuer may take to answer, including the time to connect.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest answer, in bytes: about a hundred keys, or a token with every group of a large company.
@@ -32,7 +32,7 @@ pub(crate) struct Client {
     tls: TlsConnector,
 }
 
-/// The authorities that have to have signed the issuer's certificate can't be determined.
+/// Why the authorities that must have signed the issuer's certificate cannot be determined.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidRoots {
     /// The file can't be used.
@@ -43,7 +43,7 @@ pub enum InvalidRoots {
         /// The reason.
         why: String,
     },
-    /// The certificates in it can't be used.
+    /// The certificates in the file can't be used.
     #[error("cannot speak TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
@@ -54,11 +54,11 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// What goes wrong on the way.
+/// An error during a request.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 impl Client {
-    /// Trusts the authorities in this PEM file, or those of the system.
+    /// Makes a client that trusts the authorities in this PEM file, or those of the system.
     pub(crate) fn new(authorities: Option<&Path>) -> Result<Self, InvalidRoots> {
         let mut roots = RootCertStore::empty();
         match authorities {
@@ -73,7 +73,7 @@ impl Client {
                     return Err(wrong("it has no certificate".to_owned()));
                 }
             }
-            // If the system has none, an issuer on this machine can still be asked.
+            // Even if the system has no authorities, an issuer on this machine can still be asked without TLS.
             None => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
@@ -84,7 +84,7 @@ impl Client {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// A document from the issuer, or why there is none.
+    /// Fetches a document from the issuer. The error is the reason why there is none.
     pub(crate) async fn document<T: DeserializeOwned>(&self, url: &Url) -> Result<T, String> {
         let answer = self.ask(Method::GET, url, None, String::new()).await?;
         if answer.status != StatusCode::OK {
@@ -103,7 +103,7 @@ impl Client {
         self.ask(Method::POST, url, authorization, form).await
     }
 
-    /// Boxed, so that the client is compiled here and not in every crate that uses it.
+    /// The future is boxed, so that the client is compiled here and not in every crate that uses it.
     fn ask<'a>(
         &'a self,
         method: Method,
@@ -153,7 +153,7 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         }
         let request = request.body(Full::new(Bytes::from(form)))?;
-        // Only URLs have brackets.
+        // Only URLs put an IPv6 address in brackets.
         let name = host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((name, port)).await?;
         stream.set_nodelay(true)?;
@@ -177,7 +177,7 @@ where
         Ok::<_, Failure>(Answer { status: parts.status, body })
     };
     tokio::pin!(exchange, connection);
-    // The connection does the work; whatever ends it, what has arrived is used.
+    // The connection does the work. If it ends first, what has arrived is still used.
     tokio::select! {
         answer = &mut exchange => answer,
         _ = &mut connection => exchange.await,

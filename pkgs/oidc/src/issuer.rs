@@ -1,7 +1,7 @@
-//! An issuer: its metadata and keys, which are fetched when they are first needed, and again when they change.
+//! An issuer: its metadata and keys. They are fetched when they are first needed, and again when they may have changed.
 //!
-//! A service starts even when its issuer is down, and continues with the keys it has. Somebody who sends tokens with
-//! made-up keys makes the service ask the issuer every few seconds, with one request at a time, and no more often.
+//! A service starts even when its issuer is down, and continues with the keys it has. A client that sends tokens with
+//! invented key ids makes the service ask the issuer at most once in 10 s, with one request at a time.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -17,10 +17,10 @@ use crate::fetch::{Client, InvalidRoots};
 use crate::keys::{KeySet, Published};
 use crate::url::{IssuerUrl, endpoint};
 
-/// After this long, keys are fetched again, so that a withdrawn one is no longer accepted.
+/// Keys are fetched again after this time, so that a withdrawn key is no longer accepted.
 const FRESH: Duration = Duration::from_secs(600);
 
-/// For this long, keys are kept while the issuer doesn't answer.
+/// Keys are used for this long while the issuer doesn't answer.
 const KEPT: Duration = Duration::from_secs(86_400);
 
 /// The shortest time between two requests to the issuer, whoever causes them.
@@ -45,26 +45,26 @@ pub struct Issuer {
     pause: Duration,
 }
 
-/// What has been found out.
+/// What was fetched from an issuer.
 pub(crate) struct Known {
     pub(crate) metadata: Metadata,
     pub(crate) keys: KeySet,
     at: Instant,
 }
 
-/// The last request.
+/// The last request to the issuer.
 #[derive(Default)]
 struct Looks {
     /// When it ended, and the error if it failed.
     last: Option<(Instant, Option<Unavailable>)>,
 }
 
-/// The issuer's metadata (OpenID Connect Discovery 1.0, section 3), as far as it is used here.
+/// The issuer's metadata (OpenID Connect Discovery 1.0, section 3), as far as it is used in this crate.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     issuer: String,
     jwks_uri: String,
-    /// None if it only issues tokens to programs.
+    /// `None` if the issuer only issues tokens to programs.
     #[serde(default)]
     pub(crate) authorization_endpoint: Option<String>,
     #[serde(default)]
@@ -74,7 +74,7 @@ pub(crate) struct Metadata {
     pub(crate) end_session_endpoint: Option<String>,
     #[serde(default)]
     pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    /// Whether it identifies itself when it sends somebody back (RFC 9207).
+    /// Whether the issuer names itself when it sends a browser back (RFC 9207).
     #[serde(default)]
     pub(crate) authorization_response_iss_parameter_supported: bool,
 }
@@ -83,8 +83,8 @@ pub(crate) struct Metadata {
 type Looking<'a> = Pin<Box<dyn Future<Output = Result<Arc<Known>, Unavailable>> + Send + 'a>>;
 
 impl Issuer {
-    /// An issuer whose certificate is checked against the authorities in this PEM file, or those of the system. Nothing
-    /// is requested yet.
+    /// An issuer whose certificate is checked against the authorities in this PEM file, or those of the system. This
+    /// sends no request yet.
     ///
     /// # Errors
     /// When the file has no certificates.
@@ -93,24 +93,24 @@ impl Issuer {
         Ok(Self { url, client, known: RwLock::default(), looks: Mutex::default(), pause: PAUSE })
     }
 
-    /// The same with another pause between requests.
+    /// The same issuer with another pause between requests.
     #[cfg(test)]
     pub(crate) fn impatient(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }
 
-    /// Its URL.
+    /// The issuer's URL.
     #[must_use]
     pub fn url(&self) -> &IssuerUrl {
         &self.url
     }
 
-    /// What is known about it.
+    /// The issuer's metadata and keys.
     pub(crate) async fn known(self: &Arc<Self>) -> Result<Arc<Known>, Unavailable> {
         let asked = Instant::now();
         match self.last() {
             Some(known) if known.at.elapsed() < FRESH => Ok(known),
-            // What was known is used in the meantime while newer data is fetched, and nobody waits for that.
+            // Newer data is fetched in the background. Nobody waits for it; until then, the known data is used.
             Some(known) if known.at.elapsed() < KEPT => {
                 if self.looks.try_lock().is_ok() {
                     let issuer = Arc::clone(self);
@@ -122,7 +122,7 @@ impl Issuer {
         }
     }
 
-    /// What is known about it, once it has a key with this name; none if it has no such key.
+    /// The issuer's metadata and keys, including the key with this id. `None` if the issuer has no such key.
     pub(crate) async fn knowing(
         self: &Arc<Self>,
         id: Option<&str>,
@@ -133,7 +133,7 @@ impl Issuer {
         if known.keys.find(id, algorithm).is_some() {
             return Ok(Some(known));
         }
-        // It may be a new key. If the issuer can't be asked, the key is unknown for now.
+        // It may be a new key. If the issuer can't be asked, the key stays unknown for now.
         let known = self.look(asked).await?;
         Ok(known.keys.find(id, algorithm).is_some().then_some(known))
     }
@@ -142,9 +142,10 @@ impl Issuer {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the issuer, unless somebody has done so since then or a moment ago; then it returns the same result.
+    /// Asks the issuer. If another task has done so after `asked`, or less than a pause ago, returns that result
+    /// instead.
     fn look(&self, asked: Instant) -> Looking<'_> {
-        // Boxed, so that all of it is compiled here and not in every crate that verifies tokens.
+        // The future is boxed, so that its code is compiled here and not in every crate that verifies tokens.
         Box::pin(self.looked(asked))
     }
 
@@ -187,7 +188,8 @@ impl Issuer {
         Ok(Arc::new(Known { metadata, keys, at: Instant::now() }))
     }
 
-    /// A URL that the issuer names: it may have another host, but has to be as safe to use as the issuer's own.
+    /// Checks a URL from the issuer's metadata. It may have another host, but must be as safe to use as the issuer's
+    /// own URL.
     pub(crate) fn endpoint(&self, text: &str) -> Result<Url, String> {
         let url = endpoint(text).ok_or_else(|| format!("{text:?} is none of HTTPS"))?;
         let weaker = url.scheme() == "http" && self.url.as_str().starts_with("https:");

@@ -13,10 +13,10 @@ use crate::issuer::Issuer;
 use crate::token::{self, Refused, SKEW};
 use crate::url::IssuerUrl;
 
-/// Tokens that are remembered as valid, so that not every request costs a signature.
+/// How many tokens are remembered as valid, so that not every request verifies a signature.
 const KNOWN: usize = 1024;
 
-/// How long they are remembered. A key that its issuer withdrew is accepted that much longer.
+/// How long a token is remembered. A key that its issuer withdrew is accepted that much longer.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
 /// Which tokens are accepted as bearer tokens in addition to keys, and for what.
@@ -80,10 +80,10 @@ pub struct JwtArgs {
 /// Why tokens cannot be accepted as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No token could do anything.
+    /// No token would have any rights.
     #[error("--jwt-issuer needs --jwt-write or --jwt-read: no token is for anything without")]
     Useless,
-    /// The authorities.
+    /// The authorities cannot be used.
     #[error("--jwt-cacert: {0}")]
     Roots(#[from] InvalidRoots),
 }
@@ -100,11 +100,11 @@ pub enum Scope {
 /// The bearer of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bearer {
-    /// The bearer's permanent number at this issuer: negative, unlike every key's id of a service.
+    /// The bearer's permanent number at this issuer. It is negative, unlike the id of every key of a service.
     pub id: i64,
     /// The bearer's name in logs.
     pub name: String,
-    /// The bearer's rights; none without any.
+    /// The bearer's rights; `None` if there are none.
     pub scope: Option<Scope>,
 }
 
@@ -120,15 +120,15 @@ struct Shared {
 
 struct Known {
     bearer: Arc<Bearer>,
-    /// When the token expires, or is no longer remembered.
+    /// When the token expires, or is forgotten.
     until: Instant,
 }
 
 impl JwtArgs {
-    /// Accepts tokens as configured; none if no issuer is given.
+    /// Accepts tokens as configured. Returns `None` if no issuer is given.
     ///
     /// # Errors
-    /// When no token could do anything, or the issuer's keys cannot be trusted.
+    /// When no token would have any rights, or the authorities cannot be used.
     pub fn open(&self) -> Result<Option<Tokens>, OpenError> {
         let Some(url) = &self.jwt_issuer else { return Ok(None) };
         if self.jwt_write.is_empty() && self.jwt_read.is_empty() {
@@ -169,7 +169,7 @@ impl Tokens {
         Ok(bearer)
     }
 
-    /// The bearer of this token, if that was found moments ago.
+    /// The bearer of this token, if it was verified a moment ago.
     #[must_use]
     pub fn remembered(&self, token: &str) -> Option<Arc<Bearer>> {
         let digest = digest(&[token]);
@@ -200,7 +200,7 @@ fn digest(parts: &[&str]) -> [u8; 32] {
     digest
 }
 
-/// A negative number with so many values that no two people share one.
+/// A negative number derived from these texts. There are so many values that no two people share one.
 fn number(of: &[&str]) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = digest(of);
     !(i64::from_le_bytes([a, b, c, d, e, f, g, h]) & i64::MAX)

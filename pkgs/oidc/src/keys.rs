@@ -1,24 +1,24 @@
-//! An issuer's keys (RFC 7517): those for signing, with an accepted algorithm.
+//! An issuer's keys (RFC 7517) that sign with an accepted algorithm.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
-/// How many keys are considered; issuers have two or three while one replaces another.
+/// How many keys are considered. An issuer has two or three while one replaces another.
 const KEYS: usize = 64;
 
 /// The keys that an issuer signs with.
 pub(crate) struct KeySet(Vec<Key>);
 
-/// One of them.
+/// One of an issuer's keys.
 pub(crate) struct Key {
     id: Option<String>,
-    /// The algorithm it signs with; each key has only one, whatever a token says.
+    /// The algorithm that the key signs with. Each key has only one, whatever a token says.
     pub(crate) algorithm: Algorithm,
     pub(crate) decoding: DecodingKey,
 }
 
-/// The published keys. Those of unknown kinds are skipped, so they are read one by one.
+/// The published keys. They are read one by one, since keys of unknown kinds are skipped.
 #[derive(Deserialize)]
 pub(crate) struct Published {
     keys: Vec<serde_json::Value>,
@@ -38,7 +38,7 @@ impl KeySet {
         self.0.len()
     }
 
-    /// The key with a name, or the only one for the algorithm if a token names none.
+    /// The key with this id. If a token names no key, the only key for the algorithm.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
         let mut fitting = self.0.iter().filter(|key| key.algorithm == algorithm);
         match id {
@@ -58,7 +58,7 @@ impl Key {
             AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
                 (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
             }
-            // Anybody who shares a secret with the verifier could make tokens with it.
+            // Other curves, and shared secrets, with which every verifier could also make tokens.
             _ => return None,
         };
         let signs = matches!(key.common.public_key_use, None | Some(PublicKeyUse::Signature));

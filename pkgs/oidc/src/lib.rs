@@ -8,9 +8,10 @@
 //!
 //! - [`sign_in`]: people sign in with the authorization code flow and PKCE.
 //! - [`jwt`]: programs, and the console on behalf of people, send an issuer's token as a bearer token.
-//! - [`issuer`]: an issuer's metadata and keys, which are fetched when they are needed, and again when they change.
-//! - [`token`]: which tokens are valid. [`claims`]: what they contain.
-//! - [`url`]: where an issuer may be. `fetch`: the client for it. `keys`: the accepted keys.
+//! - [`issuer`]: an issuer's metadata and keys, which are fetched when they are needed, and again when they may have
+//!   changed.
+//! - [`token`]: the check of tokens. [`claims`]: the contents of tokens.
+//! - [`url`]: the allowed URLs of issuers. `fetch`: the HTTP client for an issuer. `keys`: the accepted keys.
 #![forbid(unsafe_code)]
 
 pub mod claims;

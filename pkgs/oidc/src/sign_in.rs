@@ -1,9 +1,9 @@
 //! Signing people in: the authorization code flow (OpenID Connect Core 1.0, section 3.1) with PKCE (RFC 7636).
 //!
-//! Nothing is stored about people on their way to the issuer, so however many set out, they neither fill memory nor
-//! displace others. What has to be known when they come back is in their cookie, and state, nonce and the code's
-//! verifier are derived from that cookie and a secret of the process. Anybody who didn't set out from here, in this
-//! browser, within [`LIFE`], can't have the matching state.
+//! Nothing is stored about people who are at the issuer. So any number of them may start to sign in without filling
+//! memory or displacing others. Their cookie contains what has to be known when they come back. State, nonce and the
+//! code verifier are derived from that cookie and a secret of the process. Only a browser that started the sign-in
+//! here, within [`LIFE`], can have the matching state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::issuer::{Issuer, Known, Unavailable};
 use crate::token::{self, Refused, now};
 use crate::url::endpoint;
 
-/// How long somebody may take at the issuer: enough to find a second factor.
+/// How long a person may take at the issuer: enough to find a second factor.
 pub const LIFE: Duration = Duration::from_secs(600);
 
-/// How many codes are redeemed at once.
+/// How many codes are redeemed for tokens at once.
 const AT_ONCE: usize = 16;
 
 /// The longest accepted code, state or cookie, in bytes.
@@ -36,7 +36,7 @@ const LONGEST: usize = 4096;
 pub struct Registration {
     /// The client's id.
     pub id: String,
-    /// Its secret; none for a public client, which only has PKCE.
+    /// Its secret; `None` for a public client, which only has PKCE.
     pub secret: Option<String>,
     /// The requested scopes, including `openid`.
     pub scopes: String,
@@ -50,16 +50,16 @@ pub struct SignIn {
     redeeming: Semaphore,
 }
 
-/// The start of a sign-in.
+/// The start of a sign-in, for the browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// Where the browser should go.
+    /// The URL to which the browser is redirected.
     pub location: String,
-    /// The value of its cookie until it comes back.
+    /// The value of the browser's cookie until it comes back.
     pub cookie: String,
 }
 
-/// What the issuer sent somebody back with.
+/// What a browser brings back from the issuer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Return<'a> {
     /// The browser's cookie.
@@ -81,17 +81,17 @@ pub struct Arrival {
     pub token: String,
     /// Its claims.
     pub claims: Claims,
-    /// The page they wanted, as given when they set out.
+    /// The page to continue to, as given at the start.
     pub next: String,
 }
 
-/// Why somebody couldn't be signed in.
+/// Why a person couldn't be signed in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// They didn't set out from here or with this browser, or too long ago.
+    /// The sign-in was not started here in this browser, or too long ago.
     #[error("this sign-in was not begun in this browser, or too long ago: begin once more")]
     Unknown,
-    /// The issuer refuses.
+    /// The issuer refused.
     #[error("the issuer refused: {0}")]
     Denied(String),
     /// There are too many sign-ins at once.
@@ -108,21 +108,21 @@ pub enum Error {
     Randomness,
 }
 
-/// The content of a cookie. It isn't secret: the process's secret ties it to the state.
+/// The content of a cookie. It isn't secret. A secret of the process ties it to the state.
 #[derive(Deserialize, Serialize)]
 struct Begun {
-    /// Random.
+    /// A random text.
     id: String,
-    /// When it began, in seconds since 1970.
+    /// When the sign-in began, in seconds since 1970.
     at: u64,
-    /// Where the issuer sends the browser back to.
+    /// The URL to which the issuer sends the browser back.
     redirect: String,
-    /// Where the browser continues from there.
+    /// The page to which the browser continues from there.
     next: String,
 }
 
 impl SignIn {
-    /// For this issuer, as this client.
+    /// Makes a sign-in at this issuer, as this client.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -138,7 +138,7 @@ impl SignIn {
         &self.issuer
     }
 
-    /// Sends somebody to the issuer, who is to come back to `redirect` and wants to continue to `next`.
+    /// Starts a sign-in: the browser goes to the issuer, comes back to `redirect`, and then continues to `next`.
     ///
     /// # Errors
     /// When the issuer isn't available, or people can't sign in there.
@@ -172,11 +172,11 @@ impl SignIn {
         Ok(Departure { location: place.into(), cookie })
     }
 
-    /// Where somebody who was signed in can sign out at the issuer too, which asks for confirmation; none if it has no
-    /// such page.
+    /// The issuer's page for signing out, for a person who has signed out here. The issuer asks for confirmation.
+    /// `None` if the issuer has no such page.
     ///
     /// # Errors
-    /// When the issuer isn't available, or its URL for that is invalid.
+    /// When the issuer isn't available, or the URL of that page is invalid.
     pub async fn leave(&self) -> Result<Option<String>, Error> {
         let known = self.issuer.known().await?;
         let Some(place) = known.metadata.end_session_endpoint.as_deref() else { return Ok(None) };
@@ -185,10 +185,10 @@ impl SignIn {
         Ok(Some(place.into()))
     }
 
-    /// Signs in somebody who comes back from the issuer.
+    /// Finishes the sign-in of a browser that comes back from the issuer.
     ///
     /// # Errors
-    /// When they don't come from there, or the issuer refuses them.
+    /// When the sign-in was not started here, or the issuer refuses it.
     pub async fn arrive(&self, back: Return<'_>) -> Result<Arrival, Error> {
         let begun = self.begun(back).ok_or(Error::Unknown)?;
         if let Some(error) = back.error {
@@ -196,7 +196,7 @@ impl SignIn {
         }
         let _permit = self.redeeming.try_acquire().map_err(|_| Error::Busy)?;
         let known = self.issuer.known().await?;
-        // It comes from another issuer, to which the code must not be sent (RFC 9207).
+        // The code may come from another issuer, and must not be sent to this one (RFC 9207).
         let required = known.metadata.authorization_response_iss_parameter_supported;
         if back.iss.map_or(required, |iss| iss != self.issuer.url().as_str()) {
             return Err(Error::Token(Refused::Issuer));
@@ -218,7 +218,7 @@ impl SignIn {
         Ok(Arrival { token, claims, next: begun.next })
     }
 
-    /// How somebody set out, if it was from here, with this browser, and not too long ago.
+    /// The start of this sign-in, if it was here, in this browser, and not too long ago.
     fn begun(&self, back: Return<'_>) -> Option<Begun> {
         if [back.cookie, back.state, back.code].iter().any(|text| text.len() > LONGEST)
             || !same(back.state, &self.made_of(back.cookie, "state"))
@@ -229,7 +229,7 @@ impl SignIn {
         (now().abs_diff(begun.at) <= LIFE.as_secs()).then_some(begun)
     }
 
-    /// The ID token for a code.
+    /// Redeems a code for an ID token.
     async fn redeem(&self, known: &Known, begun: &Begun, back: Return<'_>) -> Result<String, Error> {
         #[derive(Deserialize)]
         struct Tokens {
@@ -271,7 +271,7 @@ impl SignIn {
         Ok(tokens.map_err(|_| self.strange("it gives no ID token"))?.id_token)
     }
 
-    /// A value derived from a cookie that its owner can't work out: 43 letters, digits and signs.
+    /// Derives a value from a cookie. Its owner can't compute it. It has 43 characters of base64url.
     fn made_of(&self, cookie: &str, what: &str) -> String {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(what.as_bytes());
@@ -285,7 +285,7 @@ impl SignIn {
     }
 }
 
-/// Whether an issuer may send browsers back to this URL.
+/// Whether an issuer may send browsers back to this URL: it needs TLS or a loopback address, and has no query.
 #[must_use]
 pub fn is_redirect(text: &str) -> bool {
     endpoint(text).is_some_and(|url| url.query().is_none())
@@ -295,7 +295,7 @@ fn same(one: &str, other: &str) -> bool {
     constant_time::verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
 }
 
-/// Whether the secret goes into a header, which is the default (OpenID Connect Core 1.0, section 9).
+/// Whether the client's secret is sent in a header, which is the default (OpenID Connect Core 1.0, section 9).
 fn by_basic(methods: Option<&[String]>) -> bool {
     methods.is_none_or(|methods| {
         methods.iter().any(|method| method == "client_secret_basic")
@@ -303,7 +303,7 @@ fn by_basic(methods: Option<&[String]>) -> bool {
     })
 }
 
-/// Id and secret, each first encoded as in a form (RFC 6749, section 2.3.1).
+/// The header with the client's id and secret. Each is first encoded as in a form (RFC 6749, section 2.3.1).
 fn basic(id: &str, secret: &str) -> Result<HeaderValue, Error> {
     let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     let pair = STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret)));

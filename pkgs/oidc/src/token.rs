@@ -1,4 +1,4 @@
-//! Which tokens are valid: they need a signature by a key of the issuer, the right audience, and the right time.
+//! The check of tokens: they need a signature by a key of the issuer, the right audience, and the right time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,42 +13,42 @@ use serde::Deserialize;
 use crate::claims::Claims;
 use crate::issuer::{Issuer, Unavailable};
 
-/// The longest accepted token, in bytes: with it, a request's head still fits the services' limits.
+/// The longest accepted token, in bytes. A request head with such a token still fits the services' limits.
 pub const TOKEN_BYTES: usize = 12 << 10;
 
-/// How far the issuer's and the service's clocks may be apart.
+/// How far the clocks of the issuer and the service may differ.
 pub const SKEW: Duration = Duration::from_secs(60);
 
-/// The accepted algorithms: those where the ability to verify doesn't allow signing.
+/// The accepted algorithms. Their verification key does not allow signing.
 const ALGORITHMS: [(&str, Algorithm); 3] =
     [("RS256", Algorithm::RS256), ("ES256", Algorithm::ES256), ("EdDSA", Algorithm::EdDSA)];
 
-/// The accepted types of tokens (RFC 7519, RFC 9068): ID and access tokens. A logout token, for example, can't be used
-/// to get in.
+/// The accepted types of tokens (RFC 7519, RFC 9068): ID and access tokens. Other types, such as a logout token, are
+/// refused.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
 /// Why a token isn't accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It isn't a token.
+    /// It isn't a JSON Web Token, or is too long.
     #[error("the token is no JSON Web Token, or too long")]
     Malformed,
     /// Its algorithm isn't accepted.
     #[error("the token is not signed by RS256, ES256 or EdDSA")]
     Algorithm,
-    /// It has another type, or requires an unknown extension.
+    /// It is of another type, or requires an unknown extension.
     #[error("the token is not one to get in with")]
     Kind,
     /// The issuer has no such key.
     #[error("the token is signed by a key that its issuer does not have")]
     UnknownKey,
-    /// It isn't what was signed.
+    /// Its signature is wrong.
     #[error("the token's signature is wrong")]
     Signature,
     /// It is from another issuer.
     #[error("the token is of another issuer")]
     Issuer,
-    /// It is for somebody else.
+    /// It is for another audience.
     #[error("the token is not for this audience")]
     Audience,
     /// It has expired.
@@ -57,7 +57,7 @@ pub enum Refused {
     /// It isn't valid yet.
     #[error("the token is of a time to come")]
     Early,
-    /// Something is missing.
+    /// A claim is missing.
     #[error("the token says too little: {0}")]
     Incomplete(String),
     /// It belongs to another sign-in.
@@ -68,7 +68,7 @@ pub enum Refused {
     Unavailable(#[from] Unavailable),
 }
 
-/// The part of a token that says how to read it.
+/// The header of a token, which says how to verify it.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -76,12 +76,12 @@ struct Header {
     kid: Option<String>,
     #[serde(default)]
     typ: Option<String>,
-    /// Extensions that have to be understood, of which none are supported (RFC 7515, section 4.1.11).
+    /// Extensions that the verifier must understand (RFC 7515, section 4.1.11). None are supported.
     #[serde(default)]
     crit: Option<serde_json::Value>,
 }
 
-/// Whether a text may be a token: three parts, the first of which is JSON. The services' own keys aren't.
+/// Whether a text may be a token: three parts, the first of which is JSON. The services' own keys never look like this.
 #[must_use]
 pub fn may_be(text: &str) -> bool {
     text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2
@@ -92,7 +92,7 @@ pub fn may_be(text: &str) -> bool {
 /// # Errors
 /// When it isn't valid, or the issuer's keys aren't available.
 pub fn verify<'a>(issuer: &'a Arc<Issuer>, audiences: &'a [String], token: &'a str) -> Verifying<'a> {
-    // Boxed, so that all of it is compiled here and not in every crate that verifies tokens.
+    // The future is boxed, so that its code is compiled here and not in every crate that verifies tokens.
     Box::pin(verified(issuer, audiences, token))
 }
 
@@ -120,7 +120,7 @@ async fn verified(issuer: &Arc<Issuer>, audiences: &[String], token: &str) -> Re
     if claims.sub.is_empty() {
         return Err(Refused::Incomplete("there is nobody in sub".to_owned()));
     }
-    // Exactly this issuer, while the library would accept one of several.
+    // The library would also accept an array of issuers that contains this one.
     if claims.iss != issuer.url().as_str() {
         return Err(Refused::Issuer);
     }
@@ -156,7 +156,7 @@ fn refused(kind: &ErrorKind) -> Refused {
         ErrorKind::InvalidClaimFormat(claim) => {
             Refused::Incomplete(format!("{claim} is not as it has to be"))
         }
-        // The position in the text means nothing to whoever made it from claims.
+        // The position in the text is left out, since it means nothing to the author of the claims.
         ErrorKind::Json(error) => {
             let said = error.to_string();
             Refused::Incomplete(said.split(" at line ").next().unwrap_or_default().to_owned())

@@ -1,4 +1,4 @@
-//! Where an issuer may be: anywhere with TLS, and without TLS only on this machine.
+//! The allowed URLs of an issuer: anywhere with TLS, and without TLS only on this machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ impl IssuerUrl {
         &self.0
     }
 
-    /// Where the issuer describes itself (OpenID Connect Discovery 1.0, section 4).
+    /// The URL of the issuer's metadata (OpenID Connect Discovery 1.0, section 4).
     pub(crate) fn discovery(&self) -> String {
         format!("{}/.well-known/openid-configuration", self.0.trim_end_matches('/'))
     }
@@ -43,7 +43,7 @@ impl fmt::Display for IssuerUrl {
     }
 }
 
-/// A URL that may be requested, or that a browser may be sent to: with TLS, or at a loopback address.
+/// A URL that may be requested, or to which a browser may be sent. It needs TLS or a loopback address.
 pub(crate) fn endpoint(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let loopback = match url.host()? {

@@ -11,7 +11,7 @@ pub enum BuildError {
     Syntax {
         /// The route.
         route: String,
-        /// The position in it, in bytes.
+        /// The position in the route, in bytes.
         at: usize,
         /// What is wrong.
         reason: SyntaxError,
@@ -28,8 +28,8 @@ pub enum BuildError {
         method: String,
     },
 
-    /// Some path could cost more attempts than [`MAX_TRIES`](crate::MAX_TRIES), because too many places in a row have
-    /// both a static segment and parameters.
+    /// Some path could cost more attempts than [`MAX_TRIES`](crate::MAX_TRIES), since too many consecutive segments can
+    /// be both static segments and parameters.
     #[error(
         "a path could cost {tries} tries, {} are allowed: too many places where static segments and parameters compete",
         limits::MAX_TRIES
@@ -51,7 +51,7 @@ pub enum SyntaxError {
     /// A route must start with `/`.
     #[error("a route begins with /")]
     NoSlash,
-    /// `{` without `}` in its segment.
+    /// `{` without `}` in the same segment.
     #[error("{{ is not closed in its segment (a literal brace is written twice)")]
     Unclosed,
     /// `}` without `{`.
@@ -60,13 +60,13 @@ pub enum SyntaxError {
     /// A name that is not letters, digits and `_`.
     #[error("a parameter's name has letters, digits and _, and begins with no digit")]
     Name,
-    /// A name that the route already has.
+    /// A name that another parameter of the route has.
     #[error("a second parameter of this name")]
     SameName,
     /// Two parameters in a segment.
     #[error("a second parameter in one segment")]
     SecondParam,
-    /// `{*rest}` that is not a whole last segment.
+    /// `{*rest}` that is not the whole last segment.
     #[error("a catch-all is the whole of the last segment")]
     CatchAll,
     /// `?` or `#`, which never occur in a path.

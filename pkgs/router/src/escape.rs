@@ -43,14 +43,14 @@ pub(crate) fn push_escape(text: &mut Vec<u8>, byte: u8) {
     text.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// Whether an escape of `byte` and the byte itself are equivalent: unreserved characters (RFC 3986, 2.3), and braces,
-/// which should be escaped but often are not.
+/// Whether an escape of `byte` and the byte itself are equivalent. This holds for unreserved characters (RFC 3986,
+/// 2.3), and for braces, which should be escaped but often are not.
 pub(crate) fn same_escaped(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'{' | b'}')
 }
 
-/// `path` with escapes of unreserved characters decoded, and upper-case digits in other escapes (RFC 3986, 6.2.2).
-/// `None` if it is already so. `%2F` therefore never becomes a separator.
+/// Decodes the escapes of unreserved characters in `path`, and writes other escapes with upper-case digits (RFC 3986,
+/// 6.2.2). `%2F` therefore never becomes a separator. Returns `None` if `path` is already normal.
 pub(crate) fn normalize(path: &[u8]) -> Option<Vec<u8>> {
     let is_normal = |at: usize| match escaped(path, at) {
         Some(byte) => !same_escaped(byte) && !path[at + 1..at + 3].iter().any(u8::is_ascii_lowercase),

@@ -11,16 +11,17 @@
 //! decides what to do with the value: call a handler, count, check a scope. This crate has no transport, no bodies and
 //! no futures.
 //!
-//! api routes everything with it (`api::http::routes`). links routes every visit (`links::front`) and the pages of its
-//! admin listener (`links::admin::pages`). `service::admin` routes those of the other services.
+//! The crate api routes all its requests with this table (`api::http::routes`). The crate links routes every visit
+//! (`links::front`) and the pages of its admin listener (`links::admin::pages`). `service::admin` routes the admin
+//! pages of the other services.
 //!
 //! # Which route matches
 //!
 //! Paths and patterns consist of segments between `/`. A path's segments are matched from left to right. If several
 //! patterns match so far, a static segment is tried first, then parameters (`{id}`), then a catch-all (`{*rest}`). Of
-//! two parameters, the one with more literal bytes around it (`{name}.json`) is tried first, and of equal ones the one
-//! with the longer prefix. If an attempt leads to no route for the whole path, the next is tried. A parameter never
-//! matches an empty text or a `/`, and `%2F` does not count as a `/`.
+//! two parameters, the one with more literal bytes around it (`{name}.json`) is tried first. If they have equally many,
+//! the one with the longer prefix is first. If an attempt leads to no route for the whole path, the next one is tried.
+//! A parameter never matches an empty text or a `/`, and `%2F` does not count as a `/`.
 //!
 //! Literals are compared in the normal form of RFC 3986, section 6.2.2: `/%7Euser` is `/~user`, `%2f` is `%2F`.
 //! Parameters are ranges of the path as received, and are decoded on request. `.` and `..` are ordinary segments.

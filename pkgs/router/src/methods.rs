@@ -14,7 +14,7 @@ const HEAD: usize = 1;
 /// The routes of one path, as numbers.
 #[derive(Debug)]
 pub(crate) struct Methods {
-    /// By [`index`]. HEAD has GET's route if it has none.
+    /// The routes by [`index`]. If HEAD has no route, it has GET's.
     known: [u32; KNOWN],
     /// Routes of methods without a number.
     others: Box<[(Method, u32)]>,
@@ -23,7 +23,7 @@ pub(crate) struct Methods {
 }
 
 impl Methods {
-    /// From these routes, each with a different method.
+    /// Makes the table from these routes, each with a different method.
     pub(crate) fn new(routes: Vec<(Method, u32)>, allow: u32) -> Self {
         let mut known = [NONE; KNOWN];
         let mut others = Vec::new();
@@ -53,8 +53,8 @@ impl Methods {
     }
 }
 
-/// The methods of these routes in their order, as the text of `Allow` (RFC 9110, section 10.2.1). HEAD follows GET if
-/// it has no route.
+/// The methods of these routes in their order, as the text of `Allow` (RFC 9110, section 10.2.1). If HEAD has no route,
+/// it follows GET.
 pub(crate) fn allow(routes: &[(Method, u32)]) -> String {
     let own_head = routes.iter().any(|(method, _)| *method == Method::HEAD);
     let names: Vec<&str> = routes

@@ -3,12 +3,12 @@
 use crate::error::BuildError;
 use crate::pattern::Segment;
 
-/// All routes' texts, one after the other.
+/// The texts of all routes, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     texts: String,
     routes: Vec<Route>,
-    /// Ranges of `texts`.
+    /// The parameters' names, as ranges of `texts`.
     params: Vec<(u32, u32)>,
 }
 
@@ -21,7 +21,7 @@ struct Route {
 }
 
 impl Names {
-    /// Appends a route. Its number is the count of earlier ones.
+    /// Appends a route. Its number is the count of earlier routes.
     pub(crate) fn push(&mut self, route: &str, segments: &[Segment<'_>]) -> Result<(), BuildError> {
         let start = u32::try_from(self.texts.len() + route.len()).map_err(|_| BuildError::TooManyRoutes)?;
         let (start, first) = (start - route.len() as u32, self.params.len() as u32);
@@ -42,7 +42,7 @@ impl Names {
         &self.texts[route.start as usize..][..usize::from(route.length)]
     }
 
-    /// The names of its parameters, in the order of the route.
+    /// The names of a route's parameters, in their order in the route.
     pub(crate) fn params(&self, number: u32) -> impl ExactSizeIterator<Item = &str> + Clone {
         let route = &self.routes[number as usize];
         let params = &self.params[route.first as usize..][..usize::from(route.params)];

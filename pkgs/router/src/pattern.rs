@@ -4,7 +4,7 @@ use crate::error::SyntaxError;
 use crate::escape;
 use crate::limits::{MAX_BYTES, MAX_PARAMS, MAX_SEGMENTS};
 
-/// A segment of a route. Literals are percent-encoded in normal form, as in paths.
+/// A segment of a route. Literals are percent-encoded in normal form, as in normalised paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment<'a> {
     /// `text`
@@ -103,8 +103,8 @@ fn segment(text: &str) -> Result<Segment<'_>, (usize, SyntaxError)> {
     Ok(Segment::Param { prefix, name: inside, suffix: literal })
 }
 
-/// Appends a byte of a literal in a path's normal form. Sub-delimiters, `:` and `@` have another meaning when escaped
-/// (RFC 3986, 2.2), so they stay as written.
+/// Appends a byte of a literal in the normal form of paths. Sub-delimiters, `:` and `@` have another meaning when
+/// escaped (RFC 3986, 2.2), so they stay as written.
 fn push(literal: &mut Vec<u8>, byte: u8, plain: bool) {
     let kept = escape::same_escaped(byte)
         || plain && matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@');

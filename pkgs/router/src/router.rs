@@ -1,4 +1,4 @@
-//! Routes with their values: collecting, freezing and finding them.
+//! Routes with their values: collecting them, freezing them, and finding one.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub struct Builder<T> {
 }
 
 impl<T> Builder<T> {
-    /// No routes.
+    /// A builder without routes.
     pub fn new() -> Self {
         Self { draft: Draft::default(), names: Names::default(), paths: Vec::new(), values: Vec::new() }
     }
@@ -32,7 +32,7 @@ impl<T> Builder<T> {
     /// Adds a route. A GET route also serves HEAD, unless HEAD has its own route.
     ///
     /// # Errors
-    /// When the pattern is invalid, or matches the same paths as an earlier one of this method.
+    /// When the pattern is invalid, or matches the same paths as an earlier pattern with this method.
     pub fn insert(&mut self, method: Method, pattern: &str, value: T) -> Result<(), BuildError> {
         let segments = pattern::parse(pattern).map_err(|(at, reason)| BuildError::Syntax {
             route: pattern.to_owned(),
@@ -93,16 +93,16 @@ impl<T> fmt::Debug for Builder<T> {
     }
 }
 
-/// A frozen table of routes with a value each.
+/// A frozen table of routes, each with a value.
 #[derive(Debug)]
 pub struct Router<T> {
     tree: Tree,
     names: Names,
-    /// By the tree's values.
+    /// The methods of each path. The tree's values are indices into this.
     paths: Box<[Methods]>,
     /// The values of `Allow` that [`Methods`] refer to.
     allows: Box<[HeaderValue]>,
-    /// By route number.
+    /// The values of the routes, by route number.
     values: Box<[T]>,
 }
 
@@ -111,8 +111,8 @@ pub struct Router<T> {
 pub enum Lookup<'r, 'p, T> {
     /// A route.
     Match(Match<'r, 'p, T>),
-    /// The path has routes, but none for the method: 405. The value of `Allow` (RFC 9110, section 10.2.1): methods in
-    /// the order of their routes, separated by commas.
+    /// The path has routes, but none for the method: 405. Contains the value of `Allow` (RFC 9110, section 10.2.1): the
+    /// methods in the order of their routes, separated by commas.
     MethodNotAllowed(&'r HeaderValue),
     /// No route for the path: 404.
     NotFound,
@@ -135,7 +135,7 @@ impl<T> Router<T> {
     pub fn find<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Lookup<'r, 'p, T> {
         let mut captures = Captures::new();
         let number = match self.tree.begin(path) {
-            // Empty captures need not be copied.
+            // Passing empty captures here avoids a copy.
             Begun::Found(number) => return self.choose(number, method, path, Captures::new()),
             begun => self.tree.finish(begun, path, &mut captures),
         };
@@ -166,8 +166,8 @@ impl<T> Router<T> {
         })
     }
 
-    /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). It does not grow with
-    /// the number of routes, only with the number of places where static segments and parameters compete.
+    /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). This number grows only
+    /// with the number of places where static segments and parameters compete, not with the number of routes.
     pub fn tries(&self) -> u32 {
         self.tree.tries()
     }
@@ -190,7 +190,7 @@ impl<'r, 'p, T> Match<'r, 'p, T> {
         self.names.route(self.route)
     }
 
-    /// A parameter, as it stands in the path.
+    /// A parameter, as written in the path.
     #[inline]
     pub fn param(&self, name: &str) -> Option<&'p str> {
         let index = self.names.params(self.route).position(|known| known == name)?;
@@ -202,19 +202,19 @@ impl<'r, 'p, T> Match<'r, 'p, T> {
         self.param(name).map(|raw| self.decode(raw))
     }
 
-    /// The first parameter, decoded. For routes with a single one, this avoids the search by name.
+    /// The first parameter, decoded. For a route with a single parameter, this avoids the search by name.
     #[inline]
     pub fn first_decoded(&self) -> Option<Result<Cow<'p, str>, NotUtf8>> {
         self.captures.get(self.path, 0).map(|raw| self.decode(raw))
     }
 
-    /// If matching has seen no escape, there is none.
+    /// Decodes a parameter. If matching saw no escape, there is nothing to decode.
     #[inline]
     fn decode(&self, raw: &'p str) -> Result<Cow<'p, str>, NotUtf8> {
         if self.captures.has_escapes() { escape::decode(raw) } else { Ok(Cow::Borrowed(raw)) }
     }
 
-    /// All parameters with their names, as they stand in the path, in the pattern's order.
+    /// All parameters with their names, as written in the path, in the pattern's order.
     pub fn params(&self) -> impl Iterator<Item = (&'r str, &'p str)> + '_ {
         let names = self.names.params(self.route);
         names.enumerate().filter_map(|(index, name)| Some((name, self.captures.get(self.path, index)?)))

@@ -1,4 +1,4 @@
-//! What allocates no memory: an allocator counts.
+//! Operations that allocate no memory, checked by an allocator that counts.
 
 use http::Method;
 use router::{Builder, Lookup};

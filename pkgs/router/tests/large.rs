@@ -41,7 +41,7 @@ fn a_million_routes_match_with_as_few_tries_as_one() {
     assert!(find(&router, &format!("/api/v1/resource{RESOURCES}")).is_none());
 }
 
-/// All routes with `depth` segments that are each `a` or a parameter, ending in a unique one.
+/// All routes with `depth` segments, each of which is `a` or a parameter, and a unique last segment.
 fn tangle(depth: u32) -> Builder<u32> {
     let mut builder = Builder::new();
     for bits in 0..1_u32 << depth {
@@ -53,8 +53,8 @@ fn tangle(depth: u32) -> Builder<u32> {
     builder
 }
 
-/// All nodes of that tangle: those before the last segment, and for each static last segment one with its end, and for
-/// each parameter one and its end.
+/// The number of nodes of that tree: those before the last segment; for each static last segment, one node with its
+/// end; and for each parameter as the last segment, one node and its end.
 fn nodes(depth: u32) -> u32 {
     (1 << depth) - 1 + (1 << (depth - 1)) * 3
 }

@@ -20,7 +20,7 @@ type Case<'a> = (&'a str, Option<(&'a str, &'a [(&'a str, &'a str)])>);
 
 #[track_caller]
 fn check(routes: &[&'static str], cases: &[Case<'_>]) {
-    // Whatever the order in which routes are added, the tree is the same.
+    // The tree does not depend on the order in which routes are added.
     let mut reversed = routes.to_vec();
     reversed.reverse();
     for router in [router(routes), router(&reversed)] {
@@ -321,7 +321,7 @@ fn the_path_decides_before_the_method_does() {
     assert_eq!(allow, "GET,HEAD");
 }
 
-/// What users of other routers rely on, in our own routes.
+/// Behaviour on which users of other routers rely, with our own routes.
 #[test]
 fn a_static_beginning_that_leads_nowhere_gives_way() {
     check(

@@ -1,5 +1,5 @@
-//! Precedence compared with a reference that tries every route: it implements what the crate's documentation says, and
-//! nothing of how the tree does it.
+//! Compares precedence with a reference that tries every route. The reference implements the crate's documentation, and
+//! shares nothing with the tree.
 
 use http::Method;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ enum Piece {
     Rest,
 }
 
-/// What decides between routes at one segment: the lowest comes first.
+/// The rank of a segment of a route. The route with the lowest rank comes first.
 type Rank = (u8, isize, isize, String, String);
 
 impl Piece {

@@ -1,5 +1,5 @@
-//! The bench's codes: seven random-looking characters, made from a number in the same way here and in wrk's Lua, so
-//! that neither side has to carry a list of a million.
+//! The bench's codes: seven random-looking characters. They are computed from a number in the same way here and in
+//! wrk's Lua, so that neither side has to keep a list of a million codes.
 
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
@@ -14,8 +14,8 @@ const LENGTH: usize = 7;
 /// 62 to the power of [`LENGTH`]: how many codes there are.
 const SPACE: u64 = 3_521_614_606_208;
 
-/// Scatters neighbouring numbers (Knuth's multiplicative hash). Coprime to [`SPACE`], so no two numbers have the same
-/// code; small enough that a double, Lua's only number, holds the product for up to 3,000,000 exactly.
+/// Scatters neighbouring numbers (Knuth's multiplicative hash). It is coprime to [`SPACE`], so no two numbers have the
+/// same code. It is small enough that a double, Lua's only number, holds the product for up to 3,000,000 exactly.
 const SCATTER: u64 = 2_654_435_761;
 
 /// The code of a number.
@@ -48,9 +48,9 @@ pub fn write_csv(to: impl Write, count: u64) -> io::Result<()> {
     to.flush()
 }
 
-/// Requests for the codes of `count` numbers from `first` on, in an order unlike that of their import.
+/// Requests for the codes of `count` numbers from `first` on, in another order than that of their import.
 pub fn requests(first: u64, count: u64, status: u16) -> Requests {
-    // Golden-ratio steps visit all numbers before any comes again, if the step is coprime to their count.
+    // Steps by the golden ratio visit all numbers before any number comes again, if the step is coprime to their count.
     let mut step = (count as f64 * 0.618) as u64 | 1;
     while common_divisor(step, count) > 1 {
         step += 2;

@@ -43,8 +43,8 @@ fn run(command: &mut Command, name: &str) -> Result<(), Error> {
     }
 }
 
-/// The same links in a file with this name beside a database that was [imported](import), made by the other build,
-/// since an older one can't read what this one writes. A copy if there is no other build.
+/// The same links in a file with this name beside a database that was [imported](import). The other build makes the
+/// file, since an older build can't read a database of this one. It is a copy if there is no other build.
 pub fn copy_for_other(database: &Path, name: &str) -> Result<PathBuf, Error> {
     let Some(program) = setup::other_build("linerate-links")? else { return copy(database, name) };
     let own = database.with_file_name(name).with_extension("db");
@@ -52,14 +52,14 @@ pub fn copy_for_other(database: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(own)
 }
 
-/// Copies a database that nobody has open to a file with this name beside it.
+/// Copies a database that no process has open to a file with this name beside it.
 pub fn copy(database: &Path, name: &str) -> Result<PathBuf, Error> {
     let copy = database.with_file_name(name).with_extension("db");
     fs::copy(database, &copy).map_err(Error::file(&copy))?;
     Ok(copy)
 }
 
-/// Adds this many domains to a database that nobody has open.
+/// Adds this many domains to a database that no process has open.
 pub fn add_domains(database: &Path, count: usize) -> Result<(), Error> {
     for number in 0..count {
         let mut command = Command::new(PROGRAM);
@@ -69,7 +69,7 @@ pub fn add_domains(database: &Path, count: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Its name in the table.
+/// The name of this build in the table.
 pub const NAME: &str = "linerate-links";
 
 /// The name of another build in the table.
@@ -80,8 +80,8 @@ pub fn serve(database: &Path, placement: Placement, more: &[&str]) -> Result<Ser
     serve_by(NAME, Path::new(PROGRAM), database, placement, more)
 }
 
-/// The same with another build, if one should be measured too; see [`setup::other_build`]. None if that doesn't know
-/// the first of the arguments.
+/// Like [`serve`], with the other build, if one should be measured too; see [`setup::other_build`]. Returns `None` if
+/// that build doesn't know the first of the arguments.
 pub fn serve_other(database: &Path, placement: Placement, more: &[&str]) -> Result<Option<Server>, Error> {
     let Some(program) = setup::other_build("linerate-links")? else { return Ok(None) };
     if let Some(argument) = more.first() {

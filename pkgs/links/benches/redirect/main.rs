@@ -1,5 +1,5 @@
-//! What a redirect costs: without TLS, compared with nginx, a constant actix-web handler and the floor that the kernel
-//! sets; with TLS, compared with nginx.
+//! What a redirect costs. Without TLS, it is compared with nginx, a constant actix-web handler, and the lower limit
+//! that the kernel sets (the floor). With TLS, it is compared with nginx.
 //!
 //! `cargo bench -p linerate-links --bench redirect [-- [--quick] [--strict] [PART...]]`. Needs wrk, h2load and nginx,
 //! and installs them from Debian packages when root runs it. Prints one table and the targets, and writes both to
@@ -25,7 +25,7 @@ use bench::server::{Placement, Server};
 use bench::wrk::{Load, Requests};
 use bench::{Error, chart, entry, setup};
 
-// For the actix-web peer, which is in this executable and should have what the shortener has.
+// For the actix-web peer, which is in this executable and should have the same allocator as the shortener.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,7 +52,7 @@ struct Setting {
     pipelined: &'static str,
 }
 
-/// All CPUs, shared by two workers and two threads of load, as on the machine that the targets come from.
+/// All CPUs, shared by two workers and two threads of load, as on the machine on which the targets were set.
 const SPREAD: Setting = Setting {
     placement: Placement { workers: 2, cpu: None },
     threads: 2,
@@ -63,8 +63,8 @@ const SPREAD: Setting = Setting {
     pipelined: "pipelined x16",
 };
 
-/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so rounds differ least, and the
-/// differences between servers or cases show best, even on a busy machine.
+/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so rounds differ least. The
+/// differences between servers or cases are then clearest, even on a busy machine.
 const ONE_CORE: Setting = Setting {
     placement: Placement { workers: 1, cpu: Some(0) },
     threads: 1,
@@ -82,19 +82,20 @@ struct Scale {
     rounds: usize,
     /// Links in the large database.
     many: u64,
-    /// Links cached beyond [`FEW`] to find out what one takes.
+    /// Links cached beyond [`FEW`], to measure the memory of one cached link.
     more: u64,
-    /// How many starts there are, of which the median counts.
+    /// The number of starts. Their median counts.
     starts: usize,
-    /// For the cases with TLS, which are many, and which differ less the shorter the time between them.
+    /// Rounds and time of the cases with TLS. There are many such cases, and they differ less the shorter the time
+    /// between them.
     secure: (usize, Duration),
     /// Idle TLS connections.
     idle: usize,
 }
 
-// 64 connections keep all workers of every server busy; more only lengthen the queue, and with fewer, workers sleep,
-// and then waking them is measured. With less than 3 s per round, the 10 ms in which CPU time is counted and the load's
-// own start would show.
+// 64 connections keep all workers of every server busy. More connections only lengthen the queue. With fewer, workers
+// sleep, and the cost of waking them is measured too. With less than 3 s per round, the results would show the 10 ms in
+// which CPU time is counted, and the start of the load.
 const FULL: Scale = Scale {
     connections: 64,
     seconds: 3,
@@ -124,7 +125,7 @@ fn main() -> ExitCode {
 }
 
 fn run(scale: &Scale, parts: &[&str]) -> Result<Report, Error> {
-    // Packages come from the network, which is gone once the bench has its own.
+    // Packages come from the network, which the bench cannot reach once it has its own.
     setup::require("wrk", "wrk")?;
     setup::require("nginx", "nginx-light")?;
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -199,13 +200,13 @@ struct Servers {
     nginx: Nginx,
     actix: Server,
     floor: Server,
-    /// Another build of ours, and the same without a cache.
+    /// Another build of ours, with and without a cache.
     other: Option<[Server; 2]>,
 }
 
 impl Servers {
-    /// Starts them, and fills the cache with what should be found there. Each of ours has its own database: the clicks
-    /// of one would make the others forget what they have cached.
+    /// Starts the servers, and fills each cache with what should be found there. Each of ours has its own database: the
+    /// clicks of one would make the others drop what they have cached.
     fn start(scale: &Scale, database: &Path, placement: Placement) -> Result<Self, Error> {
         let copy = |name: &str| links::copy(database, &format!("{name}-{}", placement.workers));
         let ours = links::serve(&copy("cached")?, placement, &[])?;
@@ -273,7 +274,7 @@ struct Extra {
     traces: bool,
 }
 
-/// Lines and spans are written where nobody keeps them, since what counts is their cost to the server, all its threads
+/// Lines and spans are discarded after they are written. What counts is their cost to the server, all its threads
 /// together.
 const EXTRAS: [Extra; 5] = [
     Extra {
@@ -314,7 +315,7 @@ fn extras(database: &Path) -> Result<Vec<Server>, Error> {
     EXTRAS.into_iter().enumerate().map(start).collect()
 }
 
-/// CPU time per redirect, hot and less so.
+/// CPU time per redirect, for hot links and for others.
 fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), Error> {
     let spread = Servers::start(scale, database, SPREAD.placement)?;
     let one_core = Servers::start(scale, database, ONE_CORE.placement)?;
@@ -346,7 +347,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
         target(setting.warm, " / hot", ours(setting.warm).cpu_ratio(hot), "x", 1.15);
         target(setting.unknown, " / hot", ours(setting.unknown).cpu_ratio(hot), "x", 1.2);
         target(setting.cold, "", ours(setting.cold).cpu_us(), "µs", 12.0);
-        // No server can be below this: if it exceeds a target, the machine's kernel rules that out.
+        // No server can be faster than this. If it exceeds a target, the machine's kernel makes the target impossible.
         report.figure(format!("floor, {}", setting.hot), floor.cpu_us(), "µs");
         report.figure(format!("floor / nginx, {}", setting.hot), floor.cpu_ratio(nginx), "x");
         report.figure(format!("linerate-links / floor, {}", setting.hot), hot.cpu_ratio(floor), "x");
@@ -354,7 +355,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// Resident memory with few links cached, and what each further link takes.
+/// Resident memory with few links cached, and the memory of each further link.
 fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result<(), Error> {
     let first = paths(0..FEW);
     let server = links::serve(few, SPREAD.placement, &[])?;
@@ -376,8 +377,8 @@ fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result
         report.figure(format!("RSS / {}", links::OTHER), ratio(usage.resident, before.resident), "x");
     }
 
-    // Room for all of them. The parts of the database that are read are mapped, and only count as resident memory with
-    // a file behind it; a cached link is memory without a file behind it.
+    // There is room for all of them. The parts of the database that are read are mapped, so they count as resident
+    // memory with a file behind it. A cached link is memory without a file behind it.
     let server = links::serve(many, SPREAD.placement, &["--cache-bytes", "268435456"])?;
     server.visit(&first, 307)?;
     let before = server.usage()?;
@@ -390,7 +391,7 @@ fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result
     Ok(())
 }
 
-/// From exec to the first redirect, on a database that is in the page cache.
+/// The time from exec to the first redirect, on a database that is in the page cache.
 fn starts(scale: &Scale, many: &Path, report: &mut Report) -> Result<(), Error> {
     let mut took = Vec::with_capacity(scale.starts);
     for number in 0..scale.starts as u64 {

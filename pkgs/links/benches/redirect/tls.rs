@@ -32,7 +32,7 @@ const LOAD_CPU: usize = 1;
 const HTTP1: &str = "HTTP/1.1";
 const HTTP2: &str = "HTTP/2";
 const HTTP3: &str = "HTTP/3";
-/// A new connection for each request.
+/// The case of a new connection without TLS for each request.
 const CLEAR: &str = "in the clear";
 
 /// For HTTP/2 and HTTP/3: connections, and requests in flight at once on each.
@@ -51,7 +51,7 @@ const HANDSHAKES: [(&str, Group, bool); 6] = [
     ("X25519MLKEM768, resumed", Group::X25519MlKem768, true),
 ];
 
-/// A process's open files besides its connections.
+/// A process's open files that are not connections.
 const OTHER_FILES: u64 = 200;
 
 /// A server that speaks TLS.
@@ -64,7 +64,7 @@ struct Peer {
     post_quantum: bool,
 }
 
-/// Measures all of it.
+/// Measures all cases.
 pub fn measure(scale: &Scale, nginx: &Newest, scratch: &Path, report: &mut Report) -> Result<(), Error> {
     let (rounds, time) = scale.secure;
     report.condition(format!(
@@ -102,7 +102,7 @@ pub fn measure(scale: &Scale, nginx: &Newest, scratch: &Path, report: &mut Repor
     idle(scale, nginx, scratch, &database, report)
 }
 
-/// Ours first, and then its peers. Each of ours has its own copy of `database`, named after `purpose`.
+/// Starts our server first, and then its peers. Each of ours has its own copy of `database`, named after `purpose`.
 fn start(nginx: &Newest, scratch: &Path, database: &Path, purpose: &str) -> Result<Vec<Peer>, Error> {
     let mut peers = Vec::new();
     for (build, other) in [("ours", false), ("other", true)] {
@@ -124,8 +124,8 @@ fn start(nginx: &Newest, scratch: &Path, database: &Path, purpose: &str) -> Resu
     Ok(peers)
 }
 
-/// nginx at its best for this purpose: small records, TLS 1.2 sessions shared by all workers, TLS 1.3 sessions in
-/// tickets, batches of datagrams.
+/// Starts nginx with the best settings for this purpose: small records, TLS 1.2 sessions shared by all workers, TLS 1.3
+/// sessions in tickets, batches of datagrams.
 fn start_nginx(nginx: &Newest, scratch: &Path) -> Result<Peer, Error> {
     let (clear, secure) = (free_address()?, free_address()?);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
@@ -204,7 +204,7 @@ fn cases<'a>(scale: &'a Scale, peers: &'a [Peer]) -> Vec<LoadedServer<'a>> {
     cases
 }
 
-/// A load in this process, which is pinned meanwhile.
+/// A load in this process. Its thread is pinned while it runs.
 fn by_thread<'a>(
     peer: &'a Peer,
     name: &'static str,
@@ -220,7 +220,7 @@ fn by_thread<'a>(
     LoadedServer { server: &peer.server, name, load }
 }
 
-/// Runs something on the load's CPU.
+/// Runs `what` on the load's CPU.
 fn pinned<R: Send>(what: impl FnOnce() -> Result<R, String> + Send) -> Result<R, String> {
     let pinned = || {
         workers::pin(LOAD_CPU);
@@ -265,7 +265,7 @@ fn idle(
     Ok(())
 }
 
-/// How many files this process and those it starts may have open, after asking for `wanted`.
+/// How many files this process and its children may have open, after asking for `wanted`.
 fn open_files(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current else { return u64::MAX };

@@ -1,4 +1,4 @@
-//! User agents: every one has a kind, whatever its bytes, and case doesn't matter.
+//! User agents: any bytes have a kind, which does not depend on upper and lower case.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The form with a password: whatever it is, it has one or none, which is no longer than the form.
+//! The form with a password: any bytes contain one password or none, which is not longer than the form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use links::fuzzing::password_of;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(password) = password_of(bytes) {
-        // Anything that isn't UTF-8 is replaced, with up to three bytes for one.
+        // Each byte that isn't UTF-8 is replaced by up to three bytes.
         assert!(password.len() <= 3 * bytes.len());
     }
 });

@@ -1,4 +1,4 @@
-//! What comes from outside and reaches the database: cursors, searches, tags and tokens. None causes an SQLite error,
+//! Input from outside that reaches the database: cursors, searches, tags and tokens. No input causes an SQLite error,
 //! and an accepted cursor continues its list.
 #![no_main]
 
@@ -25,7 +25,7 @@ fn reader() -> &'static Mutex<(Store, Reader)> {
         }
         let reader = store.reader().expect("a reader");
         assert!(!reader.is_empty().expect("it reads"));
-        // A fuzzer ends at once, without notice. Its files are open by now, and disappear with it.
+        // A fuzzer ends without running destructors. Its files are already open, and disappear when it ends.
         std::fs::remove_dir_all(&directory).expect("it was made here");
         Mutex::new((store, reader))
     })

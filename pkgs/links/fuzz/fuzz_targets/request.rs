@@ -1,5 +1,5 @@
-//! The head of a request: whatever arrives, it is parsed the same in one piece and in many, and what counts as a visit
-//! contains nothing that could leave the header it goes into.
+//! The head of a request: any bytes are parsed the same in one piece and in many. A visit contains nothing that could
+//! end the header field into which it is copied.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

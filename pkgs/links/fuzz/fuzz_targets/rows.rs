@@ -1,5 +1,5 @@
-//! What holds for any imported file: rows are numbered in order, they are the same in whatever pieces they arrive, and
-//! those that are read come back unchanged from an export.
+//! The rules for any imported file: rows are numbered in order, the rows do not depend on the pieces in which they
+//! arrive, and accepted rows come back unchanged from an export.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use links::store::Record;
 use links::transfer::{Format, Writer, read};
 use links::when::Timestamp;
 
-/// Returns a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct Templates<'b>(&'b [u8]);
 
 impl Read for Templates<'_> {
@@ -18,7 +18,7 @@ impl Read for Templates<'_> {
     }
 }
 
-/// The rows as they are shown to people, the records among them, and how reading ended.
+/// The rows as people see them, the accepted records among them, and how reading ended.
 fn rows(format: Format, input: impl Read) -> (Vec<Result<Record, String>>, Result<(), String>) {
     let mut rows = Vec::new();
     let end = read(format, input, &mut |number, row| {
@@ -29,9 +29,10 @@ fn rows(format: Format, input: impl Read) -> (Vec<Result<Record, String>>, Resul
     (rows, end.map_err(|error| error.to_string()))
 }
 
-/// Checks all of that for one input.
+/// Checks these rules for one input.
 pub fn check(format: Format, bytes: &[u8]) {
-    // A span such as `7d` counts from now: a difference is only checked again if the clock has advanced meanwhile.
+    // A span such as `7d` counts from now, so results may differ if the clock has advanced. Only then are they compared
+    // again.
     let found = loop {
         let begun = Timestamp::now();
         let (whole, pieces) = (rows(format, bytes), rows(format, Templates(bytes)));

@@ -1,5 +1,4 @@
-//! Targets: whatever arrives, an accepted target is valid in a header, reads back as itself, and leads to none of our
-//! own hosts.
+//! Targets: an accepted target is valid in a header, reads back unchanged, and does not lead to one of our own hosts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

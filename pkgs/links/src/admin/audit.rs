@@ -15,7 +15,7 @@ use crate::domains::{Domain, LinkKey};
 use crate::link::Link;
 use crate::store::{Grant, TokenInfo};
 
-/// The audit log of a request; none without an audit log.
+/// The audit context of a request; `None` if there is no audit log.
 pub(super) struct Audit(Option<AuditContext>);
 
 struct AuditContext {
@@ -26,11 +26,11 @@ struct AuditContext {
 
 /// A link, a domain or a key that was written.
 pub(super) struct Written {
-    /// Its code, after its domain unless that is the default one; its host; or its id.
+    /// A link's code, after its domain unless that is the default one; a domain's host; or a key's id.
     pub target: String,
-    /// Its digest before.
+    /// Its digest before the write.
     pub before: Option<String>,
-    /// Its digest after.
+    /// Its digest after the write.
     pub after: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn target_of(link: &Link) -> String {
     named(link.domain.as_deref(), &link.code)
 }
 
-/// The same from its key.
+/// Like [`target_of`], from the link's key.
 pub(super) fn target(state: &State, key: &LinkKey) -> String {
     let domain = state.store.domains().get(key.domain).map(|domain| domain.host.clone());
     named(domain.as_deref(), &key.code)
@@ -49,12 +49,12 @@ fn named(domain: Option<&str>, code: &str) -> String {
     domain.map_or_else(|| code.to_owned(), |domain| format!("{domain}/{code}"))
 }
 
-/// The digest of a link before a write. The writer's thread takes it.
+/// The digest of a link before a write. The writer's thread computes it.
 #[derive(Clone, Default)]
 pub(super) struct Before(Arc<OnceLock<String>>);
 
 impl Before {
-    /// Takes the digest of a link.
+    /// Computes the digest of a link.
     pub fn take(&self, link: &Link) {
         let _ = self.0.set(digest(link));
     }
@@ -71,7 +71,7 @@ pub(super) fn sum(link: &Link) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(&edited).unwrap_or_default()).into()
 }
 
-/// The same in the audit log's form.
+/// [`sum`] in the audit log's form.
 pub(super) fn digest(link: &Link) -> String {
     service::access_log::digest("sha256", &sum(link))
 }
@@ -90,7 +90,7 @@ pub(super) fn digest_of_key(key: &TokenInfo) -> String {
 }
 
 impl Audit {
-    /// That of a request.
+    /// The audit context of a request.
     pub fn of(request: &HttpRequest, state: &State) -> Self {
         let auditing = state.audit_log.clone().map(|log| {
             let extensions = request.extensions();
@@ -109,7 +109,7 @@ impl Audit {
         Self(auditing)
     }
 
-    /// Takes the digest before the write, if there is an audit log.
+    /// Where the writer's thread puts the digest before the write; `None` if there is no audit log.
     pub fn before(&self) -> Option<Before> {
         self.0.as_ref().map(|_| Before::default())
     }
@@ -132,7 +132,7 @@ impl Audit {
         log.write(id, actor, records).await;
     }
 
-    /// Logs that this many links were written, too many for one line each.
+    /// Logs the number of links that were written, if they are too many for one line each.
     pub async fn wrote_many(&self, action: &str, count: u64) {
         let Some(AuditContext { log, id, actor }) = &self.0 else { return };
         log.write(id, actor, [AuditRecord { action, count, ..AuditRecord::default() }]).await;

@@ -1,5 +1,5 @@
-//! Bearer tokens (RFC 6750). Each request looks up our own in the store, so a revoked one ends at once. If an issuer
-//! is configured, its JSON Web Tokens are accepted too, until they expire.
+//! Bearer tokens (RFC 6750). Each request looks up our own tokens in the store, so a revoked token ends at once. If an
+//! issuer is configured, its JSON Web Tokens are accepted too, until they expire.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +31,7 @@ const LOOKS: u32 = 50;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How many known tokens are remembered; there cannot be more.
+/// How many known tokens are remembered. The store cannot have more.
 const KNOWN: usize = 1_000;
 
 /// Lets only requests with a token of this scope through to the handler, before their body is read.
@@ -52,14 +52,15 @@ pub(super) async fn require(
     }
 }
 
-/// Refuses requests that a web page may have sent by DNS rebinding: those without a key, for another host than ours.
+/// Refuses requests that a web page may have sent by DNS rebinding: requests without a key, for a host that is not
+/// ours.
 pub(super) async fn by_local_names<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let state = request.app_data::<web::Data<State>>();
     if let Some(hosts) = state.and_then(|state| state.hosts.as_ref())
-        // Where keys are checked, a request with one does not come from a web page.
+        // On paths that check keys, a request with a key does not come from a web page.
         && !(request.path().starts_with("/api/v1/") && request.headers().contains_key(header::AUTHORIZATION))
     {
         let field = |name| request.headers().get(name).map(HeaderValue::as_bytes);
@@ -71,7 +72,7 @@ pub(super) async fn by_local_names<B: MessageBody + 'static>(
     Ok(next.call(request).await?.map_into_boxed_body())
 }
 
-/// The rights of the request's token, which [`require`] has found.
+/// The rights of the request's token, which [`require`] has checked.
 pub(super) fn granted(request: &HttpRequest) -> Result<Grant, Failure> {
     let granted = request.extensions().get().cloned();
     granted.ok_or_else(|| Problem::internal("nobody has looked for a key").into())
@@ -131,7 +132,7 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
     Ok(granted)
 }
 
-/// The rights of an issuer's token: at all domains, since the issuer knows nothing of them.
+/// The rights of an issuer's token. They cover all domains, since the issuer does not know the domains.
 async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Grant, Failure> {
     let bearer = tokens.bearer(token).await.map_err(|refused| match refused {
         Refused::Unavailable(error) => Failure::busy(&error.to_string()),
@@ -149,15 +150,15 @@ async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Gran
     Ok(Grant { id: None, name, scope, domains: InDomains::All, expires_at: None, last_used_at: None })
 }
 
-/// Limits how often unknown tokens are looked up in the database, so that clients with invented tokens cannot take the
-/// readers from others. Tokens that were recently known are always looked up, so a revoked one ends at once.
+/// Limits how often unknown tokens are looked up in the database, so that clients with invented tokens cannot occupy
+/// the readers. Tokens that were recently known are always looked up, so a revoked token ends at once.
 #[derive(Default)]
 pub(super) struct UnknownTokens(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
     known: HashSet<[u8; 32]>,
-    /// Unknown tokens, and since when they are counted.
+    /// When counting began, and how many unknown tokens were looked up since.
     missed: Option<(Instant, u32)>,
 }
 

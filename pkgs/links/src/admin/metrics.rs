@@ -15,7 +15,7 @@ use service::problem::Problem;
 use super::State;
 use super::protocol::failure::Failure;
 
-/// Requests by route and status. They are few, so a lock per request is fine.
+/// Requests by route and status. There are few requests, so a lock per request is fine.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(Family<Labels, Counter>);
 
@@ -26,7 +26,7 @@ struct Labels {
     status: u16,
 }
 
-/// The pattern of a request's route, if actix-web did not route it.
+/// The pattern of the route, for a request that actix-web did not route.
 pub(super) struct Route(pub String);
 
 impl Requests {

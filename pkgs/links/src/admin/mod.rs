@@ -55,10 +55,11 @@ pub use metrics::Requests;
 /// The longest head, in bytes: for a search of 8,000 percent-encoded bytes, and other fields.
 const HEAD_BYTES: usize = 32 * 1024;
 
-/// How long a client may take next to nothing of an answer.
+/// How long a client may read next to nothing of an answer.
 const STALLED: Duration = Duration::from_secs(10);
 
-/// The longest body that may be announced. Many of these still fit the sum of all.
+/// The longest body that may be announced. It is practically no limit, but the sum of many such lengths still fits a
+/// `u64`.
 const ANY_BYTES: u64 = 1 << 40;
 
 /// How many requests an HTTP/2 connection may have at once.
@@ -88,8 +89,8 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Idle connections are kept longer than the 60 s of common proxies, so that none is closed just as a request is
-    /// sent.
+    /// Idle connections are kept longer than the 60 s of common proxies. So none is closed just as a proxy sends a
+    /// request on it.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { head: seconds(10), body: seconds(30), idle: seconds(75) }
@@ -112,15 +113,15 @@ pub struct State {
     unknown_tokens: UnknownTokens,
     /// Verifies an issuer's tokens, if there is one.
     tokens: Option<Tokens>,
-    /// The hosts for which requests without a key are accepted; any if absent.
+    /// Requests without a key are accepted only for these hosts, or for any host if absent.
     hosts: Option<AllowedHosts>,
     timeouts: Timeouts,
     audit_log: Option<AuditLog>,
 }
 
 impl State {
-    /// `base` is the URL of the public listener, such as `https://go.example`. The admin listener's `requests` are
-    /// added to `registry`, which `/metrics` shows.
+    /// Makes the state. `base` is the URL of the public listener, such as `https://go.example`. The admin listener's
+    /// `requests` are added to `registry`, which `/metrics` shows.
     ///
     /// # Errors
     /// When the database cannot be opened for reading.
@@ -150,8 +151,8 @@ impl State {
         })
     }
 
-    /// Accepts requests without a key only for these hosts. Needed on loopback, where nothing else keeps web pages out
-    /// (DNS rebinding).
+    /// Accepts requests without a key only for these hosts. This is needed on loopback, where nothing else keeps web
+    /// pages out (DNS rebinding).
     #[must_use]
     pub fn only_for(mut self, hosts: AllowedHosts) -> Self {
         self.hosts = Some(hosts);
@@ -184,8 +185,8 @@ impl State {
     }
 }
 
-/// The `listener` configuration of an admin listener at this address: for few connections, of which stalled ones make
-/// room for others. What it refuses is counted in `requests`.
+/// The `listener` configuration of an admin listener at this address. It allows few connections, and stalled ones are
+/// closed to make room for others. Requests that the listener refuses are counted in `requests`.
 pub fn config(address: Address, timeouts: Timeouts, requests: &Requests) -> Config {
     let private = Config::private(address);
     Config {
@@ -195,8 +196,8 @@ pub fn config(address: Address, timeouts: Timeouts, requests: &Requests) -> Conf
             head_time: timeouts.head,
             idle: timeouts.idle,
             write_stall: STALLED,
-            // A file to import may have any length, and is never held whole. Whoever holds a body limits its bytes and
-            // time, and reports that first.
+            // A file to import may have any length, and is never held in memory as a whole. Handlers that hold a body
+            // limit its bytes and its time themselves, before the listener does.
             body_bytes: ANY_BYTES,
             body_bytes_total: u64::MAX,
             body_idle: timeouts.body.max(api::bulk::STALLED) + STALLED,
@@ -210,7 +211,7 @@ pub fn config(address: Address, timeouts: Timeouts, requests: &Requests) -> Conf
     }
 }
 
-/// The service of the admin listener, whose workers are a thread each.
+/// The service of the admin listener. Each of its workers is one thread.
 pub fn service(state: State) -> impl HttpService {
     Mounted::new(Arc::new(state))
 }

@@ -75,7 +75,7 @@ impl Modify for Bearer {
     }
 }
 
-/// The answers of every operation besides its own: every error is a problem.
+/// Adds the errors of every operation that needs a key. Every error is a problem.
 struct Problems;
 
 impl Modify for Problems {
@@ -112,7 +112,7 @@ pub fn describe() -> Document {
     Api::openapi()
 }
 
-/// Built once, since it depends only on the program.
+/// The JSON of the description. It is built once, since it depends only on the program.
 static JSON: LazyLock<Bytes> = LazyLock::new(|| describe().to_json().map(Bytes::from).unwrap_or_default());
 
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), PATH)));

@@ -34,7 +34,7 @@ pub static PAGES: [Page; 5] = [
     page(openapi::PATH, |_| openapi::document()),
 ];
 
-/// Further paths of pages: the description's old path, and the base URL that is printed.
+/// Further paths of pages: the old path of the description, and the base URL that the server prints.
 static ALIASES: [Page; 3] = [
     page("/api/v1/openapi.json", |_| openapi::document()),
     page("/api/v1", |_| openapi::page()),
@@ -45,7 +45,7 @@ static ALIASES: [Page; 3] = [
 pub(super) struct Pages(Router<&'static Page>);
 
 impl Pages {
-    /// From [`PAGES`], and the aliases.
+    /// Compiles [`PAGES`] and the aliases.
     pub(super) fn new() -> Self {
         let mut routes = router::Builder::new();
         for page in PAGES.iter().chain(&ALIASES) {
@@ -64,9 +64,9 @@ impl fmt::Debug for Pages {
 /// Answers requests outside the API: a known path with another method is 405, anything else 404.
 pub(super) async fn answer(request: HttpRequest, state: web::Data<State>) -> HttpResponse {
     let routes = &state.pages.0;
-    // actix-web has checked that it is a token.
+    // actix-web has already checked that the method is a token.
     let method = Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
-    // Every path has a GET, so that gives the label, whatever the method is.
+    // Every path has a GET, so its pattern is the label of any method.
     if let Some(found) = routes.find(&Method::GET, request.path()).matched() {
         request.extensions_mut().insert(metrics::Route(found.pattern().to_owned()));
     }

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A fixed number of read connections.
 pub(super) struct ReaderPool {
     idle: Arc<Mutex<Vec<Reader>>>,
-    /// One permit per reader: whoever has a permit finds an idle reader.
+    /// One permit per reader. A task with a permit always finds an idle reader.
     permits: Arc<Semaphore>,
 }
 
@@ -35,7 +35,7 @@ impl ReaderPool {
             _ => return Err(Error::Busy),
         };
         let idle = self.idle.clone();
-        // The reader is returned when the query ends, even if the request was given up.
+        // The reader is returned when the query ends, even if the request was cancelled.
         let (sender, answer) = oneshot::channel();
         aside(Box::new(move || {
             let Some(reader) = lock(&idle).pop() else {

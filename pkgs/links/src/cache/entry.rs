@@ -24,7 +24,7 @@ pub struct Entry(ThinArc<Head, u8>);
 struct Head {
     stamp: u32,
     key_bytes: u8,
-    /// The redirect's status; none if there is no link with this code.
+    /// The redirect's status; `None` if there is no link with this code.
     redirect: Option<RedirectStatus>,
     forward_query: bool,
     link: i64,

@@ -1,11 +1,11 @@
-//! How long a cache may be used if its database has other writers, also while the database is away.
+//! How long a cache may be used if its database has other writers, or is unreachable.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::generations::Generations;
 
-/// How much is known about other writers. Reading the cache does not check this; instead, all stamps become outdated.
+/// What is known about other writers. A read of the cache does not check this; instead, all stamps become outdated.
 pub(super) struct Freshness {
     state: Mutex<State>,
     /// Notified when the cache becomes fresh for a limited time.
@@ -16,9 +16,9 @@ pub(super) struct Freshness {
 struct State {
     /// The last time before which every change is known.
     heard: Option<Instant>,
-    /// Until when the cache may be used.
+    /// The cache may be used until this time.
     until: Option<Instant>,
-    /// Until when it is used while the database is away.
+    /// The cache may be used until this time while the database is unreachable.
     away_until: Option<Instant>,
     fresh: bool,
 }
@@ -28,7 +28,7 @@ impl Freshness {
         Self { state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Every change before `heard` is known, so the cache may be used for `bound` from then on.
+    /// Every change before `heard` is known, so the cache may be used until `bound` after it.
     pub(super) fn extend(&self, generations: &Generations, heard: Instant, bound: Duration) {
         let mut state = self.state();
         state.away_until = None;
@@ -41,20 +41,20 @@ impl Freshness {
         }
     }
 
-    /// The database is away: the last known state is used for `limit` after it was last heard of.
+    /// Tells that the database is unreachable. The last known state stays in use until `limit` after the last contact.
     pub(super) fn linger(&self, limit: Duration) {
         let mut state = self.state();
         state.away_until = state.heard.map(|heard| heard + limit);
     }
 
-    /// How long nothing was heard, if the cache is still used because the database is away.
+    /// The time since the last contact, if the cache is still in use although the database is unreachable.
     pub(super) fn lingers(&self) -> Option<Duration> {
         let (state, now) = (self.state(), Instant::now());
         let lingers = !state.fresh && state.away_until > Some(now);
         state.heard.filter(|_| lingers).map(|heard| now.saturating_duration_since(heard))
     }
 
-    /// How long ago other servers' writes were last heard of; none if never.
+    /// How long ago this process last heard of other servers' writes; `None` if never.
     pub(super) fn age(&self) -> Option<Duration> {
         self.state().heard.map(|heard| heard.elapsed())
     }
@@ -63,7 +63,7 @@ impl Freshness {
         self.state().fresh
     }
 
-    /// Ends the use of the cache whenever its time is over; never returns.
+    /// Makes the cache invalid whenever its time is over; never returns.
     pub(super) fn watch(&self, generations: &Generations) -> ! {
         let mut state = self.state();
         loop {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Set while changes are unknown: then every stamp is outdated.
+/// Set while changes may be unknown: every stamp is then outdated.
 const STALE: u32 = 1 << 31;
 
 /// When each code last changed: a counter per stripe of codes, and one for all.
@@ -13,19 +13,19 @@ pub(super) struct Generations {
 }
 
 impl Generations {
-    /// With this many stripes, a power of two. An edit reloads one in this many entries besides its own.
+    /// Creates `stripes` counters, a power of two. An edit also reloads one in `stripes` of the other entries.
     pub(super) fn new(stripes: usize) -> Self {
         assert!(stripes.is_power_of_two(), "stripes are told apart by bits of a hash");
         Self { stripes: (0..stripes).map(|_| AtomicU32::new(0)).collect(), all: AtomicU32::new(0) }
     }
 
-    /// Both counters only grow, so their sum changes with either.
+    /// The current stamp of a hash. Both counters only grow, so their sum changes with either.
     pub(super) fn stamp(&self, hash: u64) -> u32 {
         let stripe = self.stripe(hash).load(Ordering::Acquire);
         stripe.wrapping_add(self.all.load(Ordering::Acquire))
     }
 
-    /// The stamp that would be current if nothing changed since the database was last heard of.
+    /// The stamp that is current if nothing has changed since the last contact with the database.
     pub(super) fn last_stamp(&self, hash: u64) -> u32 {
         let stripe = self.stripe(hash).load(Ordering::Acquire);
         stripe.wrapping_add(self.all.load(Ordering::Acquire) & !STALE)
@@ -39,7 +39,8 @@ impl Generations {
         self.all.fetch_add(1, Ordering::Release);
     }
 
-    /// Makes all entries outdated, or makes those valid again that were current when the database was last heard of.
+    /// With `true`, makes all entries outdated. With `false`, makes those valid again that were current at the last
+    /// contact with the database.
     pub(super) fn set_stale(&self, stale: bool) {
         if stale {
             self.all.fetch_or(STALE, Ordering::Release);

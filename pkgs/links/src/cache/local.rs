@@ -9,8 +9,8 @@ use crate::store::{Error, Reader, Route};
 use super::entry::Entry;
 use super::{Cache, Source, with_key};
 
-/// Slots per set. With 10,000 codes in use, one in 30 is in a set with more codes than slots; with as many sets of one
-/// slot it would be seven in ten.
+/// Slots per set. With 10,000 codes in use, one code in 30 is in a set with more codes than slots. With the same number
+/// of sets but one slot each, it would be seven in ten.
 const WAYS: usize = 4;
 
 /// Sets of a worker's own table: 32,768 slots in 512 KiB.
@@ -56,7 +56,7 @@ impl LocalCache {
         self.find_at(DomainId::DEFAULT, code, reader)
     }
 
-    /// The same at a domain, for a well-formed code.
+    /// Like [`find`](Self::find), for a well-formed code at a domain.
     #[inline]
     pub fn find_at(
         &mut self,

@@ -8,8 +8,8 @@
 //! [`Generations`] stamp that was read *before* its row. The writer thread raises the stamp of a changed code after the
 //! commit and before acknowledging it. From that moment, an entry with an old stamp counts as absent on every worker.
 //!
-//! If others also write to the database ([`Cache::following`]), the cache is valid only as long as all their writes
-//! are known. Otherwise every stamp is outdated, so a hit need not read a clock.
+//! If other processes also write to the database ([`Cache::following`]), the cache is valid only while all their writes
+//! are known. Otherwise every stamp counts as outdated, so a hit does not have to read a clock.
 
 mod click_limits;
 mod entry;
@@ -46,7 +46,8 @@ const MAX_KEY_BYTES: usize = 1 + size_of::<i64>() + code::MAX_BYTES;
 /// Stripes if one process has the database: few enough to stay in the processor's cache.
 const STRIPES: usize = 1 << 12;
 
-/// Stripes if there may be many writers: each of 100 edits per second reloads one entry in a million.
+/// Stripes if there may be many writers. An edit reloads one entry in a million, so 100 edits per second are
+/// affordable.
 const FOLLOWING_STRIPES: usize = 1 << 20;
 
 /// Keyed by the key's hash. The entry contains the key, which distinguishes it from others with the same hash.
@@ -111,8 +112,8 @@ impl Cache {
         Self::with(bytes, STRIPES, None)
     }
 
-    /// A cache of a database that others write to as well. It is valid only while their writes are known, and initially
-    /// not.
+    /// A cache of a database that others write to as well. It is valid only while their writes are known, so it starts
+    /// as invalid.
     pub fn following(bytes: u64) -> Arc<Self> {
         let cache = Arc::new(Self::with(bytes, FOLLOWING_STRIPES, Some(Freshness::new())));
         cache.generations.set_stale(true);
@@ -140,32 +141,33 @@ impl Cache {
         Self { entries, hasher, generations, limits: ClickLimits::default(), freshness }
     }
 
-    /// Every change before `heard` is known, so entries may be used for `bound` from then on.
+    /// Every change before `heard` is known, so entries may be used until `bound` after it.
     pub fn heard_all_before(&self, heard: Instant, bound: Duration) {
         self.freshness.iter().for_each(|freshness| freshness.extend(&self.generations, heard, bound));
     }
 
-    /// The database is away: entries are used for `limit` after it was last heard of.
+    /// Tells that the database is unreachable. Entries stay in use until `limit` after the last contact.
     pub fn away(&self, limit: Duration) {
         self.freshness.iter().for_each(|freshness| freshness.linger(limit));
     }
 
-    /// How long nothing was heard, if entries are still used because the database is away.
+    /// The time since the last contact, if entries are still in use although the database is unreachable.
     pub fn lingers(&self) -> Option<Duration> {
         self.freshness.as_ref().and_then(Freshness::lingers)
     }
 
-    /// How long ago other servers' writes were last heard of: zero without other writers, none if never.
+    /// How long ago this process last heard of other servers' writes: zero if there are no other writers, `None` if
+    /// never.
     pub fn feed_age(&self) -> Option<Duration> {
         self.freshness.as_ref().map_or(Some(Duration::ZERO), Freshness::age)
     }
 
-    /// Whether entries are known to be right, and used.
+    /// Whether entries are known to be up to date and are in use.
     pub fn is_fresh(&self) -> bool {
         self.freshness.as_ref().is_none_or(Freshness::holds)
     }
 
-    /// The entry of a code as of the last time the database was heard of.
+    /// The entry of a code as of the last contact with the database.
     pub fn last(&self, domain: DomainId, code: &str) -> Option<Entry> {
         with_key(domain, code, |key| {
             let hash = self.hasher.hash_one(key);
@@ -174,7 +176,7 @@ impl Cache {
         })
     }
 
-    /// Call this before reading a code from a database that has to be waited for.
+    /// Call this before reading a code from a database that answers asynchronously.
     pub fn reading(&self, domain: DomainId, code: &str) -> PendingRead {
         let hash = with_key(domain, code, |key| self.hasher.hash_one(key));
         PendingRead { hash, stamp: self.generations.last_stamp(hash) }
@@ -189,7 +191,7 @@ impl Cache {
         entry
     }
 
-    /// The same, without storing it.
+    /// Makes the entry without storing it.
     pub fn entry(&self, reading: PendingRead, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
         with_key(domain, code, |key| Entry::new(key, reading.stamp, route, &self.limits))
     }
@@ -204,7 +206,7 @@ impl Cache {
         self.limits.changed(link, most)
     }
 
-    /// Takes back unused grants, of one link or of all that were granted nothing for this long.
+    /// Takes back unused grants: those of one link, or those of all links that were granted nothing for this long.
     pub fn take_grants(&self, of: Grants) -> Vec<(i64, u64)> {
         self.limits.take(of)
     }
@@ -237,7 +239,7 @@ impl Cache {
         self.entries.as_ref().map_or(0, Shared::weight)
     }
 
-    /// Looks up a key with this hash, and reads it with this function if it is not cached.
+    /// Looks up a key with its hash. Calls `read` if the key is not cached.
     fn shared(
         &self,
         (key, hash): (&[u8], u64),

@@ -235,7 +235,7 @@ fn nothing_is_spent_of_a_grant_that_others_have_used_up() {
         password_hash: None,
     };
     let entry = Entry::new(b"leased", 0, Some(route), &cache.limits);
-    // Two may both see the last click as left; the second finds none to spend.
+    // Two visits may both see the last click as available; the second one then fails to spend it.
     assert!(!entry.spend());
     cache.grant(1, 2);
     assert_eq!([entry.spend(), entry.spend(), entry.spend()], [true, true, false]);
@@ -330,7 +330,8 @@ fn a_cache_of_a_million_links_keeps_nearly_all_of_its_hits_while_100_a_second_ar
     };
     let cache = Cache::following(512 << 20);
     cache.heard_all_before(Instant::now(), Duration::from_secs(3_600));
-    // The state after days: what was visited since the last edit that removed it, its own or its stripe's.
+    // The state after days: an entry is cached if its last visit came after the last edit of its own link or its
+    // stripe.
     let falls = EDITS / FOLLOWING_STRIPES as f64 + EDITS / f64::from(LINKS);
     for link in 1..=LINKS {
         let visits = VISITS * share(f64::from(link));
@@ -356,6 +357,6 @@ fn a_cache_of_a_million_links_keeps_nearly_all_of_its_hits_while_100_a_second_ar
     }
     let rate = f64::from(hits) / f64::from(visits);
     println!("{rate:.3} of visits are hits");
-    // With the 4,096 stripes of a file's cache it is 0.75.
+    // With the 4,096 stripes of a cache for SQLite, the rate is 0.75.
     assert!(rate > 0.95, "only {rate:.3} of visits are hits");
 }

@@ -26,7 +26,7 @@ use crate::transfer::{Format, ImportOptions};
 /// Timeout of connecting to a server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a server may be silent. It gives up on a query after 5 s itself.
+/// How long a server may send nothing. It cancels a query after 5 s itself.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The longest JSON answer, in bytes: a page of 1,000 links, each at its limits.
@@ -35,7 +35,7 @@ const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// Why a request to the API failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API refused it.
+    /// The API refused the request.
     #[error("{detail}")]
     Refused {
         /// The HTTP status.
@@ -48,7 +48,7 @@ pub enum Error {
         "at {0} links are followed: --api is the address of the admin listener, 127.0.0.1:8081 unless configured"
     )]
     Public(Url),
-    /// It cannot be reached.
+    /// The server cannot be reached.
     #[error(
         "no server answers at {url} ({source}): is 'linerate-links serve' running, and is this its --admin address?"
     )]
@@ -69,16 +69,16 @@ pub enum Error {
     /// There are no trusted authorities.
     #[error(transparent)]
     Trust(#[from] trust::Error),
-    /// Its answer is incomplete.
+    /// The server's answer is incomplete.
     #[error("the answer breaks off: {0}")]
     Answer(#[source] io::Error),
-    /// Its answer has an unexpected form.
+    /// The server's answer has an unexpected form.
     #[error("this is no answer of a linerate-links API: {0}")]
     Strange(#[source] Box<ureq::Error>),
 }
 
 impl Error {
-    /// Whether other input could have helped.
+    /// Whether other input could have avoided the error.
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
@@ -107,7 +107,7 @@ pub struct Client {
     agent: Agent,
 }
 
-/// The error for a URL that is not an API's.
+/// The error for a URL that cannot be an API's.
 #[derive(Debug, thiserror::Error)]
 #[error("an http or https URL without query is needed")]
 pub(super) struct InvalidBase;
@@ -117,7 +117,7 @@ pub(super) fn base(text: &str) -> Result<Url, InvalidBase> {
     let mut url = Url::parse(text).map_err(|_| InvalidBase)?;
     match url.scheme() {
         "http" | "https" if url.has_host() && url.query().is_none() && url.fragment().is_none() => {
-            // The path as in the API's description.
+            // The API's description names its base URL with this path.
             let path = url.path().trim_end_matches('/');
             let path = path.strip_suffix("/api/v1").unwrap_or(path).to_owned();
             url.set_path(&path);
@@ -128,8 +128,8 @@ pub(super) fn base(text: &str) -> Result<Url, InvalidBase> {
 }
 
 impl Client {
-    /// Makes a client, which connects with its first request. With TLS, `authorities` is a file of trusted authorities
-    /// that replaces the system's.
+    /// Makes a client, which connects with its first request. With TLS, `authorities` is a file of trusted certificate
+    /// authorities that replaces the system's.
     ///
     /// # Errors
     /// When the URL uses TLS, and there are no trusted authorities.
@@ -222,7 +222,8 @@ impl Client {
         parsed(self.send(request, SendBody::from_reader(input))?)
     }
 
-    /// `GET /links/export`, as a stream, with the number of links that it disables because their password is left out.
+    /// `GET /links/export`, as a stream, with the number of links that it disables because their passwords are left
+    /// out.
     pub fn export(&self, what: &Export<'_>) -> Result<(impl Read, u64), Error> {
         let mut url = self.url_at(&["links", "export"], what.domain);
         url.query_pairs_mut()
@@ -250,7 +251,7 @@ impl Client {
             .append_pair("from", &days.start().to_string())
             .append_pair("to", &days.end().to_string());
         if hours {
-            // An older server does not know this parameter.
+            // An older server does not know this parameter, so it is sent only if needed.
             url.query_pairs_mut().append_pair("hours", "true");
         }
         self.json("GET", url, NOTHING)
@@ -343,7 +344,7 @@ impl Client {
     }
 }
 
-/// Whether only the public listener answers like this.
+/// Whether this is an answer that only the public listener gives.
 fn is_public(problem: &Problem) -> bool {
     let said = [Refusal::Missing, Refusal::Method].map(|refusal| refusal.text().2);
     said.contains(&problem.detail.as_str())
@@ -361,7 +362,7 @@ fn parsed<T: DeserializeOwned>(mut response: Response<Body>) -> Result<T, Error>
         .map_err(|error| Error::Strange(Box::new(error)))
 }
 
-/// The parts of a problem that a person can act on: which fields are wrong and why, if it says so.
+/// The parts of a problem that a person can act on: which fields are wrong and why, if the problem says so.
 fn in_words(problem: &Problem) -> String {
     if problem.status != 422 || problem.errors.is_empty() {
         return problem.detail.clone();

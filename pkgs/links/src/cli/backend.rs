@@ -39,15 +39,15 @@ pub struct BackendArgs {
     pub cacert: Option<PathBuf>,
 }
 
-/// Where links are.
+/// The place of the links.
 pub enum Backend {
     /// In the database.
     Database {
-        /// For everything except changes. Dropped before the store.
+        /// For everything except changes. It is dropped before the store.
         reader: Box<Reader>,
         /// For changes.
         store: OpenDatabase,
-        /// The start of short URLs; a server has its own.
+        /// The start of short URLs. With the API, the server has its own.
         public: PublicArgs,
     },
     /// Behind the API.
@@ -55,7 +55,7 @@ pub enum Backend {
 }
 
 impl BackendArgs {
-    /// Opens the database or the API. The policy applies to the database; a server has its own.
+    /// Opens the database or the API. `policy` applies to the database; a server has its own.
     pub fn open(&self, policy: &PolicyArgs, missing: IfMissing) -> Result<Backend, Error> {
         match (&self.api, &self.token) {
             (Some(url), Some(token)) => {
@@ -156,7 +156,7 @@ impl Backend {
         }
     }
 
-    /// Exports links. `failed` converts write errors. Returns how many links were disabled because their password is
+    /// Exports links. `failed` converts write errors. Returns how many links were disabled because their passwords are
     /// left out.
     pub fn export(
         &self,
@@ -191,7 +191,7 @@ impl Backend {
         }
     }
 
-    /// Clicks of one link, of all, or of a domain, on these days, and by hour if requested.
+    /// Clicks of one link, of all links, or of a domain, on these days, and by hour if requested.
     pub fn stats(
         &self,
         domain: Option<&str>,

@@ -14,7 +14,7 @@ use super::Error;
 use super::policy::PolicyArgs;
 use crate::store::{self, Options, Pending, PostgresOptions, Store};
 
-/// How many commands may wait for the writer; a command line has few at a time.
+/// How many writes of a command may wait for the writer. A command has few at a time.
 const QUEUE: usize = 64;
 
 /// Connections of a command: one in use, and one spare.
@@ -52,7 +52,8 @@ pub enum Location {
     Postgres(Box<Conninfo>),
 }
 
-/// The text is not a valid database. Errors do not repeat it, since it may contain a password in an unexpected place.
+/// The text is not a valid database. The error does not repeat it, since it may contain a password in an unexpected
+/// place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLocation {
     /// It has an unknown scheme.
@@ -77,7 +78,7 @@ impl FromStr for Location {
     }
 }
 
-/// Leaves out secrets of a URL.
+/// Displays the location without the secrets of a URL.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -108,10 +109,10 @@ impl DatabaseArgs {
         self.database.clone().unwrap_or_else(|| Location::File(default_database()))
     }
 
-    /// The same, for commands that need a file.
+    /// Checks that the database is a file, for commands that need one.
     ///
     /// # Errors
-    /// If it is not a file.
+    /// When it is not a file.
     pub fn of_a_file(&self) -> Result<&Self, Error> {
         match self.location() {
             Location::File(_) => Ok(self),
@@ -119,7 +120,7 @@ impl DatabaseArgs {
         }
     }
 
-    /// Opens the database for a command.
+    /// Opens the database for a command. `missing` says what to do if there is no file.
     pub fn open(&self, policy: &PolicyArgs, missing: IfMissing) -> Result<OpenDatabase, Error> {
         let location = self.location();
         let shown = PathBuf::from(location.to_string());
@@ -159,7 +160,7 @@ impl DatabaseArgs {
     }
 }
 
-/// An open database, closed at the end. It is dropped after the readers, so that SQLite removes its log.
+/// An open database, which is closed when dropped. Drop it after the readers, so that SQLite removes its log.
 pub struct OpenDatabase {
     store: Store,
     path: PathBuf,
@@ -169,7 +170,7 @@ impl OpenDatabase {
     /// Waits for a write. If the database is at fault, the error contains its path.
     ///
     /// # Errors
-    /// Why it was not written.
+    /// The reason why it was not written.
     pub fn done<T>(&self, pending: Pending<T>) -> Result<T, Error> {
         use crate::store::Error::{Busy, CannotOpen, Full, NotCommitted, Postgres, ReadOnly, Unreachable};
         pending.wait().map_err(|source| match source {
@@ -205,8 +206,8 @@ pub fn create_parent(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The default database: in systemd's state directory (the first, if there are several), in the user's data directory
-/// (XDG Base Directory Specification), or in the current directory.
+/// The default database. It is in systemd's state directory (the first one, if there are several), in the user's data
+/// directory (XDG Base Directory Specification), or in the current directory.
 pub fn default_database() -> PathBuf {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(directories) = set("STATE_DIRECTORY") {

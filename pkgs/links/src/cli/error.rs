@@ -15,41 +15,41 @@ use crate::transfer::{Cause, ImportError};
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server.
+    /// An error of the server.
     #[error(transparent)]
     Serve(#[from] serve_error::Error),
-    /// The running server.
+    /// An error of a reload of the running server.
     #[error(transparent)]
     Reload(#[from] ReloadError),
-    /// The database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] store::Error),
     /// A database cannot be used.
     #[error("{}: {source}", path.display())]
     Database {
-        /// Which.
+        /// The database.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: store::Error,
     },
-    /// A backup would replace another file.
+    /// The backup's file exists already.
     #[error("{}: there is a file already, and a backup replaces none: name a new one", .0.display())]
     BackupExists(PathBuf),
-    /// A token without an API.
+    /// There is a token but no API.
     #[error("a token (--token, LINERATE_LINKS_TOKEN) is for an API: say by --api where that is")]
     NoApi,
-    /// The API.
+    /// An error of the API.
     #[error(transparent)]
     Api(#[from] api::Error),
-    /// The command does not create a database, and there is none.
+    /// There is no database, and this command does not create one.
     #[error("there is no database at {}; --database names another", .0.display())]
     NoDatabase(PathBuf),
-    /// A file or directory that cannot be used.
+    /// A file or directory cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// Standard output is closed or full.
@@ -58,13 +58,13 @@ pub enum Error {
     /// Standard input cannot be read.
     #[error("standard input: {0}")]
     Input(#[source] io::Error),
-    /// An edit without a change.
+    /// An edit changes nothing.
     #[error("nothing to change: see --help for what can be")]
     NothingToChange,
-    /// A file name that does not tell the format.
+    /// The file's name does not tell its format.
     #[error("the format of {0:?} is not known: give --format csv or --format json")]
     UnknownFormat(String),
-    /// An import that broke off.
+    /// An import broke off.
     #[error("after {} rows: {}", rows(.0), .0.cause)]
     Import(#[from] ImportError),
     /// Some of many items failed; each was reported.
@@ -113,14 +113,14 @@ fn of_store(error: &store::Error) -> u8 {
     }
 }
 
-/// How many rows were processed before an import broke off.
+/// How many rows were processed before the import broke off.
 fn rows(error: &ImportError) -> u64 {
     let tally = &error.tally;
     tally.created + tally.replaced + tally.skipped + tally.failed
 }
 
 impl Error {
-    /// The exit code: [`USAGE`] if other input could have helped, otherwise [`FAILURE`].
+    /// The exit code: [`USAGE`] if other input could have avoided the error, otherwise [`FAILURE`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) | Self::Database { source: error, .. } => of_store(error),
@@ -147,8 +147,8 @@ impl Error {
         }
     }
 
-    /// Prints the error as one line on stderr, and returns its exit code. If the reader has closed standard output, it
-    /// has seen enough, and that is no failure.
+    /// Prints the error as one line on stderr, and returns its exit code. If the reader of standard output has closed
+    /// it, the reader has seen enough, and that is no failure.
     pub fn report(&self) -> ExitCode {
         if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;

@@ -55,7 +55,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// The password, from its source.
+    /// The password, from the flag or from standard input.
     pub fn password(&mut self) -> Result<Option<String>, Error> {
         if !self.password_stdin {
             return Ok(self.password.take());

@@ -106,7 +106,7 @@ fn command() -> clap::Command {
     settings::command::<Cli>("links", "serve")
 }
 
-/// Parses the arguments and runs what they ask for.
+/// Parses the arguments and runs the requested command.
 pub fn main() -> ExitCode {
     match run(settings::parse("links", "serve")) {
         Ok(()) => ExitCode::SUCCESS,
@@ -140,7 +140,7 @@ fn run(cli: Cli) -> Result<(), Error> {
             Some(path) => Error::File { path, source },
         }),
     };
-    // Output before a failure is printed too.
+    // What a command has printed before it fails is flushed too.
     let flushed = output.flush();
     done.and(flushed)
 }

@@ -1,4 +1,4 @@
-//! The rules for codes and targets, as flags of the server and of commands on its database.
+//! The rules for codes and targets, as flags of the server and of commands that use its database.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -71,7 +71,7 @@ impl Default for PublicArgs {
 }
 
 impl Default for PolicyArgs {
-    /// As without flags: for commands that take no codes or targets.
+    /// The values without any flags, for commands that take no codes or targets.
     fn default() -> Self {
         Self {
             public: PublicArgs::default(),
@@ -99,13 +99,13 @@ impl PublicArgs {
         format!("{}/{code}", self.base())
     }
 
-    /// An address of the server for this machine.
+    /// An address at which this machine reaches the server.
     fn address(&self) -> SocketAddr {
         let address = self.listen.iter().find_map(reached);
         address.unwrap_or_else(|| LISTEN.parse().expect("the constant is an address"))
     }
 
-    /// Hosts at which a target would loop. A host on one of the web's own ports is assumed to be on the other too.
+    /// The hosts at which a target would loop. If the public URL has no port, both 443 and 80 are assumed to lead here.
     fn own_hosts(&self) -> Vec<String> {
         let Some(url) = &self.public_url else { return vec![self.address().to_string()] };
         let host = url.host_str().unwrap_or_default();
@@ -116,7 +116,7 @@ impl PublicArgs {
     }
 }
 
-/// A listener's address for this machine.
+/// The address at which this machine reaches a listener.
 fn reached(address: &Address) -> Option<SocketAddr> {
     let Address::Tcp(mut address) = *address else { return None };
     if address.ip().is_unspecified() {
@@ -126,7 +126,7 @@ fn reached(address: &Address) -> Option<SocketAddr> {
 }
 
 impl PolicyArgs {
-    /// Also treats these as addresses of this shortener, if it has no public URL.
+    /// Also treats these addresses as this shortener's own, if it has no public URL.
     pub fn also_at(&mut self, addresses: &[Address]) {
         if self.public.public_url.is_none() {
             self.own_hosts.extend(addresses.iter().filter_map(reached).map(|address| address.to_string()));

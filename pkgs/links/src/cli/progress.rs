@@ -23,7 +23,7 @@ pub fn pages() -> ProgressBar {
     ProgressBar::new(0).with_style(style("{wide_bar} {pos}/{len} pages {eta}"))
 }
 
-/// A style, or the plain one if the template is wrong, which is no reason to fail.
+/// A style, or the plain one if the template is wrong, since that is no reason to fail.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -50,7 +50,7 @@ const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to check that the threads run.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The same once they were told to end.
+/// How often to check during the drain.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Arguments of `serve`.
@@ -272,8 +272,8 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let location = args.database.location();
     let path = PathBuf::from(location.to_string());
     let failed = |source| Error::Store { path: path.clone(), source };
-    // Two processes may use the database at once, as the command line does beside a server; two versions with different
-    // schemas may not.
+    // Two processes may use the database at once, as the command line does while a server runs. But two versions with
+    // different schemas may not.
     if let Location::File(file) = &location
         && takeover.is_under_way()
         && file.exists()
@@ -319,12 +319,12 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     watches.push(operators.heartbeats().watch(STUCK));
     let admin_address = operators.addresses().first().cloned();
     let token = token(&store, args.print_token).map_err(failed)?;
-    // Everything that can fail has succeeded.
+    // Everything that can fail has succeeded, so the old process can end.
     takeover.complete(&shutdown)?;
     let public = public.start("links", service, &shutdown)?;
     let admin = operators.start_boxed("links-admin", admin::service(state), &shutdown)?;
 
-    // A program that reads where it listens finds it ready.
+    // The server must be ready before it prints its addresses, since a program that reads them may connect at once.
     readiness.set_ready();
     let admin_address = admin_address.as_ref().map(|address| (address, args.admin_tls.scheme()));
     greet(json, &plain, &https, admin_address, &path, token.as_deref());
@@ -340,7 +340,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
                 never = front.give_back_grants() => match never {},
             }
             readiness.set_stopping();
-            // It ends once its connections have drained.
+            // The public listener ends once its connections have drained.
             while !public.is_finished() {
                 tokio::time::sleep(DRAIN_LOOK).await;
             }
@@ -407,7 +407,7 @@ fn open(args: &Args, location: Location, workers: usize) -> Result<(Store, Arc<C
     }
 }
 
-/// Tells a cache about other writers.
+/// Passes news of writes on to a cache.
 struct Coherent {
     cache: Arc<Cache>,
     staleness: Duration,
@@ -438,7 +438,7 @@ async fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) {
         shutdown.fail();
     };
     tokio::select! {
-        // Threads that end because they were told to are no failure.
+        // A requested shutdown goes first: a thread that ends because of it is no failure.
         biased;
         () = shutdown.wait() => {}
         () = ended => {}
@@ -467,7 +467,7 @@ fn settings(args: &Args) -> Result<Settings, Error> {
     })
 }
 
-/// What answers at hosts that are no domain's.
+/// What answers at hosts that belong to no domain.
 fn unknown_host(args: &Args) -> UnknownHost {
     let own = args.policy.public.public_url.as_ref().and_then(url::Url::host_str);
     match own.filter(|_| args.unknown_host == "not-found") {
@@ -504,7 +504,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
     }
 }
 
-/// The settings for visitors over TLS, who use these addresses.
+/// The settings for TLS. `https` are the addresses at which visitors use it.
 fn secured(args: &Args, https: &[Address]) -> TlsPolicy {
     let public = args.policy.public.public_url.as_ref();
     let announced = public.filter(|url| url.scheme() == "https").and_then(url::Url::port_or_known_default);
@@ -556,7 +556,7 @@ fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics, build: &Bui
     registry
 }
 
-/// A token for the console: on request, or if there is no token yet. None on a read-only database.
+/// A token for the console: on request, or if the database has no token yet. `None` if the database is read-only.
 fn token(store: &Store, renew: bool) -> Result<Option<String>, store::Error> {
     let tokens = store.reader()?.tokens()?;
     if !renew && !tokens.is_empty() {

@@ -9,7 +9,7 @@ use crate::domains::short_url;
 use crate::link::{Link, Status};
 use crate::when::Timestamp;
 
-/// A link of the database, as the API shows it.
+/// A link of the database, in the form of the API.
 pub fn with_short_url(link: Link, public: &PublicArgs) -> Shown {
     let short_url = short_url(&public.base(), link.domain.as_deref(), &link.code);
     Shown { short_url, link }

@@ -1,4 +1,5 @@
-//! The authorities that a command trusts when it uses an API over TLS: a named file, or the system's.
+//! The certificate authorities that a command trusts when it uses an API over TLS: those in a named file, or the
+//! system's.
 
 use std::env;
 use std::fs;
@@ -12,10 +13,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// The variable with which OpenSSL and curl name another file than the system's.
+/// The variable that names another file than the system's, as for OpenSSL and curl.
 const VARIABLE: &str = "SSL_CERT_FILE";
 
-/// The files of trusted authorities in Debian, Arch and NixOS; Fedora; openSUSE; Alpine.
+/// The files of trusted authorities, in this order: Debian, Arch and NixOS; Fedora; openSUSE; Alpine.
 const OF_SYSTEMS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -29,15 +30,15 @@ pub enum Error {
     /// A file of authorities cannot be read.
     #[error("{}: {source}", file.display())]
     Read {
-        /// Which.
+        /// Its path.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         source: pem::Error,
     },
-    /// It contains none.
+    /// The file contains no certificate.
     #[error("{} has no certificate", .0.display())]
     Empty(PathBuf),
-    /// No list of the system is known.
+    /// The system has no known list of authorities.
     #[error(
         "this system has no list of certificate authorities: name a file with the one to trust by --cacert"
     )]
@@ -47,7 +48,7 @@ pub enum Error {
 /// Trusts only the authorities in `file`, or the system's.
 ///
 /// # Errors
-/// When there are none.
+/// When there are no such authorities.
 pub fn config(file: Option<&Path>) -> Result<TlsConfig, Error> {
     let file = file.map(Path::to_owned).or_else(of_system).ok_or(Error::NoSystem)?;
     let read = CertificateDer::pem_file_iter(&file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -66,7 +67,7 @@ fn of_system() -> Option<PathBuf> {
     named.or_else(|| OF_SYSTEMS.iter().map(PathBuf::from).find(|file| fs::exists(file).unwrap_or(false)))
 }
 
-/// Why a server is not trusted, if that is why the request failed: what it shows, and what would help.
+/// Explains why a server is not trusted, and what would help. `None` if the request failed for another reason.
 pub fn refusal(error: &ureq::Error) -> Option<String> {
     let error = match error {
         ureq::Error::Rustls(error) => error,
@@ -74,7 +75,7 @@ pub fn refusal(error: &ureq::Error) -> Option<String> {
         _ => return None,
     };
     let said = match error {
-        // If the authority has the name of a trusted one, its signature is wrong.
+        // If the authority has the same name as a trusted one, the error is a wrong signature.
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             "no authority that is trusted has signed its certificate: name a file with the one that has by --cacert"
         }

@@ -9,13 +9,13 @@ use service::rate_limit::{Rate, RateLimiter};
 use service::socket::network;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Attempts per minute from one address at one link.
+/// Attempts per minute from one address on one link.
 const PER_VISITOR: NonZero<u32> = NonZero::new(5).unwrap();
 
-/// Attempts per minute at one link from everywhere.
+/// Attempts per minute on one link from all addresses.
 const PER_LINK: NonZero<u32> = NonZero::new(100).unwrap();
 
-/// Hashes at once: each takes 19 MiB and a core for some 20 ms.
+/// Hashes that run at once. Each takes 19 MiB and one core for some 20 ms.
 const AT_ONCE: usize = 2;
 
 /// Visitors and links whose attempts are remembered.
@@ -39,7 +39,7 @@ impl Attempts {
     /// Requests an attempt. Keep the permit while hashing.
     ///
     /// # Errors
-    /// When there were too many attempts, or too many run now. The error says how many seconds to wait.
+    /// When there were too many attempts, or too many run now. The error is the number of seconds to wait.
     pub fn begin(&self, link: i64, address: IpAddr, now: Instant) -> Result<OwnedSemaphorePermit, u64> {
         let visitor = (link, Some(network(address)));
         let everybody = (link, None::<IpAddr>);
@@ -50,7 +50,7 @@ impl Attempts {
             return Err(exceeded.retry_seconds());
         }
         Arc::clone(&self.hashes).try_acquire_owned().map_err(|_| {
-            // No attempt was made.
+            // No attempt was made, so it does not count.
             self.limiter.give_back(visitor, by_visitor);
             self.limiter.give_back(everybody, by_link);
             1

@@ -1,10 +1,10 @@
-//! The host of a visit, and what answers there.
+//! The host of a visit, and the domain that answers there.
 
 use request_head::Lines;
 
 use crate::domains::{self, Domain, Domains};
 
-/// What answers at hosts that are no domain's.
+/// What answers at a host that belongs to no domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UnknownHost {
     /// The default domain.
@@ -17,13 +17,13 @@ pub enum UnknownHost {
     },
 }
 
-/// Where a request names its host. It is read only if needed.
+/// Where a request names its host. The host is read only if it is needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Host<'v> {
     /// Nowhere.
     #[default]
     None,
-    /// This authority (`host [ ":" port ]`), whatever the fields say.
+    /// This authority (`host [ ":" port ]`), which goes before the fields.
     Authority(&'v [u8]),
     /// In the fields of a head with a target in origin form.
     Lines(&'v Lines<'v, 'v>),
@@ -42,7 +42,7 @@ impl<'v> Host<'v> {
     }
 }
 
-/// What answers at a host.
+/// The domain that answers at a host.
 pub enum Site<'d> {
     /// The default domain.
     Default,
@@ -53,7 +53,8 @@ pub enum Site<'d> {
 }
 
 impl UnknownHost {
-    /// What answers at a host. If only the default domain exists and answers everywhere, the host is not read.
+    /// Finds the domain that answers at a host. If only the default domain exists and answers everywhere, the host is
+    /// not read.
     #[inline]
     pub fn site<'d>(&self, domains: &'d Domains, host: Host<'_>) -> Site<'d> {
         if domains.is_empty() && *self == Self::Default { Site::Default } else { self.look(domains, host) }

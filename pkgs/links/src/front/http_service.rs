@@ -1,6 +1,6 @@
 //! The service for the `listener` crate: visits with and without TLS, over HTTP/1.1, HTTP/2 and HTTP/3.
 //!
-//! Each of its threads has a [`WorkerContext`], made at its first visit.
+//! Each worker thread has a [`WorkerContext`], made at its first visit.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -38,10 +38,10 @@ use super::worker_context::WorkerContext;
 use super::{Front, TICK};
 use crate::front::request as plain;
 
-/// How often a visit requests clicks of a limit, in case others use them up first.
+/// How often a visit may request clicks of a limit, in case other visits use up what was granted.
 const GRANTS: usize = 16;
 
-/// The field that says that an answer may be outdated.
+/// The field of an answer that may be outdated.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 thread_local! {
@@ -51,13 +51,13 @@ thread_local! {
 /// Settings for visitors over TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsPolicy {
-    /// Whether all visitors without TLS are redirected to TLS.
+    /// Whether visitors without TLS are redirected to TLS.
     pub redirects: bool,
-    /// How long browsers may only use TLS after a visit (RFC 6797), in seconds.
+    /// For how many seconds after a visit browsers may use only TLS (RFC 6797).
     pub hsts: Option<u32>,
-    /// The port with TLS, for those redirects.
+    /// The port with TLS, for redirects to TLS.
     pub port: u16,
-    /// The host of redirects for requests that name none.
+    /// The host in redirects to TLS, for requests that name none.
     pub host: Option<String>,
 }
 
@@ -73,21 +73,21 @@ struct Shared {
     templates: Templates,
     secured: TlsPolicy,
     hsts: Option<HeaderValue>,
-    /// The same as an HTTP/1.1 line.
+    /// The same field as an HTTP/1.1 line.
     hsts_line: String,
-    /// What each worker makes its context from.
+    /// The parts for each worker's context.
     parts: Mutex<Vec<(Arc<WorkerMetrics>, Reader)>>,
-    /// The database, if reads have to be waited for.
+    /// The database, if reads have to wait for a server.
     remote: Option<Remote>,
 }
 
-/// An answer at once, or after a form has arrived.
+/// An answer that is ready, or one that waits for a form or for the database.
 type Answering = Either<Ready<Answered>, Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
 type Answered = Result<Response<Body>, Infallible>;
 
 impl HttpService {
-    /// For this many workers.
+    /// Makes the service for this many workers.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -110,7 +110,7 @@ impl HttpService {
         })))
     }
 
-    /// The target of a request; none if it has other methods.
+    /// The target of a request; `None` if the path has only other methods.
     fn target<'r>(&self, request: &'r request::Parts) -> Option<Target<'r>> {
         self.0.routes.find(&request.method, request.uri.path())
     }
@@ -133,7 +133,8 @@ impl HttpService {
         WorkerContext::new(Arc::clone(&self.0.front), metrics, reader)
     }
 
-    /// Decides and counts a visit, unless something has to be waited for. The link's entry may be known already.
+    /// Decides and counts a visit, unless it has to wait for the database. `known` is the link's entry, if it was
+    /// already read.
     fn look(
         &self,
         request: &request::Parts,
@@ -160,7 +161,7 @@ impl HttpService {
         }
     }
 
-    /// The same, after waiting for what it needs.
+    /// Answers the visit after waiting for what it needs.
     async fn wait(&self, request: &request::Parts, trusted: bool, unread: Unread) -> Response<Body> {
         let refused = |refusal| render::deny(&self.0.responses, &asked(request), refusal);
         let (entry, certainty) = match self.find(request).await {
@@ -168,7 +169,7 @@ impl HttpService {
             Err(refusal) => return refused(refusal),
         };
         let mut unread = (unread != Unread::Link).then_some(unread);
-        // Others may use up what was granted first.
+        // Other visits may use up what was granted before this one gets it.
         for _ in 0..GRANTS {
             if let Some(Unread::Clicks(link)) = unread {
                 match self.lease(link).await {
@@ -190,7 +191,7 @@ impl HttpService {
         refused(Refusal::Unavailable)
     }
 
-    /// The entry of the requested link, from a database that has to be waited for.
+    /// Reads the entry of the requested link from a database server.
     async fn find(&self, request: &request::Parts) -> Result<(Entry, Certainty), Refusal> {
         let front = &self.0.front;
         let domain = self.with(|context| {
@@ -205,7 +206,7 @@ impl HttpService {
         remote::find(&front.cache, store, domain, &code).await.map_err(|error| unread(&error))
     }
 
-    /// Requests clicks of a limit. Returns whether there were any left.
+    /// Requests clicks of a limit. Returns whether any were left.
     async fn lease(&self, link: i64) -> Result<bool, Refusal> {
         let Some(store) = &self.0.remote else { return Err(Refusal::Unavailable) };
         remote::lease(&self.0.front.cache, store, link).await.map_err(|error| unread(&error))
@@ -230,7 +231,7 @@ impl HttpService {
         Err(Refusal::Unavailable)
     }
 
-    /// The answer to a password, once the form has arrived.
+    /// Answers a password, once the form has arrived.
     async fn unlock(self, request: request::Parts, locked: LockedLink, body: Body) -> Response<Body> {
         let client = request.extensions.get().and_then(|peer: &Peer| peer.client(&request.headers));
         // Visitors through a Unix socket cannot be distinguished, so they share their attempts.
@@ -249,7 +250,7 @@ impl HttpService {
         response
     }
 
-    /// The comment for the statements of a visit.
+    /// The SQL comment for the statements of a visit.
     fn trace(&self, request: &request::Parts) -> Option<Comment> {
         self.0.front.store.trace(&request.extensions, &request.headers)
     }
@@ -273,7 +274,7 @@ impl HttpService {
         *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
         let fields = response.headers_mut();
         fields.insert(header::LOCATION, location);
-        // TLS may not always be available there: only HSTS promises that.
+        // The answer is not cached, since TLS may not always be available there. Only HSTS promises that.
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         response
@@ -323,7 +324,8 @@ impl tower_service::Service<Request<Body>> for HttpService {
                     return Either::Right(Box::pin(commented(trace, answered)));
                 }
             },
-            // A body has no meaning here, but some HTTP/2 clients miss an answer that comes before its end.
+            // A visit has no use for a body, but some HTTP/2 clients miss an answer that comes before the end of their
+            // body.
             Method::GET | Method::HEAD => {
                 let (this, trace) = (self.clone(), self.trace(&request));
                 let answered = async move {
@@ -365,7 +367,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
     }
 }
 
-/// Answers plain HTTP/1.1 visits without making a request object.
+/// Answers plain visits without making a request object, for HTTP/1.1 and, in the same form, for HTTP/2 and HTTP/3.
 impl FastPath for HttpService {
     fn answer(
         &mut self,
@@ -380,7 +382,7 @@ impl FastPath for HttpService {
         let request = plain::plain(head).ok()??;
         let connection = exchange.connection(!request.close);
         let plain::Request { head: only_head, path, referrer, agent, .. } = request;
-        // HEAD is allowed wherever GET is.
+        // The table lists GET for this path, and HEAD is allowed wherever GET is.
         let target = self.0.routes.find(&Method::GET, path)?;
         let address = self.address(|| exchange.client(head));
         let host = Host::Lines(head);
@@ -399,13 +401,14 @@ impl FastPath for HttpService {
     }
 }
 
-/// Updates this thread's clock, and hands on its last clicks when its runtime ends.
+/// Updates this thread's clock, and passes on its last clicks when its runtime ends.
 async fn keep(front: Arc<Front>) {
     struct Last;
 
     impl Drop for Last {
         fn drop(&mut self) {
-            // No visit runs any more, so it is not borrowed. If a panic ended it, its last clicks are lost.
+            // No visit runs any more, so the counter is not borrowed. If a panic ended the thread, its last clicks are
+            // lost.
             let _ = CONTEXT.try_with(|context| context.get().map(WorkerContext::enter_clicks));
         }
     }
@@ -420,8 +423,8 @@ async fn keep(front: Arc<Front>) {
     }
 }
 
-/// Shuts the service down if a worker's clock panics. Otherwise it would answer only some of its clients, for an
-/// unknown time.
+/// Shuts the service down if a worker's clock panics. Otherwise the service would answer only some of its clients, for
+/// an unknown time.
 struct ShutdownOnPanic<'f>(&'f Shutdown);
 
 impl Drop for ShutdownOnPanic<'_> {
@@ -433,8 +436,8 @@ impl Drop for ShutdownOnPanic<'_> {
     }
 }
 
-/// The field for an answer from before the database went away: how many seconds old it may be (RFC 9211, section 2.5),
-/// or that it comes from a standby.
+/// The field of an answer that was cached before the database became unreachable, with the number of seconds that it
+/// may be old (RFC 9211, section 2.5), or of an answer that comes from a standby.
 fn told(certainty: Certainty) -> Option<HeaderValue> {
     let text = match certainty {
         Certainty::Sure => return None,
@@ -452,7 +455,7 @@ fn unread(error: &store::Error) -> Refusal {
     Refusal::Unavailable
 }
 
-/// Whether a visitor used TLS, which HTTP/3 always does.
+/// Whether a visitor used TLS. HTTP/3 always uses TLS.
 fn is_secure(peer: &Peer) -> bool {
     peer.tls.is_some() || peer.protocol == Protocol::Http3
 }
@@ -478,8 +481,9 @@ fn host(request: &request::Parts) -> Host<'_> {
     authority.or_else(named).map_or(Host::None, Host::Authority)
 }
 
-/// Reads a form, with one deadline for all of it. A form that is too long is still read to its end, since it cannot be
-/// much longer ([`MAX_BODY_BYTES`](super::MAX_BODY_BYTES)): HTTP/2 clients miss an answer that comes while they send.
+/// Reads a form, with one deadline for all of it. A form that is too long is still read to its end, since HTTP/2
+/// clients miss an answer that comes while they send. It cannot be much longer
+/// ([`MAX_BODY_BYTES`](super::MAX_BODY_BYTES)).
 async fn form(mut body: Body) -> Result<Vec<u8>, Refusal> {
     let mut form = Vec::new();
     let mut length = 0;

@@ -13,8 +13,8 @@ const STATUSES: [u16; 21] =
 #[derive(Debug)]
 pub struct Metrics {
     workers: Vec<Arc<WorkerMetrics>>,
-    /// Answers by the `listener` crate itself, by the index of their status in [`STATUSES`]. They are few, and come
-    /// from any thread.
+    /// Answers that the `listener` crate gives itself, by the index of their status in [`STATUSES`]. They are few, and
+    /// any thread may count them.
     refused: [AtomicU64; STATUSES.len()],
 }
 
@@ -27,9 +27,9 @@ pub struct WorkerMetrics {
     pub hits: LocalCounter,
     /// Visits that read the store.
     pub misses: LocalCounter,
-    /// Ticks so far; zero before its first visit.
+    /// Ticks so far; zero before the worker's first visit.
     ticks: LocalCounter,
-    /// Ends the worker's clock.
+    /// Whether the next tick panics.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
 }
@@ -67,12 +67,12 @@ impl Metrics {
         Arc::clone(&self.workers[index])
     }
 
-    /// How often each worker has handed on its clicks; zero before its first visit.
+    /// How often each worker has passed on its clicks; zero before its first visit.
     pub fn ticks(&self) -> Vec<u64> {
         self.workers.iter().map(|worker| worker.ticks.get()).collect()
     }
 
-    /// Registers them in `registry`, with the times of the listener's fast path.
+    /// Registers the counters in `registry`, together with the times of the listener's fast path.
     pub fn register(self: &Arc<Self>, listener: &listener::metrics::Metrics, registry: &mut Registry) {
         let mut answers = Family::new("linerate_links_requests", "Answers on the public listeners");
         for (index, status) in STATUSES.iter().enumerate() {

@@ -2,10 +2,11 @@
 //!
 //! The `listener` crate accepts visitors, reads requests and sends answers, with and without TLS, on one thread per
 //! core. Each thread has its own [`worker_context`]: a read connection, a cache and counters. The [`http_service`]
-//! answers plain visits on the listener's fast path, which only reads a request's lines. What that declines (a password
-//! form, HTTP/1.0, a body, an escaped path, or HTTP/2 and 3 requests that are not plain) arrives as a request object.
-//! Both look up the path in the same [`routes`], ask the same [`visit`](worker_context::WorkerContext::visit), and
-//! [`render`] its outcome in the same way.
+//! answers plain visits of every protocol on the listener's fast path, which only reads a request's lines. A request
+//! that the fast path declines arrives as a request object: a password form, HTTP/1.0, a body, an escaped path, or an
+//! HTTP/2 or HTTP/3 request that the listener cannot pass to the fast path. Both ways look up the path in the same
+//! [`routes`], decide by the same [`visit`](worker_context::WorkerContext::visit), and [`render`] its outcome in the
+//! same way.
 
 mod attempts;
 mod host;
@@ -49,27 +50,28 @@ const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// The most fields a head may have; browsers send some 20.
 const MAX_FIELDS: usize = 64;
 
-/// The longest body that visitors may announce, in bytes. Forms are shorter. A body that exceeds a form gets our own
-/// refusal; beyond this limit it is not read.
+/// The longest body that visitors may announce, in bytes. Forms are shorter. A body that is longer than a form gets our
+/// own refusal. A body beyond this limit is not read.
 const MAX_BODY_BYTES: u64 = 16 * 1024;
 
-/// The most bytes of answers that wait for slow clients, of all workers together. Beyond it, a connection whose answer
-/// finds no room is closed: most clients take theirs at once, and clients that never read must not use up the memory.
+/// The most bytes of answers that wait for slow clients, of all workers together. If an answer finds no room, its
+/// connection is closed. Most clients take their answer at once, and clients that never read must not use up the
+/// memory.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// How often a worker updates its clock and hands on its clicks.
+/// How often a worker updates its clock and passes on its clicks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How often the click buffer is flushed to the store. Together with the tick before it, a click is on its way to the
-/// store within a second.
+/// How often the click buffer is flushed to the store. Together with the tick before it, a click starts on its way to
+/// the store within a second.
 const FLUSH: Duration = Duration::from_millis(750);
 
-/// Settings of visits, besides the links.
+/// Settings of visits, except for the links.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where `/` of the default domain redirects to; 404 if absent.
     pub root_target: Option<String>,
-    /// What answers at hosts that are no domain's.
+    /// What answers at hosts that belong to no domain.
     pub unknown_host: UnknownHost,
     /// Where `/favicon.ico` redirects to; 404 if absent.
     pub favicon_target: Option<String>,
@@ -83,15 +85,15 @@ pub struct Settings {
     pub click_retention: Retention,
 }
 
-/// Limits of visitors.
+/// Limits for visitors.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections of all workers. Further ones are closed at once.
+    /// Connections of all workers. Further connections are closed at once.
     pub connections: usize,
     /// Connections per address; 0 means no limit.
     pub connections_per_address: u32,
-    /// Timeout of a request's head from its first byte, of a form from its head, of a connection's first byte, and of
-    /// taking an answer.
+    /// Timeout of a request's head from its first byte, of a form from the end of its head, of a connection's first
+    /// byte, and of the client's reading of an answer.
     pub head_timeout: Duration,
     /// Timeout of an idle connection between requests.
     pub idle_timeout: Duration,
@@ -125,7 +127,7 @@ impl Limits {
                 answer_bytes_total: HELD_BYTES,
                 ..listener::Limits::default()
             },
-            // Nothing uses the address that a visitor connected to.
+            // Nothing needs the address that a visitor connected to.
             local_addresses: false,
             // Visitors send only forms of a few hundred bytes.
             http2: listener::Http2 {
@@ -142,7 +144,7 @@ impl Limits {
 
 /// The state that workers share.
 pub struct Front {
-    /// How it behaves.
+    /// The settings of visits.
     pub settings: Settings,
     /// The store for clicks and cache misses.
     pub store: Store,
@@ -172,12 +174,13 @@ impl Front {
         }
     }
 
-    /// Has the store merge or delete old days and hours of clicks. Can be dropped at any time.
+    /// Makes the store merge or delete old days and hours of clicks. The future can be dropped at any time.
     pub async fn fold_clicks(&self) -> Infallible {
         retention::keep(self.store.clone(), self.settings.click_retention).await
     }
 
-    /// Returns granted clicks that this node does not need, if there are other nodes. Can be dropped at any time.
+    /// Returns granted clicks that this node does not need, if the database has other nodes. The future can be dropped
+    /// at any time.
     pub async fn give_back_grants(&self) -> Infallible {
         match self.store.remote() {
             Some(store) => remote::give_back(&self.cache, &store).await,
@@ -185,7 +188,7 @@ impl Front {
         }
     }
 
-    /// Flushes the clicks of all workers to the store. What it does not accept stays for the next time.
+    /// Flushes the clicks of all workers to the store. Clicks that it does not accept wait for the next flush.
     async fn flush(&self) {
         let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return };
         let batch = Arc::new(batch);

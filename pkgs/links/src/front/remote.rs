@@ -1,7 +1,7 @@
-//! Visits that wait for a database on another machine: cache misses, and clicks of limits.
+//! Visits that wait for a database server: cache misses, and clicks of limits.
 //!
-//! Results are cached for others, unless something has changed since the read started. While the database is away, the
-//! last known state is used, and after that a standby's; answers say which.
+//! Results are cached for other visits, unless something has changed since the read started. While the database is
+//! unreachable, a visit gets the last known state, or otherwise a standby's. The answer says which.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,17 @@ use crate::cache::{Cache, Entry, Grants};
 use crate::domains::DomainId;
 use crate::store::{Error, FoundRoute, Lease, Remote};
 
-/// How long a node keeps granted clicks that it does not need.
+/// How long a node keeps granted clicks that no visit requests.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How often it checks for them.
+/// How often a node checks for such clicks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a failed read of a known link waits until the feed fails too, or until another server answers.
+/// How long a failed read of a known link waits until the feed fails too and the cache may be used, or until another
+/// server answers.
 const AGREED: Duration = Duration::from_secs(10);
 
-/// How often it checks.
+/// How often that read checks again.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// How certain a result is.
@@ -26,13 +27,13 @@ const AGAIN: Duration = Duration::from_millis(20);
 pub enum Certainty {
     /// It is the database's current state.
     Sure,
-    /// It was right this long ago, and the database is away.
+    /// It was the database's state this long ago. The database is unreachable.
     Cached(Duration),
-    /// It comes from a standby, and the database is away.
+    /// It comes from a standby. The database is unreachable.
     Standby,
 }
 
-/// Reads what there is for a code.
+/// Reads the entry of a code.
 pub async fn find(
     cache: &Cache,
     remote: &Remote,
@@ -45,7 +46,7 @@ pub async fn find(
         return Ok(found);
     }
     let reading = cache.reading(domain, code);
-    // If the feed finds no server, a read would wait as long.
+    // If the feed finds no server, a read would only wait for one as well.
     let failed = if away {
         Error::Unreachable("no server of PostgreSQL takes writes".to_owned())
     } else {
@@ -57,17 +58,17 @@ pub async fn find(
             Err(error) => error,
         }
     };
-    // During a fail-over, a server may cancel the read or have no connections left, which is reported as busy.
+    // During a failover, a server may cancel the read or have no connections left. Both are reported as busy.
     if !(matches!(failed, Error::Unreachable(_)) || known && matches!(failed, Error::Busy)) {
         return Err(failed);
     }
-    // The feed may have failed meanwhile.
+    // The feed may have failed in the meantime.
     if let Some(found) = cached() {
         return Ok(found);
     }
     let failed = match remote.route_of_any(domain, code).await {
         Some(Ok(found)) => {
-            // Only the primary grants clicks, and so limits.
+            // Only the primary grants clicks, so limits are left alone here.
             let route = found.map(|FoundRoute { route, .. }| route);
             return Ok((cache.entry(reading, domain, code, route), Certainty::Standby));
         }
@@ -98,13 +99,13 @@ pub async fn find(
     Err(failed)
 }
 
-/// The route. If its limit has changed, returns what was granted under the old one.
+/// The route. If the link's click limit has changed, returns what was granted under the old limit.
 fn route(cache: &Cache, remote: &Remote, found: Option<FoundRoute>) -> Option<crate::store::Route> {
     let FoundRoute { route, max_clicks } = found?;
     if cache.limits_changed(route.id, max_clicks) {
         let grants = cache.take_grants(Grants::Of(route.id));
         if !grants.is_empty() {
-            // Runs to its end even if nobody waits for it.
+            // This runs to its end even if nobody waits for it.
             drop(remote.give_back(grants));
         }
     }
@@ -122,7 +123,7 @@ pub async fn lease(cache: &Cache, remote: &Remote, link: i64) -> Result<bool, Er
     }
 }
 
-/// Returns unneeded grants; never ends.
+/// Returns grants that no visit needs; never ends.
 pub async fn give_back(cache: &Cache, remote: &Remote) -> std::convert::Infallible {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -130,7 +131,7 @@ pub async fn give_back(cache: &Cache, remote: &Remote) -> std::convert::Infallib
     }
 }
 
-/// Returns what was granted and not requested for this long.
+/// Returns what was granted at least `idle` ago and is unused.
 pub async fn give_back_idle(cache: &Cache, remote: &Remote, idle: Duration) {
     let grants = cache.take_grants(Grants::Idle(idle));
     if !grants.is_empty()

@@ -4,7 +4,7 @@ use request_head::{Error, Framing, Lines, Message, room};
 
 use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
-/// A plain visit: `GET` or `HEAD` over HTTP/1.1 without a body.
+/// A plain visit: `GET` or `HEAD` in the form of HTTP/1.1, without a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'b> {
     /// Whether it is a `HEAD`.
@@ -23,7 +23,7 @@ pub struct Request<'b> {
     pub close: bool,
 }
 
-/// The plain visit in `lines`; none if they request anything else.
+/// The plain visit in `lines`; `None` if the request is anything else.
 ///
 /// # Errors
 /// [`Error`], if the fields are malformed.
@@ -35,7 +35,7 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
         _ => return Ok(None),
     };
     let target = lines.target;
-    // Escaped paths are decoded elsewhere, and a query is passed on unchanged.
+    // Requests with escaped paths go to the service. A query is passed on unchanged.
     let end = target.bytes().position(|byte| matches!(byte, b'%' | b'?')).unwrap_or(target.len());
     if lines.old || !target.starts_with('/') || target.as_bytes().get(end) == Some(&b'%') {
         return Ok(None);
@@ -43,11 +43,11 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
     let (path, query) = (&target[..end], target.get(end + 1..));
     let mut request = Request { head, path, query, referrer: None, agent: None, html: false, close: false };
     let message = fields(lines, &mut request)?;
-    // A body makes it not plain, even if a visit has no use for one.
+    // A request with a body is not plain, even though a visit has no use for the body.
     Ok((message.framing == Framing::Length(0)).then_some(request))
 }
 
-/// Reads the fields into `request`. Returns what they say about the message.
+/// Reads the fields into `request`. Returns the framing and connection state that they describe.
 #[inline]
 fn fields<'b>(lines: &Lines<'_, 'b>, request: &mut Request<'b>) -> Result<Message, Error> {
     let mut message = Message::new(lines.old);
@@ -68,13 +68,13 @@ fn fields<'b>(lines: &Lines<'_, 'b>, request: &mut Request<'b>) -> Result<Messag
     Ok(message)
 }
 
-/// Whether an `Accept` is a person's browser's.
+/// Whether an `Accept` field comes from a person's browser.
 #[inline]
 pub fn names_html(accept: &[u8]) -> bool {
     accept.windows(9).any(|part| part == b"text/html")
 }
 
-/// The result of reading bytes, as the listener and its fast path read them.
+/// The result of reading bytes in the same way as the listener and its fast path.
 #[doc(hidden)]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Head<'b> {

@@ -1,4 +1,4 @@
-//! Has the store merge old days and delete old hours of clicks.
+//! Makes the store merge old days and delete old hours of clicks.
 
 use std::convert::Infallible;
 use std::num::NonZero;
@@ -10,7 +10,7 @@ use crate::when::{HOURS, Timestamp};
 /// Pause between two pieces of work, so that visits and edits are written in between.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How often to check whether another day has started, or to retry.
+/// How often to check whether a new day has started, and to retry after an error.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How many days before today keep their details.
@@ -22,7 +22,7 @@ pub struct Retention {
     pub hours: NonZero<u32>,
 }
 
-/// Merges and deletes what is older, once a day. If it is interrupted, the next run does the rest.
+/// Merges and deletes older clicks once a day. If it is interrupted, the next run does the rest.
 pub async fn keep(store: Store, retention: Retention) -> Infallible {
     let mut done = None;
     loop {
@@ -43,7 +43,7 @@ async fn tidy(store: &Store, today: i32, retention: Retention) -> Result<(), Err
     let before = |days: NonZero<u32>| today.saturating_sub(i32::try_from(days.get()).unwrap_or(i32::MAX));
     let hours = before(retention.hours).saturating_mul(HOURS);
     let forgotten = all(|from| store.forget_hours(hours, from)).await;
-    // If one fails, the other is still done.
+    // If one of the two fails, the other is still done.
     if let Some(days) = retention.days {
         all(|from| store.fold_days(before(days), from)).await?;
     }

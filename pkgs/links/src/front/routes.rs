@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 use router::{Lookup, Router};
 
-/// What a path is for.
+/// The purpose of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Root,
@@ -14,7 +14,7 @@ enum Page {
     Link,
 }
 
-/// The paths. If a fixed one matches, the last one does not, since such codes are reserved.
+/// The paths. If a fixed path matches, it goes before `/{code}`: such codes are reserved.
 #[rustfmt::skip]
 const TABLE: [(Method, &str, Page); 5] = [
     (Method::GET,  "/",            Page::Root),
@@ -36,7 +36,7 @@ pub enum Target<'p> {
     Favicon,
     /// The link of this code, which may not exist.
     Link(Cow<'p, str>),
-    /// Nothing.
+    /// No path of the table.
     Nothing,
 }
 
@@ -44,7 +44,7 @@ pub enum Target<'p> {
 pub struct Routes(Router<Page>);
 
 impl Routes {
-    /// Of [`TABLE`].
+    /// Compiles [`TABLE`].
     pub fn new() -> Self {
         let mut routes = router::Builder::new();
         for (method, path, page) in TABLE {
@@ -53,7 +53,7 @@ impl Routes {
         Self(routes.build().expect("a table of few routes"))
     }
 
-    /// The target; none if the path has other methods. Allocates only for a code with escapes.
+    /// The target of a path; `None` if the path has only other methods. Allocates only for a code with escapes.
     #[inline]
     pub fn find<'p>(&self, method: &Method, path: &'p str) -> Option<Target<'p>> {
         match self.0.find(method, path) {

@@ -1,4 +1,5 @@
-//! What a panic costs, and who waits when draining starts: only the crate's own tests have hooks for this.
+//! What a panic costs, and whether clients that wait are served when draining starts. Only the crate's own tests have
+//! hooks for this.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +16,10 @@ use crate::link::NewLink;
 use crate::store::Options;
 use crate::target::TargetPolicy;
 
-/// A worker that was told to pause has arrived, and may continue.
+/// The worker arrives at the first barrier when it pauses, and continues after the second.
 static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
 
-/// Does what a visit to such a code asks for.
+/// Panics or pauses, if the code says so.
 pub fn strike(code: &str) {
     assert_ne!(code, "panic-in-a-test", "as a test asks");
     if code == "pause-in-a-test" {
@@ -116,7 +117,7 @@ fn who_waits_when_draining_begins_is_served() {
     let fixture = fixture(100);
     let first = fixture.ask("GET /pause-in-a-test");
     PAUSED[0].wait();
-    // When the worker continues, it learns of the end before it learns of those that wait.
+    // When the worker continues, it learns of the shutdown before it learns of the waiting connections.
     fixture.front.shutdown.trigger();
     let last: Vec<TcpStream> = (0..80).map(|_| fixture.ask("GET /abc")).collect();
     PAUSED[1].wait();
@@ -131,7 +132,7 @@ fn who_waits_when_draining_begins_is_served() {
 #[test]
 fn a_panic_costs_its_connection_and_no_other() {
     let fixture = fixture(2);
-    // More than there are slots, on the fast path and on the slow one.
+    // More panics than there are connection slots, on the fast path and on the slow path.
     for request in ["GET /panic-in-a-test", "GET /%70anic-in-a-test"].repeat(4) {
         assert!(fixture.answer(request).starts_with("HTTP/1.1 500 "), "{request}");
         let answer = fixture.answer("GET /abc");

@@ -23,7 +23,7 @@ pub struct LockedLink {
 }
 
 impl WorkerContext {
-    /// The link with this code at this host, if it requires a password. Its entry may be known already.
+    /// The link with this code at this host, if it requires a password. `known` is its entry, if it was already read.
     pub fn locked(
         &self,
         target: &Target<'_>,
@@ -66,7 +66,7 @@ impl LockedLink {
         let turn =
             turn.map_err(|seconds| Locked { refusal: Refusal::Attempts, retry_after: Some(seconds) })?;
         let right = tokio::task::spawn_blocking(move || {
-            // Held as long as it takes, even if the client has left.
+            // The permit is held until the hash is done, even if the client has left.
             let _turn = turn;
             password::verify(&password, &self.hash)
         });

@@ -29,7 +29,7 @@ pub struct Visitor<'v> {
     pub trusted: bool,
 }
 
-/// What has to be waited for.
+/// What a visit has to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// The link of a code.
@@ -44,7 +44,7 @@ pub enum Outcome<'e> {
     Follow(&'e Entry),
     /// The page that asks for the password of this entry.
     Ask(&'e Entry),
-    /// A link with a click limit, for a visitor who only looks: by HEAD, or as crawlers and chat previews do. No click
+    /// A link with a click limit, for a visitor who only looks: a HEAD request, a crawler or a chat preview. No click
     /// is used, and the target is not shown.
     Limited,
     /// No such link.
@@ -53,7 +53,7 @@ pub enum Outcome<'e> {
     Gone,
     /// The store could not be read.
     Unavailable,
-    /// Something has to be waited for, since the store is not on this machine's disk.
+    /// The visit has to wait, since the store is a database server.
     Unread(Unread),
     /// The root, which does not redirect.
     Welcome,
@@ -80,7 +80,7 @@ impl WorkerContext {
         self.look(target, visitor, None, render)
     }
 
-    /// The same with a known entry; none if it has to be looked up.
+    /// Like [`visit`](Self::visit), with the entry if it is known; `None` means that it has to be looked up.
     #[inline]
     pub fn look<R>(
         &self,
@@ -168,8 +168,8 @@ impl WorkerContext {
         }
     }
 
-    /// Whether a visitor looks at a link without following it. If bots saw the target without using a click, anybody
-    /// who claims to be one could follow the link forever.
+    /// Whether a visitor only looks at a link without following it. If bots saw the target without using a click,
+    /// anybody who claims to be a bot could follow the link forever.
     fn only_looks(&self, visitor: &Visitor<'_>) -> bool {
         let is_bot = |agent| self.counter.borrow_mut().agent(agent) == Agent::Bot;
         visitor.head || visitor.agent.is_some_and(is_bot)

@@ -26,10 +26,10 @@ pub struct WorkerContext {
 }
 
 impl WorkerContext {
-    /// With an empty cache.
+    /// A context with an empty cache.
     pub fn new(front: Arc<Front>, metrics: Arc<WorkerMetrics>, reader: Reader) -> Self {
         let now = Timestamp::now();
-        // It has a time before its first tick, too.
+        // The worker counts as running before its first tick, too.
         metrics.tick();
         Self {
             local_cache: RefCell::new(LocalCache::new(Arc::clone(&front.cache))),
@@ -42,7 +42,7 @@ impl WorkerContext {
         }
     }
 
-    /// Updates the clock, hands on clicks, and releases the read snapshot. Call this every [`TICK`](super::TICK).
+    /// Updates the clock, passes on clicks, and releases the read snapshot. Call this every [`TICK`](super::TICK).
     pub fn tick(&self) {
         self.metrics.tick();
         self.now.set(Timestamp::now());
@@ -52,7 +52,7 @@ impl WorkerContext {
         self.enter_clicks();
     }
 
-    /// The domain of a host; none if it is not a domain's.
+    /// The domain of a host; `None` if the host belongs to no domain.
     pub fn domain(&self, host: Host<'_>) -> Option<DomainId> {
         match self.front.settings.unknown_host.site(&self.domains.now(), host) {
             Site::Default => Some(DomainId::DEFAULT),
@@ -61,7 +61,7 @@ impl WorkerContext {
         }
     }
 
-    /// Hands this thread's clicks to the shared buffer.
+    /// Passes this thread's clicks on to the shared buffer.
     pub fn enter_clicks(&self) {
         if let Some(counted) = self.counter.borrow_mut().take(self.now.get().hour()) {
             self.front.enter_counted(counted);

@@ -1,4 +1,4 @@
-//! Coarse user agents: enough to distinguish people from machines, too little to distinguish people.
+//! Coarse user agents. They tell people from machines, but not one person from another.
 
 /// The kind of program that followed a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,7 +76,7 @@ impl Agent {
         }
     }
 
-    /// The rank among kinds found in one `User-Agent`: the highest is meant.
+    /// The rank among the kinds found in one `User-Agent`: the kind with the highest rank wins.
     const fn rank(self) -> u8 {
         match self {
             Self::None | Self::Other => 0,
@@ -90,7 +90,7 @@ impl Agent {
     }
 }
 
-/// Calls `ask` with the end of a word in lower case; with the whole word, unless it is extremely long.
+/// Calls `ask` with the last [`WORD`] bytes of a word, in lower case.
 fn lower<T>(word: &[u8], ask: fn(&[u8]) -> T) -> T {
     let end = &word[word.len().saturating_sub(WORD)..];
     let mut buffer = [0; WORD];
@@ -100,7 +100,7 @@ fn lower<T>(word: &[u8], ask: fn(&[u8]) -> T) -> T {
     ask(lower)
 }
 
-/// Whether a `User-Agent` that starts with this word is a tool's: `python-requests/2.32`, `Go-http-client/2.0`.
+/// Whether a `User-Agent` that starts with this word belongs to a tool: `python-requests/2.32`, `Go-http-client/2.0`.
 fn is_tool(word: &[u8]) -> bool {
     matches!(
         word,

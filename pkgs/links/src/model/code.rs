@@ -10,7 +10,7 @@ pub const LENGTH: usize = 7;
 pub const ALPHABET: &str = "23456789abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
 
 /// Custom codes that are always refused: paths that programs request from any site, words that would make a link look
-/// like a part of the service, and words in a code's place in the API's paths.
+/// like a part of the service, and words that the API's paths use where a code can stand.
 const RESERVED: [&str; 20] = [
     "admin",
     "api",
@@ -110,8 +110,8 @@ impl CodePolicy {
         Ok(())
     }
 
-    /// A random code of this length (1 to [`MAX_BYTES`]), with all codes equally likely. If it is a reserved word, the
-    /// code is longer.
+    /// A random code of this length (1 to [`MAX_BYTES`]), with all codes equally likely. If the result is a reserved
+    /// word, it draws again with one more character.
     pub fn random(&self, length: usize) -> String {
         let mut length = length.clamp(1, MAX_BYTES);
         loop {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A country by its code (ISO 3166-1 alpha-2, such as `DE`), or unknown. There are at most 677, which limits what is
-/// counted by country.
+/// A country by its code (ISO 3166-1 alpha-2, such as `DE`), or unknown. At most 677 values exist, so counts by country
+/// are bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Country([u8; 2]);
 

@@ -250,7 +250,7 @@ impl NewLink {
     }
 }
 
-/// A title as stored: trimmed, and none instead of empty.
+/// A title as stored: trimmed, and `None` if it is empty.
 pub(crate) fn title(title: Option<String>) -> Result<Option<String>, InvalidField> {
     let Some(title) = title else { return Ok(None) };
     let title = title.trim();

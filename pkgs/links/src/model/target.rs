@@ -49,13 +49,13 @@ pub enum InvalidTarget {
 }
 
 impl TargetPolicy {
-    /// The target as stored and sent: normalised, of visible ASCII only, and so valid in a header. Validating it again
-    /// changes nothing.
+    /// Returns the target as it is stored and sent: normalised and only visible ASCII, so it is valid in a header.
+    /// Validating it again changes nothing.
     pub fn validate(&self, target: &str) -> Result<String, InvalidTarget> {
         self.validate_besides(target, |_| false)
     }
 
-    /// The same with more hosts of the shortener, at any port, for which `is_own` is true.
+    /// Like [`validate`](Self::validate), but also refuses targets at a host for which `is_own` is true, at any port.
     pub(crate) fn validate_besides(
         &self,
         target: &str,
@@ -78,7 +78,7 @@ impl TargetPolicy {
         if url.host_str().is_some_and(loops) {
             return Err(InvalidTarget::Loop);
         }
-        // A path without slashes (`mailto:`) may contain spaces, which a header would not keep.
+        // A path without slashes (`mailto:`) may contain spaces, which a header field may not preserve.
         let text = String::from(url).replace(' ', "%20");
         if text.len() > self.max_bytes {
             return Err(InvalidTarget::TooLong(self.max_bytes));
@@ -122,8 +122,8 @@ fn split(own: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// The canonical form of a host: lower case, IDNA as ASCII, full addresses, mapped IPv4 as IPv4, one name for this
-/// machine, without root dot and brackets.
+/// The canonical form of a host: lower case, IDNA as ASCII, addresses in full, mapped IPv4 as IPv4, [`LOCALHOST`] for
+/// every name and address of this machine; without root dot and brackets.
 fn canonical(host: &str) -> String {
     let host = host.trim_end_matches('.');
     let bare = host.trim_matches(['[', ']']);

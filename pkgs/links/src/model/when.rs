@@ -69,7 +69,7 @@ impl Timestamp {
     }
 }
 
-/// The number, or the nearest possible one.
+/// Converts to `i32`. Values out of range become the nearest limit.
 fn whole(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }
@@ -95,7 +95,7 @@ fn span(text: &str) -> Option<i64> {
 /// Days since the Unix epoch of a date (`2030-01-31`).
 pub fn parse_day(text: &str) -> Result<i32, NotADay> {
     let day = Date::strptime("%Y-%m-%d", text).ok().map(|date| (date - EPOCH).get_days());
-    // The parser accepts other zeros and signs; only the standard form is allowed.
+    // The parser also accepts other leading zeros and signs; only the standard form is allowed.
     day.filter(|&day| format_day(day) == text).ok_or_else(|| NotADay(text.to_owned()))
 }
 
@@ -130,12 +130,12 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// An optional time; `null` is none.
+/// An optional time; `null` becomes `None`.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Option::deserialize(deserializer)
 }
 
-/// As [`deserialize`], but a field with `null` is `Some(None)`.
+/// Like [`deserialize`], but a field with `null` becomes `Some(None)`.
 pub fn deserialize_present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<Timestamp>>, D::Error> {

@@ -139,7 +139,7 @@ impl Edit {
         })
     }
 
-    /// The same for many links.
+    /// Like [`new`](Self::new), for the same change of many links.
     pub fn of_many(patch: ManyPatch, policy: &Policy) -> Result<Self, Error> {
         let ManyPatch { set, add_tags, remove_tags } = patch;
         if set.tags.is_some() && !(add_tags.is_empty() && remove_tags.is_empty()) {

@@ -92,7 +92,7 @@ pub enum Error {
     /// Any other error of PostgreSQL.
     #[error("{0}")]
     Postgres(String),
-    /// Reading has to wait, since the database is not on this machine's disk.
+    /// The read has to wait for a database server, which this method does not do.
     #[error("the database has to be waited for")]
     Remote,
     /// The operation is only for files; a database server has its own programs for it.

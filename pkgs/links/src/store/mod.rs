@@ -2,7 +2,7 @@
 //!
 //! - [`Store`]: accepts writes, and answers each once it is committed; [`Reader`]: reads.
 //! - `sqlite`: a file, with one writer thread and any number of read connections. The default.
-//! - `postgres`: a server that several processes share; [`Watch`] is told of the others' writes.
+//! - `postgres`: a server that several processes share; [`Watch`] learns of the other processes' writes.
 
 mod database_copy;
 mod draft;
@@ -77,7 +77,7 @@ impl Store {
         Ok(Self(Database::Postgres(postgres::Postgres::open(options)?)))
     }
 
-    /// Reads that have to be waited for. None with a file, which [`Reader::route_at`] reads at once.
+    /// Reads that wait for a database server. `None` with SQLite, where [`Reader::route_at`] reads synchronously.
     pub fn remote(&self) -> Option<Remote> {
         match &self.0 {
             Database::Sqlite(_) => None,
@@ -85,8 +85,8 @@ impl Store {
         }
     }
 
-    /// The comment for the statements of a request with these extensions and fields: its trace, if that is recorded and
-    /// the database is to know it.
+    /// The SQL comment for the statements of a request with these extensions and fields. It carries the request's
+    /// trace, if the trace is recorded and statements are to carry it.
     pub fn trace(&self, extensions: &Extensions, fields: &HeaderMap) -> Option<Comment> {
         match &self.0 {
             Database::Sqlite(_) => None,
@@ -99,7 +99,7 @@ impl Store {
         either!(self, database => database.domains())
     }
 
-    /// The same for frequent reads.
+    /// Like [`domains`](Self::domains), for frequent reads.
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
         either!(self, database => database.shared_domains())
     }
@@ -114,8 +114,8 @@ impl Store {
         either!(self, database => database.edit_domain(host, patch))
     }
 
-    /// Deletes a domain; with `force`, also its links and their clicks. Each call deletes only a part of many links,
-    /// and returns whether the domain is gone; call it until it is.
+    /// Deletes a domain; with `force`, also its links and their clicks. One call deletes a limited number of links and
+    /// returns whether the domain is gone. Call it again until it is.
     pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
         either!(self, database => database.delete_domain(host, force))
     }
@@ -146,8 +146,9 @@ impl Store {
         either!(self, database => database.edit_if(key, patch, expected))
     }
 
-    /// Applies the same change to many links in one transaction; each succeeds or fails separately. Returns the result
-    /// of `see` for each before the change, and the link after it. Hashes a password on the calling thread.
+    /// Applies the same change to many links in one transaction; each succeeds or fails separately. Calls `see` with
+    /// each link before the change, and returns its result together with the link after the change. Hashes a password
+    /// on the calling thread.
     pub fn edit_many<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -176,7 +177,8 @@ impl Store {
         either!(self, database => database.delete_many(keys))
     }
 
-    /// The same, and returns the result of `see` for each link before it is deleted.
+    /// Like [`delete_many`](Self::delete_many), but calls `see` with each link before it is deleted, and returns the
+    /// results.
     pub fn delete_many_seen<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -197,15 +199,15 @@ impl Store {
         either!(self, database => database.count(batch))
     }
 
-    /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. Does a small part, from
-    /// this link on, and returns where to continue; none once all are done. Sums do not change, even if the rest is
-    /// never done.
+    /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. One call merges a small
+    /// part, from link `from` on. It returns where to continue, or `None` once all are done. Sums do not change, even
+    /// if the rest is never merged.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         either!(self, database => database.fold_days(before, from))
     }
 
-    /// Deletes clicks by hour before hour `before` (since the Unix epoch), a small part at a time as
-    /// [`fold_days`](Self::fold_days). All other sums keep them.
+    /// Deletes clicks by hour before hour `before` (since the Unix epoch), a small part per call as in
+    /// [`fold_days`](Self::fold_days). All other sums keep these clicks.
     pub fn forget_hours(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         either!(self, database => database.forget_hours(before, from))
     }
@@ -220,8 +222,8 @@ impl Store {
         either!(self, database => database.create_token(new))
     }
 
-    /// Records a use of this grant's token, unless that was done within the last minute. Nobody waits for it, so
-    /// requests do not pay for it; if it fails, the next use is recorded.
+    /// Records a use of this grant's token, unless one was recorded within the last minute. The write runs in the
+    /// background, so no request waits for it. If it fails, the next use is recorded.
     pub fn note_use(&self, grant: &Grant) {
         let now = Timestamp::now();
         if let Some(id) = grant.id.filter(|_| tokens::is_noted(grant.last_used_at, now)) {
@@ -254,9 +256,9 @@ impl Store {
         either!(self, database => database.close())
     }
 
-    /// Copies everything, as of one moment, into an empty database, while this one is in use. Calls `on_rows` with the
-    /// table being written, how many of its rows are written, and their total. Blocks, so do not call it on an async
-    /// thread. The other database must not be served by this process, since its caches are not told.
+    /// Copies everything from a consistent snapshot into an empty database, while this one is in use. Calls `on_rows`
+    /// with the table being written, how many of its rows are written, and their total. Blocks, so do not call it on an
+    /// async thread. This process must not serve the other database, since the caches do not learn of the copy.
     ///
     /// # Errors
     /// [`Error::NotEmpty`], [`Error::Differs`], or a failure of either database. The other database is then unchanged.
@@ -297,12 +299,12 @@ impl Reader {
     /// The data of a redirect, by code.
     ///
     /// # Errors
-    /// [`Error::Remote`] if it has to be waited for.
+    /// [`Error::Remote`] if the database is a server, for which [`Store::remote`] waits.
     pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
         self.route_at(DomainId::DEFAULT, code)
     }
 
-    /// The same at a domain.
+    /// Like [`route`](Self::route), at a domain.
     ///
     /// # Errors
     /// As [`Reader::route`].
@@ -335,7 +337,7 @@ impl Reader {
         }
     }
 
-    /// A page of links, with what is found within [`ListQuery::within`].
+    /// A page of links. It contains what is found within [`ListQuery::within`].
     ///
     /// # Errors
     /// When the query is wrong, or the database fails.
@@ -346,7 +348,7 @@ impl Reader {
         }
     }
 
-    /// How many links of these domains an export without hashes disables: those that answer and have a password.
+    /// How many links of these domains an export without hashes disables: the active ones with a password.
     ///
     /// # Errors
     /// When the database fails.
@@ -396,7 +398,7 @@ impl Reader {
         }
     }
 
-    /// Clicks of one link, of all, or of some domains, on these days since the Unix epoch. Fails with
+    /// Clicks of one link, of all links, or of some domains, on these days since the Unix epoch. Fails with
     /// [`Error::TooSlow`] after 5 s.
     ///
     /// # Errors
@@ -408,8 +410,8 @@ impl Reader {
         }
     }
 
-    /// Clicks by hour of one link, of all, or of some domains, in these hours since the Unix epoch, as far as they are
-    /// kept. Fails with [`Error::TooSlow`] after 5 s.
+    /// Clicks by hour of one link, of all links, or of some domains, in these hours since the Unix epoch. Hours that
+    /// are no longer kept are missing. Fails with [`Error::TooSlow`] after 5 s.
     ///
     /// # Errors
     /// When there is no such link, or the database fails.
@@ -424,17 +426,17 @@ impl Reader {
         }
     }
 
-    /// The results of [`stats`](Self::stats) and [`hours`](Self::hours) for these days.
+    /// The results of [`stats`](Self::stats) and [`hours`](Self::hours) for these days, in one.
     ///
     /// # Errors
-    /// Those of both.
+    /// The errors of both.
     pub fn stats_by_hour(&self, of: StatsScope, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let hour = |day: i32| day.saturating_mul(HOURS);
         let hours = hour(*days.start())..=hour(*days.end()).saturating_add(HOURS - 1);
         Ok(Stats { hours: self.hours(of.clone(), hours)?, ..self.stats(of, days)? })
     }
 
-    /// Whether a text has the form of a token. Others need no look-up.
+    /// Whether a text has the form of a token. Other texts need no look-up.
     pub fn could_be_token(secret: &str) -> bool {
         tokens::has_form(secret)
     }

@@ -25,8 +25,8 @@ pub struct Created {
 pub struct IdempotencyKey {
     /// The key.
     pub key: String,
-    /// SHA-256 of the request's fields as sent, since spans such as `7d` differ once parsed. Without the password,
-    /// which a quick search could find from such a hash.
+    /// SHA-256 of the request's fields as sent, since a span such as `7d` has another value each time it is parsed. The
+    /// password is left out, since a quick search could find it from the hash.
     pub request: [u8; 32],
 }
 
@@ -141,15 +141,15 @@ impl Click {
 }
 
 /// The value of [`Route::max_clicks`] and [`Route::clicks`] for a link whose clicks are granted a few at a time, since
-/// other processes answer it too. None are left until some are granted.
+/// other processes answer it too. With both set to this value, no clicks are left until some are granted.
 pub const LEASED: u64 = u64::MAX;
 
 /// The result of requesting clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// This many may be answered.
+    /// This process may answer this many clicks.
     Granted(u64),
-    /// None are left, or there is no such limit.
+    /// No clicks are left, or the link has no limit.
     UsedUp,
 }
 
@@ -172,7 +172,7 @@ pub struct Route {
     pub expires_at: Option<Timestamp>,
     /// [`Link::max_clicks`].
     pub max_clicks: Option<u64>,
-    /// [`Link::clicks`], if they are limited.
+    /// [`Link::clicks`], if the link has a click limit.
     pub clicks: u64,
     /// The argon2id hash of the password (PHC string).
     pub password_hash: Option<String>,
@@ -212,7 +212,8 @@ pub struct ListQuery {
     pub limit: usize,
     /// [`Page::next`] of the previous page.
     pub cursor: Option<String>,
-    /// How long to search without an index; two seconds by default and at most. The page is what is found by then.
+    /// How long to search without an index: at most two seconds, which is the default. The page contains what is found
+    /// by then.
     pub within: Option<Duration>,
 }
 
@@ -230,7 +231,7 @@ pub struct Page {
 /// The links whose clicks are summed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatsScope {
-    /// Those of one link.
+    /// One link.
     Link(LinkKey),
     /// All links, including deleted ones.
     All,
@@ -340,7 +341,7 @@ pub struct NewToken {
 /// The rights of a token's bearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The token's id; none for an issuer's token.
+    /// The token's id; `None` for a token from an OpenID Connect issuer.
     pub id: Option<i64>,
     /// The name of the token, or of its bearer.
     pub name: String,
@@ -348,7 +349,7 @@ pub struct Grant {
     pub scope: Scope,
     /// The domains that it is for.
     pub domains: InDomains,
-    /// When it expires. For an issuer's token, the token says so.
+    /// When it expires. A token from an issuer carries this time itself.
     pub expires_at: Option<Timestamp>,
     /// As [`TokenInfo::last_used_at`].
     pub last_used_at: Option<Timestamp>,

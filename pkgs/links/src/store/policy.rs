@@ -14,7 +14,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// A target as stored, which is at none of the domains.
+    /// Validates a target and returns it as stored. Refuses a target at one of the domains.
     pub fn target(&self, target: &str) -> Result<String, InvalidTarget> {
         let domains = self.domains.now();
         self.targets.validate_besides(target, |host| domains.find(host.as_bytes()).is_some())

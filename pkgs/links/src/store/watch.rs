@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::domains::LinkKey;
 
-/// Told of every commit that changed links.
+/// Called for every commit that changed links.
 pub type OnChange = Box<dyn Fn(Change<'_>) + Send + Sync>;
 
 /// The changes of a commit.
@@ -16,15 +16,17 @@ pub enum Change<'a> {
     All,
 }
 
-/// An observer if several processes write. Called on whatever thread hears of a write, so it should not take long.
+/// An observer of the writes of several processes. It is called on the thread that learns of a write, so it should not
+/// take long.
 pub trait Watch: Send + Sync + 'static {
-    /// Called for a write of this process before it is acknowledged, and for another's when it is heard of.
+    /// Called for a write of this process before it is acknowledged, and for another process's write when this process
+    /// learns of it.
     fn changed(&self, change: Change<'_>);
 
-    /// Every write that was committed before this time has been reported.
+    /// Called when every write that was committed before this time has been reported.
     fn heard_all_before(&self, instant: Instant);
 
-    /// The database is away now. Others that reach it may still write.
+    /// Called when the database is unreachable. Other processes that reach it may still write.
     fn away(&self);
 }
 

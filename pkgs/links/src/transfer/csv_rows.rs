@@ -1,4 +1,4 @@
-//! Reads CSV with a parser of fixed buffers: what does not fit is refused, not collected.
+//! Reads CSV with a parser of fixed buffers. A row that does not fit is refused; it is never held in memory as a whole.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -57,7 +57,7 @@ impl Column {
     }
 }
 
-/// As [`super::read`].
+/// Reads CSV, as [`super::read`].
 pub(super) fn read(
     input: impl Read,
     each: &mut dyn FnMut(u64, Result<Record, RowError>) -> ControlFlow<()>,
@@ -157,7 +157,7 @@ fn instant(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).map_err(|error| error.to_string())
 }
 
-/// Removes the `'` that keeps a spreadsheet from running the cell.
+/// Removes the `'` that keeps a spreadsheet from running the cell as a formula.
 fn unguarded(text: &str) -> &str {
     text.strip_prefix('\'').filter(|rest| formula(rest)).unwrap_or(text)
 }
@@ -223,7 +223,7 @@ impl<R: Read> Rows<R> {
             cells += ended;
             match result {
                 ReadRecordResult::InputEmpty => {}
-                // The buffers start over to skip the rest of the row.
+                // Starting the buffers over skips the rest of the row.
                 ReadRecordResult::OutputFull => {
                     refused = Some(RowError::TooLong);
                     (bytes, cells) = (0, 0);

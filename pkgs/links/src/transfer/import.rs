@@ -15,7 +15,7 @@ const BATCH_ROWS: usize = 20_000;
 /// The most bytes of text in a batch, whatever its number of rows.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Batches that were passed to the writer and are not yet committed: the next is parsed while one is written.
+/// Batches that were passed to the writer and are not yet committed. One is parsed while another is written.
 const IN_FLIGHT: usize = 2;
 
 /// The most refusals listed in a tally.
@@ -50,13 +50,13 @@ pub struct ImportOptions {
     pub on_conflict: OnConflict,
     /// The domain of rows that name none; the default one if absent.
     pub domain: Option<String>,
-    /// Rows for other domains are refused.
+    /// The domains that rows may name. Rows for other domains are refused.
     pub within: InDomains,
 }
 
-/// Reads links and stores them in batches, each in one transaction. Refused rows are counted and do not stop it; in
-/// [`Tally::errors`] they have the numbers that [`read`] gives them. `progress` gets the tally after each batch.
-/// Blocks, so do not call it on an async thread.
+/// Reads links and stores them in batches, each in one transaction. Refused rows are counted and do not stop the
+/// import. In [`Tally::errors`] they have the numbers that [`read`] gives them. `progress` gets the tally after each
+/// batch. Blocks, so do not call it on an async thread.
 pub fn import(
     format: Format,
     input: impl Read,
@@ -89,7 +89,7 @@ pub fn import(
             }
         }
     });
-    // Rows before an input error are stored too; the tally says how far it came.
+    // Rows before an input error are stored too. The tally counts them.
     let cause = match (failed, run.finish()) {
         (Some(cause), _) => Some(cause),
         (None, Err(error)) => Some(Cause::Store(error)),
@@ -106,9 +106,9 @@ pub fn import(
 #[derive(Default)]
 struct Batch {
     records: Vec<Record>,
-    /// Their numbers.
+    /// The row numbers of the records.
     rows: Vec<u64>,
-    /// The size of their text, in bytes.
+    /// The approximate size of the records, in bytes.
     bytes: usize,
 }
 
@@ -130,7 +130,7 @@ impl Run<'_> {
         }
         if let within @ InDomains::Only(_) = &self.how.within {
             let domain = domain.as_deref();
-            // Whether another domain of this name exists is not revealed.
+            // The error does not reveal whether another domain of this name exists.
             if !self.store.domains().id(domain).is_ok_and(|domain| within.has(domain)) {
                 self.refuse(row, format!("the key is not for the domain {:?}", domain.unwrap_or(DEFAULT)));
                 return Ok(());

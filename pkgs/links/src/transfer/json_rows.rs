@@ -1,5 +1,5 @@
-//! Reads JSON: finds the end of each top-level object without building anything, then parses that object. So one bad
-//! row leaves the others readable, and no row takes more memory than its limit.
+//! Reads JSON: finds the end of each top-level object without parsing it, and then parses that object. So one bad row
+//! leaves the others readable, and no row takes more memory than its limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -72,7 +72,7 @@ impl Object {
         self.depth == 0
     }
 
-    /// Parses the object, and is then ready for the next.
+    /// Parses the object, and resets the state for the next one.
     fn finish(&mut self) -> Result<Record, RowError> {
         let parsed = match std::mem::take(&mut self.too_long) {
             true => Err(RowError::TooLong),
@@ -83,7 +83,7 @@ impl Object {
     }
 }
 
-/// As [`super::read`].
+/// Reads JSON, as [`super::read`].
 pub(super) fn read(
     input: impl Read,
     each: &mut dyn FnMut(u64, Result<Record, RowError>) -> ControlFlow<()>,

@@ -79,7 +79,7 @@ pub enum RowError {
     /// It has more or fewer cells than the header.
     #[error("{found} cells under a header of {expected}")]
     Cells {
-        /// The number of its cells; one more than [`COLUMNS`] stands for any higher number.
+        /// The number of the row's cells. [`COLUMNS`] + 1 stands for any number above [`COLUMNS`].
         found: usize,
         /// The number of the header's cells.
         expected: usize,
@@ -121,7 +121,7 @@ pub enum ReadError {
     /// The JSON is neither an array of objects nor a sequence of objects.
     #[error("after row {row}: expected {expected}, found {found:?}")]
     Syntax {
-        /// The row before; 0 if there is none.
+        /// The number of the last complete row; 0 if there is none.
         row: u64,
         /// What was expected.
         expected: &'static str,
@@ -146,7 +146,7 @@ pub fn read(
     }
 }
 
-/// A row as JSON: [`Record`] without flattening, which would accept unknown fields.
+/// A row as JSON. It has the fields of [`Record`] but no flattening, which would accept unknown fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {
@@ -191,7 +191,7 @@ impl From<Row> for Record {
     }
 }
 
-/// Whether a spreadsheet would run a cell with this text, or a `'` already prevents that.
+/// Whether a spreadsheet would run a cell with this text as a formula, or a leading `'` prevents that.
 fn formula(text: &str) -> bool {
     text.trim_start_matches('\'').starts_with(['=', '+', '-', '@', '\t', '\r'])
 }

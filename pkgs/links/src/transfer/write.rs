@@ -8,7 +8,7 @@ use crate::link::Status;
 use crate::store::Record;
 use crate::when::Timestamp;
 
-/// The columns, in order; the first only if there are domains.
+/// The columns, in order. The first is written only if there are domains.
 const COLUMNS: [&str; 14] = [
     "domain",
     "code",
@@ -26,7 +26,7 @@ const COLUMNS: [&str; 14] = [
     "password_hash",
 ];
 
-/// Writes links as they come, and buffers about one row.
+/// Writes links as they come. It buffers about one row.
 pub struct Writer<W: Write>(Inner<W>);
 
 enum Inner<W: Write> {
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The output's own error. The existing conversion would lose its kind.
+/// The output's own error. The `csv` crate's conversion would lose the error's kind.
 fn as_io(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -118,7 +118,7 @@ fn instant(value: Option<Timestamp>) -> Cow<'static, str> {
     value.map(|instant| instant.to_string()).unwrap_or_default().into()
 }
 
-/// Adds a `'` to a text that a spreadsheet would run.
+/// Adds a `'` to a text that a spreadsheet would run as a formula.
 fn guarded(text: &str) -> Cow<'_, str> {
     if formula(text) { format!("'{text}").into() } else { text.into() }
 }

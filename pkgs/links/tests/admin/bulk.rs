@@ -103,7 +103,7 @@ fn a_row_cut_off_by_a_client_that_goes_away_is_not_imported() {
     std::thread::sleep(Duration::from_millis(200));
     drop(stream);
     let reader = server.store.reader().unwrap();
-    // The earlier rows are stored once the server notices.
+    // The earlier rows are stored once the server notices that the client has left.
     let found = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         reader.get("whole").is_ok()
@@ -149,7 +149,7 @@ fn an_export_stops_when_its_client_goes() {
     let rows: String =
         (0..50_000).map(|number| format!("https://example.com/{number}/{}\n", "x".repeat(100))).collect();
     assert_eq!(server.ask("POST", "/api/v1/links/import", &CSV, &format!("target\n{rows}")).status, 200);
-    // As many as may run at once, all left hanging; then another one gets its turn.
+    // Start as many exports as may run at once, and leave them hanging. Then another one must still get its turn.
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).unwrap();
         write!(
@@ -183,7 +183,7 @@ fn a_third_transfer_is_told_to_come_back() {
             stream
         })
         .collect();
-    // As soon as the server has seen both.
+    // The third is refused as soon as the server has seen both others.
     let refused = (0..600).find_map(|_| {
         std::thread::sleep(Duration::from_millis(50));
         Some(server.get("/api/v1/links/export?format=csv")).filter(|reply| reply.status != 200)

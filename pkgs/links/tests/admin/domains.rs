@@ -6,7 +6,7 @@ use ureq::SendBody;
 
 use crate::server::{Reply, Server};
 
-/// A server with the domains `a.example` and `b.example`, and a link `one` at each of them and at the default one.
+/// A server with the domains `a.example` and `b.example`, and a link `one` at each of them and at the default domain.
 fn server() -> Server {
     let server = Server::start();
     for host in ["a.example", "b.example"] {
@@ -23,7 +23,7 @@ fn server() -> Server {
     server
 }
 
-/// The codes in a list, after their domains.
+/// The links in a list, as domain and code.
 fn listed(reply: &Reply) -> String {
     let name = |link: &Value| {
         let domain = link["domain"].as_str().unwrap_or("-");
@@ -192,7 +192,7 @@ fn batches_and_files_carry_the_domain() {
     import(&server, "?domain=c.example", rows).problem(404);
 }
 
-/// A key only for `a.example` tries everything, there and elsewhere.
+/// A key only for `a.example` makes every kind of request, at its domain and elsewhere.
 #[test]
 fn a_key_for_one_domain_has_no_other() {
     let server = server();
@@ -255,7 +255,7 @@ fn a_key_for_one_domain_has_no_other() {
             }
         }
     }
-    // Without a domain, it means the default one, and for lists everything that the key is for.
+    // Without a domain, a request means the default domain. For lists, it means all domains that the key is for.
     for (method, path, body) in [
         ("GET", "links/one", ""),
         ("PATCH", "links/one", "{}"),
@@ -310,7 +310,7 @@ fn a_key_for_one_domain_has_no_other() {
         ask(&write, "POST", "links/import?domain=a.example", "code,target\nn,https://t.example/\n").json();
     assert_eq!(tally["created"], 1);
     ask(&read, "POST", "links", &link("a.example")).problem(403);
-    // Without its domain, the key is for nothing, even if the domain is created again.
+    // Once its domain is deleted, the key is for no domain, even if the domain is created again.
     assert_eq!(server.ask("DELETE", "/api/v1/domains/a.example?force=true", &[], "").status, 204);
     for _ in 0..2 {
         ask(&write, "GET", "links/one?domain=a.example", "").problem(403);

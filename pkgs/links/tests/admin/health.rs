@@ -1,4 +1,4 @@
-//! Health and metrics, and the host names they are served for.
+//! Health and metrics, and the host names for which they are served.
 
 use service::allowed_hosts::AllowedHosts;
 use ureq::SendBody;
@@ -79,7 +79,8 @@ fn without_a_key_only_local_names_are_answered() {
             }
         }
     }
-    // If a key is checked, that shows that no page sent this; a made-up key doesn't help.
+    // A path that checks keys needs no check of the host, since a web page cannot send a valid key. An invented key
+    // doesn't help.
     for (key, status) in [(&*bearer, 200), ("Bearer lr_unknown", 401)] {
         let headers = [("host", "evil.example"), ("authorization", key)];
         let reply = server.send("GET", "/api/v1/links", &headers, SendBody::none());

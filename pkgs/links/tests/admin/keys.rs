@@ -1,5 +1,5 @@
-//! Keys over HTTP: created, listed, used, expired and revoked, and never with more rights than the key that creates
-//! them.
+//! Keys over HTTP: they are created, listed, used, expired and revoked, and never have more rights than the key that
+//! creates them.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_key_is_told_at_its_field() {
     assert_eq!(listed(&server).len(), 2);
 }
 
-/// Whoever may not write everything has no access to keys, and nobody can extend their own rights.
+/// A key that may not write everything has no access to keys, and no key can extend its own rights.
 #[test]
 fn a_key_makes_none_that_may_more_than_itself() {
     let server = Server::start();
@@ -153,7 +153,7 @@ fn a_key_ends_when_it_says_and_its_last_use_is_known() {
         let key = keys.iter().find(|key| key["name"] == name).expect("it is listed");
         key.get("last_used_at").map(|at| at.as_str().expect("an instant").to_owned())
     };
-    // One that is used before it ends, on a machine that may be slow.
+    // Find a key that is used before it expires, also on a slow machine.
     let (name, short, end) = (1..)
         .find_map(|number| {
             let (name, end) = (format!("short-{number}"), Timestamp(Timestamp::now().0 + 2 * number));
@@ -167,7 +167,7 @@ fn a_key_ends_when_it_says_and_its_last_use_is_known() {
             was_in_time.then_some((name, short, end))
         })
         .expect("there is always another");
-    // Recording its use keeps nobody waiting.
+    // The use is recorded in the background, so the request does not wait for it.
     until("the use is noted", || used(&name).is_some());
     let at = used(&name).expect("it is noted");
     let second = Timestamp::parse(&at).expect("an instant").0;

@@ -126,11 +126,11 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
         server.create(&format!("c{number}"));
     }
     server.create("other");
-    // The last two use the earlier form of the query.
+    // The last two queries use the old parameters.
     for (query, sorted) in [
         ("q=COM/C&sort=code", true),
         ("q=COM/C&sort=-code", false),
-        // However short the time, at least this many are looked at.
+        // However short the time is, at least one part of the links is examined.
         ("q=COM/C&sort=code&within=1", true),
         ("search=COM/C&sort=code&order=asc", true),
         ("search=COM/C&sort=code&order=desc", false),
@@ -220,7 +220,7 @@ fn the_same_is_changed_of_many_links_each_on_its_own_merits() {
     for code in ["a", "b", "c"] {
         server.create(code);
     }
-    // As many as a link may have.
+    // These are as many tags as a link may have.
     let tags: Vec<String> = (0..16).map(|n| format!("t{n}")).collect();
     let patch = json!({ "tags": tags, "not_before": "2029-01-01T00:00:00Z" }).to_string();
     let fields = [("content-type", "application/merge-patch+json")];
@@ -234,7 +234,7 @@ fn the_same_is_changed_of_many_links_each_on_its_own_merits() {
     let edited = edited.json();
     let statuses: Vec<_> =
         edited.as_array().unwrap().iter().map(|outcome| outcome["status"].as_u64().unwrap()).collect();
-    // One would expire before it begins, and one would have too many tags.
+    // One link would expire before it begins, and one would have too many tags.
     assert_eq!(statuses, [200, 404, 200, 422, 422], "{edited}");
     assert_eq!(edited[4]["problem"]["errors"][0]["pointer"], "/domain");
     for (code, status, tags) in
@@ -265,7 +265,7 @@ fn the_same_is_changed_of_many_links_each_on_its_own_merits() {
     edit(json!({ "links": vec![json!({ "code": "a" }); 10_001], "add_tags": ["b"] })).problem(413);
 }
 
-/// In the order of a link's tags.
+/// The tags in the order in which a link has them.
 fn tags_sorted(tags: &[String]) -> Vec<String> {
     let mut tags = tags.to_vec();
     tags.sort();

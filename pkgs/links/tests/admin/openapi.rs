@@ -1,4 +1,4 @@
-//! The description compared with the routes, both ways, and the tokens that each route requires.
+//! Compares the API's description with the routes in both directions, and checks the tokens that each route requires.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use ureq::SendBody;
 
 use crate::server::Server;
 
-/// Method, path, operation.
+/// The method, path and operation of each entry.
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let paths = document["paths"].as_object().unwrap();
     let methods = paths.iter().flat_map(|(path, item)| {
@@ -20,7 +20,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
     methods.collect()
 }
 
-/// Method, path, and the required scope.
+/// The method, path and required scope of each route.
 fn served() -> impl Iterator<Item = (String, &'static str, Option<Scope>)> {
     let pages = PAGES.iter().map(|page| ("GET".to_owned(), page.path, None));
     pages.chain(ENDPOINTS.iter().map(|api| (api.method.to_string(), api.path, Some(api.scope))))

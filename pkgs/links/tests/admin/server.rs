@@ -35,7 +35,7 @@ impl Server {
         Self::start_with(|state| state)
     }
 
-    /// A server with a different state.
+    /// Starts a server whose state `adjust` has changed.
     pub fn start_with(adjust: impl FnOnce(State) -> State) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Options {
@@ -63,7 +63,7 @@ impl Server {
         Self { address, store, readiness, read, write, shutdown, thread, agent, _directory: directory }
     }
 
-    /// Sends a request as it is, without adding a token.
+    /// Sends a request unchanged, without adding a token.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: SendBody) -> Reply {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
@@ -74,7 +74,7 @@ impl Server {
         Reply { status: response.status().as_u16(), headers: response.headers().clone(), body }
     }
 
-    /// With the token that may write, and a body if there is one.
+    /// Sends a request with the token that may write, and with the body unless it is empty.
     pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let bearer = format!("Bearer {}", self.write);
         let mut all = vec![("authorization", bearer.as_str())];
@@ -98,7 +98,7 @@ impl Server {
         self.ask("POST", path, &[], body)
     }
 
-    /// Creates a link, which has to succeed.
+    /// Creates a link, which must succeed.
     pub fn create(&self, code: &str) {
         let reply = self
             .post("/api/v1/links", &format!(r#"{{"code":"{code}","target":"https://example.com/{code}"}}"#));
@@ -137,7 +137,7 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// Asserts that it is a problem with this status, and returns it.
+    /// Asserts that the reply is a problem with this status, and returns it.
     #[track_caller]
     pub fn problem(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());

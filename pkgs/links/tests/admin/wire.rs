@@ -1,4 +1,5 @@
-//! What all answers have in common: routes, methods, sizes, media types, compression, and clients that misbehave.
+//! What all answers share: routes, methods, sizes, media types and compression. Also how clients that misbehave are
+//! answered.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use ureq::SendBody;
 
 use crate::server::Server;
 
-/// Sends these bytes and reads until the server hangs up.
+/// Sends these bytes, and reads until the server closes the connection.
 fn raw(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

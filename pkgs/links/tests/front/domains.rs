@@ -6,7 +6,7 @@ use links::front::{Settings, UnknownHost};
 use crate::http::Answer;
 use crate::server::{Server, settings};
 
-/// A server with a link `abc` at the default domain and at two others, each with a target that shows which.
+/// A server with a link `abc` at the default domain and at two others. The target of each contains its domain.
 fn server(adjust: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = settings();
     settings.root_target = Some("https://root.example/".to_owned());
@@ -35,7 +35,7 @@ fn get(server: &Server, host: &str, path: &str) -> Answer {
     server.answer(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/html\r\n\r\n"))
 }
 
-/// The target of a code at a host.
+/// The target to which a code leads at a host.
 fn led(server: &Server, host: &str) -> String {
     let answer = get(server, host, "/abc");
     assert_eq!(answer.status, 307, "{host:?}: {answer:?}");
@@ -125,7 +125,7 @@ fn unknown_hosts_have_nothing_where_that_is_asked_for() {
         }
     }
     assert_eq!(server.answer("GET /abc HTTP/1.0\r\n\r\n").status, 404);
-    // Without any domains, it is the same.
+    // The same holds if there are no domains.
     let mut configured = settings();
     configured.unknown_host = UnknownHost::NotFound { own: "go.example".to_owned() };
     let server = Server::start(configured);

@@ -1,4 +1,4 @@
-//! A client's limits: time, connections, size.
+//! The limits for a client: time, connections and sizes.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::server::{Server, limits};
 #[test]
 fn connections_beyond_the_limit_are_closed_and_taken_again_once_there_is_room() {
     let mut configured = limits();
-    // For both workers together.
+    // This limit is for both workers together.
     configured.connections = 8;
     let server = Server::limited(&configured);
     server.link("abc", |_| ());
@@ -34,7 +34,7 @@ fn a_head_that_drips_is_cut_off_at_its_deadline() {
     for start in ["GET /abc HTTP/1.1\r\nHost: h\r\nX: ", ""] {
         let mut slow = server.connect();
         slow.send(start).unwrap();
-        // One byte now and then must not postpone the deadline.
+        // A byte now and then must not postpone the deadline.
         let hung = Instant::now() + Duration::from_secs(60);
         while slow.send("G").is_ok() {
             assert!(Instant::now() < hung, "it drips on: {start:?}");
@@ -43,7 +43,7 @@ fn a_head_that_drips_is_cut_off_at_its_deadline() {
     }
 }
 
-/// A client that hangs at one stage or another.
+/// A client that stalls at one of seven stages.
 fn stalled(server: &Server, stage: usize) -> Client {
     let mut client = server.connect();
     let form = "POST /asks HTTP/1.1\r\nHost: h\r\n";
@@ -53,12 +53,12 @@ fn stalled(server: &Server, stage: usize) -> Client {
         2 => format!("{form}Content-Length: 15\r\n\r\npass"),
         3 => format!("{form}Transfer-Encoding: chunked\r\n\r\n4\r\npass"),
         4 => format!("{form}Content-Length: 15\r\nExpect: 100-continue\r\n\r\n"),
-        // Far more answers than both socket buffers hold, and none of them read.
+        // Far more answers than both socket buffers hold, none of which is read.
         5 => "GET /long HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2000),
         6 => "GET /abc HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
         _ => unreachable!("there are seven"),
     };
-    // Those without a slot are closed meanwhile.
+    // Clients without a slot may be closed during this.
     let _ = client.send(begin);
     client
 }
@@ -98,7 +98,7 @@ fn who_began_a_request_is_told_that_it_took_too_long() {
     let mut client = server.connect();
     client.send("get").unwrap();
     assert_eq!(client.receive().expect("an answer").status, 408, "a method is whatever a client makes up");
-    // Nothing is sent on a connection that only waits for a next request.
+    // Nothing is sent on a connection that only waits for its next request.
     assert!(stalled(&server, 0).is_closed());
 }
 
@@ -112,7 +112,7 @@ fn requests_that_overlap_reads_each_have_a_deadline_of_their_own() {
     let mut client = server.connect();
     let (start, end) = ("GET /abc HTTP/1.1\r\nHo", "st: h\r\n\r\n");
     client.send(start).unwrap();
-    // Longer than the deadline, and always in the middle of a head.
+    // This lasts longer than the deadline, and each read ends in the middle of a head.
     let mut answers = 0;
     while Instant::now() < deadline {
         client.send(format!("{end}{start}")).unwrap();

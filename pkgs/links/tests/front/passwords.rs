@@ -51,7 +51,7 @@ fn a_wrong_password_is_403_and_the_sixth_try_within_a_minute_429() {
         assert_eq!(answer.value("location"), None);
     }
     let answer = post(&server, "/abc", "text/html", "password=correct+%26+horse");
-    // Each attempt is back after a fifth of a minute.
+    // An attempt becomes available every 12 seconds.
     let seconds = answer.value("retry-after").and_then(|seconds| seconds.parse().ok());
     assert!(
         answer.status == 429 && seconds.is_some_and(|seconds: u64| (1..=12).contains(&seconds)),
@@ -68,7 +68,7 @@ fn a_form_must_be_small_and_hold_a_password() {
     for (body, status) in [(&*long, 413), ("", 400), ("passwort=x", 400), ("password=", 403)] {
         assert_eq!(post(&server, "/abc", "*/*", body).status, status, "{body:.20}");
     }
-    // Chunked, without a length by which it could be refused.
+    // The body is chunked, without a length by which it could be refused.
     let mut client = server.connect();
     client
         .send(format!(

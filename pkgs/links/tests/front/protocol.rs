@@ -1,4 +1,4 @@
-//! HTTP/1.1 itself (RFC 9112): what a request is, and where one ends and the next begins.
+//! HTTP/1.1 itself (RFC 9112): which bytes are a request, and where one request ends and the next begins.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn a_body_is_not_taken_for_the_next_request() {
         let mut answer = client.receive().unwrap();
         assert!(matches!(answer.status, 307 | 400 | 501), "{framing:?}: {answer:?}");
         if answer.status == 307 {
-            // What was announced counts as the body, and the rest belongs to the next request, which it makes invalid.
+            // The announced length is the body. The rest belongs to the next request, which makes that request invalid.
             client.send("GET /abc HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
             answer = client.receive().unwrap();
             assert_eq!(answer.status, 400, "{framing:?}: {answer:?}");
@@ -114,7 +114,7 @@ fn requests_in_a_pipeline_are_answered_in_order_however_they_are_cut() {
     let pipeline: String =
         (0..10).map(|n| format!("GET /p{n} HTTP/1.1\r\nHost: h\r\nX: {n}\r\n\r\n")).collect();
     let mut cuts: Vec<_> = (0..=pipeline.len()).map(|cut| (cut, server.connect())).collect();
-    // All first parts, then all second parts: by then the server has seen each first part.
+    // Send all first parts, and then all second parts. By then the server has seen each first part.
     for (cut, client) in &mut cuts {
         client.send(&pipeline[..*cut]).unwrap();
     }
@@ -194,7 +194,7 @@ fn what_follows_a_request_that_closes_is_not_served() {
         ("GET /abc HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned(), 307),
         ("bad\r\n\r\n".to_owned(), 400),
     ] {
-        // In one piece with it, and once its answer has arrived.
+        // Once in one piece with the first request, and once after its answer has arrived.
         for late in [false, true] {
             let mut client = server.connect();
             let behind = "GET /behind HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Links: where they lead, with which status and headers, and when they don't.
+//! Links: their targets, statuses and headers, and the reasons for which they do not redirect.
 
 use links::link::{LinkPatch, RedirectStatus, Status};
 use links::when::Timestamp;
@@ -50,7 +50,7 @@ fn a_head_has_the_fields_of_a_get_and_is_no_click() {
         };
         assert_eq!((head.status, comparable(&head.fields)), (get.status, comparable(&get.fields)), "{path}");
     }
-    // No byte of a body follows: what comes next is the next request's answer.
+    // No byte of a body follows: the next bytes are the next request's answer.
     client.send(visit("HEAD", "/unknown", "")).unwrap();
     assert_eq!(client.receive_head().unwrap().status, 404);
     assert_eq!(client.get("abc").unwrap().status, 307);
@@ -206,7 +206,7 @@ fn a_redirect_carries_a_page_and_an_age_where_configured() {
 fn a_head_shows_nothing_of_what_a_get_would_spend() {
     let server = Server::start(settings());
     server.link("once", |link| link.max_clicks = Some(1));
-    // On the fast path and on the slow one.
+    // On the fast path and on the slow path.
     for path in ["/once", "/%6fnce"] {
         let mut client = server.connect();
         client.send(visit("HEAD", path, "")).unwrap();
@@ -225,7 +225,7 @@ fn a_head_shows_nothing_of_what_a_get_would_spend() {
     server.assert_clicks("once", 1);
 }
 
-/// Clients that request a link that was sent in a chat, found by a crawler, or monitored.
+/// Clients that request a link because it was sent in a chat, found by a crawler, or is monitored.
 const BOTS: [&str; 3] = [
     "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
     "WhatsApp/2.23.20.0",
@@ -242,7 +242,7 @@ fn a_bot_neither_uses_up_a_limited_link_nor_sees_where_it_leads() {
     });
     for bot in BOTS {
         let agent = format!("User-Agent: {bot}\r\n");
-        // On the fast path and on the slow one.
+        // On the fast path and on the slow path.
         for path in ["/once", "/%6fnce"] {
             let mut client = server.connect();
             client.send(visit("GET", path, &agent)).unwrap();

@@ -21,7 +21,7 @@ use service::socket::Address;
 
 use crate::http::{Answer, Client};
 
-/// How many workers it has.
+/// The number of workers.
 const WORKERS: usize = 2;
 
 /// A listener with two workers.
@@ -37,7 +37,7 @@ pub struct Server {
     _directory: tempfile::TempDir,
 }
 
-/// The tests' starting point: nothing configured.
+/// The settings from which tests start: nothing is configured.
 pub fn settings() -> Settings {
     Settings {
         root_target: None,
@@ -50,7 +50,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// The same for visitors' limits: short timeouts.
+/// The limits from which tests start.
 pub fn limits() -> Limits {
     Limits {
         connections: 1024,
@@ -62,12 +62,12 @@ pub fn limits() -> Limits {
 }
 
 impl Server {
-    /// Starts one with these settings.
+    /// Starts a server with these settings.
     pub fn start(settings: Settings) -> Self {
         Self::serve(settings, &limits())
     }
 
-    /// Starts one where visitors have these limits.
+    /// Starts a server with these limits for visitors.
     pub fn limited(limits: &Limits) -> Self {
         Self::serve(settings(), limits)
     }
@@ -128,7 +128,7 @@ impl Server {
         self.store.create(link, None).wait().expect("a valid link");
     }
 
-    /// Its store.
+    /// The server's store.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -147,8 +147,8 @@ impl Server {
 
     /// Waits until all clicks so far are stored, and asserts how many a link has.
     pub fn assert_clicks(&self, code: &str, expected: u64) {
-        // Once a worker has ticked twice from here on, it has entered all its clicks in the click_buffer: one tick may
-        // be in progress.
+        // Once a worker has ticked twice from here on, it has put all its clicks into the click buffer. One tick may be
+        // in progress now.
         let start = self.front.metrics.ticks();
         let ticked = |(then, now): (&u64, u64)| *then == 0 || now - then >= 2;
         while !start.iter().zip(self.front.metrics.ticks()).all(ticked) {
@@ -157,7 +157,7 @@ impl Server {
         while self.front.click_buffer.pending() > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The last flush may still be running: the writer takes one after the other.
+        // The last flush may still be running. The writer does its jobs one after the other.
         self.store.count(Arc::default()).wait().expect("a store that writes");
         let stored = self.store.reader().expect("a reader").get(code).expect("the link").clicks;
         assert_eq!(stored, expected, "clicks of {code}");

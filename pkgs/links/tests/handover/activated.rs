@@ -16,8 +16,8 @@ use crate::{BINARY, program};
 /// Longer than a process takes to end on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A process that serves the socket that systemd passes as `web`, started like systemd does if there is a socket to
-/// pass.
+/// Starts a process that serves the socket that systemd passes as `web`. If there is a socket to pass, the process is
+/// started in the same way as by systemd.
 fn start(directory: &Path, passed: Option<&TcpListener>) -> Server {
     // As in sd_listen_fds(3): descriptors from 3 on, and the id of the process.
     let (script, input) = match passed {
@@ -45,7 +45,7 @@ fn ask(address: SocketAddr) -> String {
     answer
 }
 
-/// Each gets the socket from systemd, or only from the previous process; the last one serves without any other.
+/// Each process gets the socket from systemd, or only from the previous process. The last one serves without any other.
 #[test]
 fn a_socket_of_systemds_goes_over_with_no_request_lost() {
     let program = program();
@@ -74,7 +74,7 @@ fn a_socket_of_systemds_goes_over_with_no_request_lost() {
         }
         done.store(true, Relaxed);
     });
-    // Its own descriptor is all that is left of it.
+    // The last process's descriptor is then the only one for the socket.
     drop(socket);
     assert!(ask(address).starts_with("HTTP/1.1 307 "));
     drop(process);

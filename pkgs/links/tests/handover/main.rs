@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod activated;
-// Shared with the listener's tests, which need more of them.
+// These are shared with the listener's tests, which use more of them.
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/client.rs"]
 mod client;
@@ -39,7 +39,7 @@ fn file(program: &Program) -> String {
     program.path("links.db").display().to_string()
 }
 
-/// What a command on the database prints.
+/// The output of a command on the database.
 fn command(database: &str, arguments: &[&str]) -> String {
     let output = Command::new(BINARY).args(arguments).arg("--database").arg(database).output();
     let output = output.expect("it runs");
@@ -51,8 +51,8 @@ fn load_request() -> LoadRequest {
     LoadRequest { status: 307, ..LoadRequest::of("/abc", "") }
 }
 
-/// Whatever is acknowledged while processes take over is there in the end, and so is every visit, whichever of them
-/// counted it.
+/// Every write that is acknowledged while processes take over is stored in the end. So is every visit, whichever
+/// process counted it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
     let program = program();
@@ -60,7 +60,7 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
     assert_eq!(clicks(&file(&program)), answered, "every visit is counted, once");
 }
 
-/// The same for a database that all of them share, and that others could write to.
+/// The same as above, with a database that all processes share, and to which others could write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgresql_too_no_request_fails_and_nothing_is_lost() {
     let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
@@ -68,7 +68,7 @@ async fn on_postgresql_too_no_request_fails_and_nothing_is_lost() {
     command(&database, &["add", "https://t.example/", "--code", "abc"]);
     let program = Program::new(BINARY, |_| ["--database", &database].map(str::to_owned).into());
     let answered = three_in_a_row_lose_nothing(&program).await;
-    // Whoever serves next adds up what the last one left.
+    // The next process that serves adds up the clicks that the last one left.
     let serving = program.start();
     let left = || postgres.execute("postgres", "SELECT count(*) FROM click_flushes").expect("a number");
     tokio::task::block_in_place(|| until("all clicks are added up", || left() == "0"));
@@ -83,7 +83,8 @@ fn clicks(database: &str) -> u64 {
     link["clicks"].as_u64().expect("a number")
 }
 
-/// Lets processes take over from each other while links are created and followed; returns how often one was followed.
+/// Lets processes take over from each other while links are created and followed. Returns how often the visited link
+/// was followed.
 async fn three_in_a_row_lose_nothing(program: &Program) -> u64 {
     let first = program.start();
     let token = first.line("token").expect("a token");
@@ -115,8 +116,8 @@ async fn one_that_is_killed_loses_its_own_alone() {
     takeover::one_that_is_killed_loses_its_own_alone(&program(), load_request()).await;
 }
 
-/// With no version does a visitor notice that another certificate is presented, except one that connects afterwards and
-/// checks.
+/// Visitors do not notice that the certificate is replaced, over any protocol, unless they connect afterwards and check
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
     let program = program();
@@ -125,7 +126,7 @@ async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
     let next = made.cert.der().clone();
     let target = Target::new(program.clear, program.secure, &[program.certificate.clone(), next.clone()]);
     let loads = [ClientProtocol::Http1Tls, ClientProtocol::Http2Tls, ClientProtocol::Http3].map(|protocol| {
-        // Each connection is for this many requests, so that most start after that.
+        // Each connection is for this many requests, so that most connections start after the replacement.
         let request = LoadRequest { times: 10, ..load_request() };
         (protocol, Load::start(&target, protocol, 4, request))
     });
@@ -153,7 +154,8 @@ fn sessions_are_resumed_by_the_next() {
     takeover::sessions_are_resumed_by_the_next(&program(), "/abc");
 }
 
-/// A migration can't be undone, and the serving process doesn't know the result.
+/// The process that would migrate does not take over: a migration can't be undone, and the serving process doesn't know
+/// the new schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_would_migrate_the_database_does_not_take_over() {
     let program = program();
@@ -177,7 +179,7 @@ async fn one_that_would_migrate_the_database_does_not_take_over() {
     assert_eq!(version, 4, "it is as it was");
     assert_eq!(ask(program.clear, "GET", "/abc", "", "").0, 307);
 
-    // For a service manager, which starts it once the serving process has ended, that process is told to stop.
+    // A service manager starts the new process once the serving one has ended. So the serving process is told to stop.
     let said = program.path("said");
     let status = Command::new(BINARY)
         .args(["reload", "--listen", &listen, "--admin", "127.0.0.1:0", "--database"])

@@ -1,4 +1,4 @@
-//! A client that follows links: its server may be killed at any time, so each request returns an answer or an error.
+//! A client that follows links. Its server may be killed at any time, so each request returns an answer or an error.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ impl Client {
     }
 
     /// A client on this connection.
-    #[allow(dead_code)] // Most connect from anywhere.
+    #[allow(dead_code)] // Most tests connect from any address.
     pub fn on(stream: TcpStream) -> Self {
         Self(testkit::client::Client::on(stream))
     }
@@ -40,7 +40,7 @@ impl Client {
         self.receive()
     }
 
-    /// Reads the next answer to anything but a HEAD.
+    /// Reads the next answer to any method but HEAD.
     pub fn receive(&mut self) -> io::Result<Answer> {
         self.0.receive(true)
     }
@@ -50,7 +50,7 @@ impl Client {
         self.0.receive(false)
     }
 
-    /// Whether the server has closed the connection without saying anything more.
+    /// Whether the server has closed the connection without sending anything more.
     pub fn is_closed(&mut self) -> bool {
         self.0.is_closed()
     }

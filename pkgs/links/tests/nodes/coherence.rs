@@ -1,4 +1,4 @@
-//! A write on one server is seen on the other within the bound, and at once on its own.
+//! A write through one server is visible there at once, and on the other server within the bound.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::until;
 use crate::server::alone;
 use crate::{STALENESS, ask, metric, node, start};
 
-/// What a busy machine may add to the bound: a thread that wakes up late.
+/// How much a busy machine may add to the bound, if a thread wakes up late.
 const LATE: Duration = Duration::from_secs(5);
 
 #[test]
@@ -25,7 +25,7 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
             let patch = json!({ "target": format!("https://t.example/{n}") });
             api.edit(&code, &patch).expect("an answer")
         };
-        // Both know that there is none.
+        // Both servers have cached that there is no such link.
         assert_eq!((ask(&mut here, &code).0, ask(&mut there, &code).0), (404, 404));
         for step in 0..=4 {
             let expected = match step {
@@ -49,13 +49,13 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
                 if ask(&mut there, &code) == expected {
                     break asked;
                 }
-                // However long the answer took: what counts is when it was asked.
+                // The time of the request counts, however long its answer took.
                 assert!(
                     asked.duration_since(written) < STALENESS + LATE,
                     "the other server still answers what was before"
                 );
             };
-            // It stays so.
+            // The answer stays the same.
             assert_eq!(ask(&mut there, &code), expected, "{:?}", seen.duration_since(written));
         }
     }

@@ -1,4 +1,4 @@
-//! `kill -9` for a server and for the database under load: what was acknowledged is there, on both servers.
+//! `kill -9` for a server and for the database under load: every acknowledged write is there, on both servers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use testkit::until;
 use crate::server::{Server, alone, random};
 use crate::{ask, node, start};
 
-/// What the writers share.
+/// The state that the writers share.
 #[derive(Default)]
 struct Writers {
     over: AtomicBool,
@@ -19,7 +19,7 @@ struct Writers {
     made: AtomicUsize,
 }
 
-/// Ends the writers, even if the test fails meanwhile, which would otherwise wait for them.
+/// Ends the writers, even if the test fails first. Otherwise the test would wait for them.
 struct End<'a>(&'a Writers);
 
 impl Drop for End<'_> {
@@ -28,7 +28,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Writes until told to stop, or until the server is gone; records what is acknowledged, and what may have been done.
+/// Writes until told to stop, or until the server is gone. Records the writes that were acknowledged, and those that
+/// may have been done.
 fn write(name: &str, server: &Server, writers: &Writers, links: &mut HashMap<String, (u64, u64)>) {
     let over = &writers.over;
     let mut api = server.api();
@@ -51,7 +52,8 @@ fn write(name: &str, server: &Server, writers: &Writers, links: &mut HashMap<Str
                 *known = value;
                 writers.made.fetch_add(usize::from(is_new), Ordering::Relaxed);
             }
-            // It is unknown whether it was done, or an earlier one was done after all: an edit settles it.
+            // It is unknown whether this write was done, or whether an earlier one was done after all. An edit settles
+            // it.
             Ok(409 | 503) => {
                 let patch = json!({ "target": target });
                 let settled = loop {
@@ -94,7 +96,7 @@ fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
                 let (writers, on) = (&writers, if index < 2 { &keeper } else { &server });
                 scope.spawn(move || write(&format!("r{round}w{index}"), on, writers, links));
             }
-            // Under load, and at any moment of it.
+            // The kill comes under load, at a random moment.
             until("links are made", || writers.made.load(Ordering::Relaxed) > 20);
             std::thread::sleep(Duration::from_millis(random(700)));
             if round % 2 == 0 {
@@ -111,7 +113,7 @@ fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
         let mut client = keeper.connect();
         for (code, (known, doubtful)) in written.iter().flatten() {
             let expected = |value: u64| (307, Some(format!("https://t.example/{value}")));
-            // Within the bound it may be the earlier one, if the other server wrote it.
+            // Within the bound, the answer may be the earlier one, if the other server wrote the newer one.
             until(code, || {
                 let found = ask(&mut client, code);
                 found == expected(*known) || found == expected(*doubtful) || *known == 0 && found.0 == 404

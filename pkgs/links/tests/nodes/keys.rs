@@ -1,4 +1,4 @@
-//! Keys belong to both servers: created by one, used and revoked at the other.
+//! Keys are valid on both servers: they are created on one, and used and revoked on the other.
 
 use bench::postgres::Durability;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn a_key_that_one_server_makes_is_used_and_revoked_at_the_other() {
     assert_eq!((&known()["expires_at"], known().get("last_used_at")), (&json!("2130-01-31T00:00:00Z"), None));
     let whoami = ask(other, &secret, "GET", "/api/v1/whoami", "");
     assert_eq!((whoami.status, &json_of(&whoami)["id"]), (200, &known()["id"]));
-    // Recording that keeps nobody waiting.
+    // The use is recorded in the background, so the request does not wait for it.
     until("its use is noted", || known().get("last_used_at").is_some());
     let wrong = ask(
         one,

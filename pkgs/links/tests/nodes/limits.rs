@@ -27,7 +27,7 @@ fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_co
                 scope.spawn(move || {
                     let mut client = Client::connect(server.public).expect("it listens");
                     let mut gone = 0;
-                    // The other server may give back what it was granted and didn't need.
+                    // The other server may still return clicks that it was granted and didn't need.
                     while gone < 50 {
                         match ask(&mut client, code).0 {
                             307 => {
@@ -43,7 +43,7 @@ fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_co
         });
         let mut followed = followed.into_inner();
         assert!(followed <= limit, "{followed} of {limit}");
-        // What was granted and not needed comes back: in the end all of them are answered.
+        // Granted clicks that were not needed are returned, so all of them are answered in the end.
         let mut clients = servers.each_ref().map(|server| server.connect());
         until("all clicks are answered", || {
             for client in &mut clients {

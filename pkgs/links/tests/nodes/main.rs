@@ -1,5 +1,5 @@
-//! Two servers on one PostgreSQL: what each knows about the other's writes, and what happens to links, clicks and
-//! limits when a server or the database is killed. Runs the real binary.
+//! Two servers on one PostgreSQL: what each knows of the other's writes, and what happens to links, clicks and limits
+//! when a server or the database is killed. Runs the real binary.
 
 mod coherence;
 mod commands;
@@ -23,10 +23,10 @@ use bench::postgres::{Durability, Postgres};
 use crate::http::Client;
 use crate::server::{Place, Server};
 
-/// How far behind a cached link may be in these tests.
+/// The bound for outdated links in these tests.
 const STALENESS: Duration = Duration::from_millis(500);
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step of these tests takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL, and the flags of servers that use it.
@@ -42,7 +42,7 @@ fn node(place: &Place, flags: &[&str]) -> Server {
     place.serve(&[&["--staleness", &staleness, "--workers", "2"], flags].concat())
 }
 
-/// The answer for a code: its status, and where it leads.
+/// The answer for a code: its status, and its target.
 fn ask(client: &mut Client, code: &str) -> (u16, Option<String>) {
     let answer = client.get(code).expect("the server answers");
     (answer.status, answer.value("location").map(str::to_owned))

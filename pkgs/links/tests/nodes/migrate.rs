@@ -1,4 +1,4 @@
-//! A database that becomes one of another kind, with everything in it, while visits continue. Takes about 5 seconds.
+//! A database is copied to one of the other kind, with everything in it, while visits continue. Takes about 5 seconds.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use testkit::until;
 use crate::ask;
 use crate::server::{BINARY, Place, alone};
 
-/// Tables, and whether the test database has more than one row in them.
+/// The tables, and whether the test database has more than one row in each.
 const TABLES: [(&str, bool); 9] = [
     ("domains", true),
     ("links", true),
@@ -24,7 +24,7 @@ const TABLES: [(&str, bool); 9] = [
     ("tokens", true),
 ];
 
-/// A file with something in every table: for each value that may be absent, a row without it, and ids with gaps.
+/// A database file with rows in every table. There is a row without each value that may be absent, and ids have gaps.
 fn filled() -> Place {
     let place = Place::new();
     let server = place.serve(&[]);
@@ -72,7 +72,7 @@ fn database(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).expect("there is a database")
 }
 
-/// A migration's exit code, its output, and its error messages.
+/// A migration's exit code, output and error messages.
 fn migrate(from: &str, to: &str, flags: &[&str]) -> (Option<i32>, String, String) {
     told(
         Command::new(BINARY)
@@ -116,7 +116,7 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
     }
     assert_eq!(migrate(&url, &back, &["--json"]), (Some(0), there.clone(), String::new()));
     assert_eq!(migrate(&back, &other, &["--json"]), (Some(0), there, String::new()));
-    // Numbers continue where they were, even if the last one belonged to something deleted.
+    // Numbers continue after the last assigned one, even if it belonged to a deleted row.
     for (database, place) in [("postgres", Place::at(&url)), ("again", Place::at(&other))] {
         for (number, code) in [(7, "new"), (8, "newer")] {
             let added = place.command(&["add", "https://t.example/", "--code", code, "--tag", "x"]);
@@ -156,7 +156,7 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
     assert!(!Path::new(&none).exists());
 }
 
-/// Stops a migration after it has copied the links, for as long as this lives.
+/// Stops a migration after it has copied the links, until dropped.
 struct Held<'a> {
     postgres: &'a Postgres,
     holder: Child,
@@ -182,7 +182,7 @@ impl<'a> Held<'a> {
         self.postgres.execute("postgres", &sql).expect("it answers").trim().parse().expect("a number")
     }
 
-    /// Waits until something waits for it.
+    /// Waits until the migration waits for the lock.
     fn waited_for(&self) {
         until("it is waited for", || self.count("wait_event_type = 'Lock'") == 1);
     }
@@ -218,7 +218,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     postgres.execute("postgres", hold).expect("it is new");
     let locked = "SELECT pg_advisory_lock(1)";
 
-    // Killed halfway, into PostgreSQL.
+    // The migration into PostgreSQL is killed halfway.
     let held = Held::new(&postgres, locked);
     let mut killed = start(&file, &url);
     held.waited_for();
@@ -231,7 +231,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     });
     assert_eq!(rows(&postgres, "postgres").trim(), "0");
 
-    // Not killed: the server with the file answers, and accepts a link.
+    // The migration is not killed. Meanwhile the server with the file answers, and accepts a link.
     let server = place.serve(&[]);
     let held = Held::new(&postgres, locked);
     let migrating = start(&file, &url);
@@ -250,7 +250,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     assert!(there.command(&["get", "plain"]).expect("it runs").status.success());
     server.stop();
 
-    // Killed halfway, into a file.
+    // The migration into a file is killed halfway.
     let held = Held::new(&postgres, "BEGIN; LOCK TABLE clicks");
     let mut killed = start(&url, &back);
     held.waited_for();
@@ -261,7 +261,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     let sql = format!("SELECT {}", counts.join(" + "));
     let left: i64 = database(Path::new(&back)).query_row(&sql, [], |row| row.get(0)).expect("a schema");
     assert_eq!(left, 0);
-    // What is left behind bothers nobody.
+    // The remains of a killed migration do not disturb the next one.
     let migrated = migrate(&url, &back, &[]);
     assert_eq!((migrated.0, &*migrated.2), (Some(0), ""));
     assert_eq!(migrated.1, output);

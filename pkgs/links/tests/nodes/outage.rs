@@ -1,4 +1,4 @@
-//! The database is gone: redirects continue, writes are refused, and everything works when it is back.
+//! The database is unreachable: redirects continue, writes are refused, and everything works once it is back.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use testkit::until;
 use crate::server::alone;
 use crate::{STALENESS, ask, metric, node, start};
 
-/// How long a server hasn't heard from others.
+/// How long ago a server last heard of the others' writes.
 const AGE: &str = "linerate_links_feed_age_seconds";
 
 #[test]
@@ -21,7 +21,7 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     let api = || server.api();
     assert_eq!(api().create("known", "https://t.example/known").expect("an answer"), 201);
     assert_eq!(api().create("other", "https://t.example/other").expect("an answer"), 201);
-    // Until the feed has also reported their creation, after which they are read once more.
+    // Wait until the feed has also reported that these links were created, after which they are read once more.
     let begun = Instant::now();
     while begun.elapsed() < STALENESS * 2 {
         assert_eq!(ask(&mut visitor, "known").0, 307);
@@ -37,8 +37,8 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     assert!(metric(&server, AGE) > STALENESS.as_secs_f64(), "it shows for how long nothing was heard");
     let unknown = visitor.get("other").expect("an answer");
     assert_eq!((unknown.status, unknown.value("retry-after")), (503, Some("1")), "{unknown:?}");
-    // Each on a new connection: if a request is refused before its body was read, it is the last of its connection, and
-    // the answer says so.
+    // Each request uses a new connection. If a request is refused before its body was read, it is the last one of its
+    // connection, and the answer says so.
     for (method, path, body) in [
         ("POST", "", r#"{"target":"https://t.example/new"}"#),
         ("PATCH", "/known", r#"{"target":"https://t.example/new"}"#),

@@ -1,5 +1,5 @@
-//! PostgreSQL gets the traces of requests that are recorded, if that is configured, and no others: according to its own
-//! log, which has a statement before that is answered.
+//! If configured, PostgreSQL gets the traces of recorded requests, and no others. PostgreSQL's own log shows it: the
+//! log has a statement before the statement is answered.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::http::Client;
 use crate::server::{Place, Server};
 
-/// What precedes a trace in a statement, and what follows it.
+/// The text before and after a trace in a statement.
 const BEFORE: &str = "/*traceparent='";
 const BEHIND: &str = "'*/";
 
@@ -76,7 +76,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
         let api = "/api/v1/links";
         let mut number = 0;
         let mut expected = BTreeSet::new();
-        // What is created is requested after that.
+        // A link is requested after it is created.
         for (to, method, path, fields, body, status) in [
             (1, "POST", api, &*key, &*plain, 201),
             (1, "POST", api, &key, &locked, 201),
@@ -92,7 +92,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
             (1, "DELETE", "/api/v1/links/plain", &key, "", 204),
         ] {
             for flags in ["00", "01"] {
-                // A write is done once.
+                // Each write is sent only once.
                 if flags == "00" && !matches!(method, "GET") {
                     continue;
                 }
@@ -106,7 +106,7 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
                 assert_eq!(told(&postgres), expected, "after {method} {path} {flags}");
             }
         }
-        // Nor is a malformed one, however it ends.
+        // A malformed trace is not passed on either, whatever it contains.
         for value in ["'*/; DROP TABLE links; --", &trace(99, "01").replace("-00f067", "-XXf067"), "01"] {
             assert_eq!(ask(&mut visitor, ("GET", "/none"), "", "", value), 404, "{value}");
         }
@@ -119,8 +119,8 @@ fn postgresql_is_told_the_traces_that_are_recorded_where_that_is_asked_for() {
 fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
     const CODES: usize = 120;
     let (postgres, _place, server) = start(&["--trace-database"]);
-    // A third has a recorded trace, a third one that isn't recorded, and a third none. All are sent before any is
-    // answered.
+    // A third of the requests has a recorded trace, a third has one that isn't recorded, and a third has none. All are
+    // sent before any is answered.
     let trace_of = |number: usize| trace(number, if number.is_multiple_of(3) { "01" } else { "00" });
     let mut clients: Vec<Client> = (0..CODES).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -136,7 +136,7 @@ fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
     let statements = statements(&postgres);
     for number in 0..CODES {
         let of_code = format!("/code-{number}");
-        // The code ends where its text or its list continues.
+        // The code ends where the statement's text or its list continues with another character.
         let names = |statement: &Statement| {
             let mut found = statement.text.match_indices(&of_code);
             found.any(|(at, _)| {
@@ -148,7 +148,7 @@ fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
         for read in reads {
             let expected = number.is_multiple_of(3).then(|| trace_of(number));
             assert_eq!(read.trace, expected, "{}", read.text);
-            // A statement that differs each time isn't kept under a name.
+            // A statement with a trace differs each time, so it isn't prepared under a name.
             assert_eq!(read.text.starts_with("execute <unnamed>: "), expected.is_some(), "{}", read.text);
             assert!(expected.is_none() || !read.text.contains("unnest"), "{}", read.text);
         }

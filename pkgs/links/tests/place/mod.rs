@@ -1,4 +1,4 @@
-//! A directory with links in it, and the command run there.
+//! A directory with links in it, and commands that run there.
 
 mod api;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// The start of short URLs in these tests.
 pub const PUBLIC_URL: &str = "https://go.example";
 
-/// A command that doesn't see the tests' environment.
+/// A command that doesn't see the environment of the tests.
 pub fn command(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate-links"));
     command.env_clear().env("HOME", home).current_dir(home);
@@ -40,7 +40,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// What it printed, as JSON.
+    /// The output as JSON.
     pub fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "JSON is one line: {self:?}");
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -116,14 +116,14 @@ impl Place {
         }
     }
 
-    /// What a command prints that has to succeed.
+    /// The output of a command that must succeed.
     pub fn ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{args:?}: {ran:?}");
         ran.stdout
     }
 
-    /// The same, as JSON.
+    /// The output of a command that must succeed, as JSON.
     pub fn json(&self, args: &[&str]) -> Value {
         let ran = self.run(&[args, &["--json"]].concat());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{args:?}: {ran:?}");

@@ -10,7 +10,7 @@ use crate::TRUSTED;
 use crate::http::Client;
 use crate::server::{BINARY, Place, Server};
 
-/// Addresses for documentation (RFC 5737, RFC 3849), and their countries here.
+/// Addresses reserved for documentation (RFC 5737, RFC 3849), and their countries in this test.
 const NETWORKS: [(&str, u32, &str); 4] = [
     ("192.0.2.0", 24, "DE"),
     ("198.51.100.0", 25, "FR"),
@@ -31,11 +31,11 @@ fn clicks_count_for_the_country_of_the_address_that_a_trusted_proxy_tells() {
     let visits = [
         ("192.0.2.1", "/abc"),
         ("192.0.2.200", "/abc"),
-        // Not on the fast path.
+        // This one is not answered on the fast path.
         ("192.0.2.1", "/%61bc"),
         ("2001:db8::7", "/abc"),
         ("::ffff:198.51.100.9", "/abc"),
-        // From no country, from an invalid one, and from an unknown address.
+        // An address without a country, one with an invalid country, and an unknown address.
         ("198.51.100.200", "/abc"),
         ("203.0.113.1", "/abc"),
         ("unknown", "/abc"),
@@ -65,7 +65,7 @@ fn clicks_count_for_the_country_of_the_address_that_a_trusted_proxy_tells() {
     assert!(said.contains("COUNTRY") && said.lines().any(|line| line.contains("DE")), "{said}");
     server.stop();
 
-    // The header isn't believed from a client that isn't a proxy, and without a file nothing is looked up.
+    // The header isn't trusted from a client that isn't a proxy, and without a file no country is looked up.
     let expected = json!([count("", 11), count("DE", 3), count("FR", 1), count("JP", 1)]);
     for (flags, clicks) in [(&["--geoip", file][..], 16), (&TRUSTED[..], 24)] {
         let server = place.serve(flags);

@@ -1,4 +1,4 @@
-//! links behind nginx and HAProxy: each client has its own password attempts. Runs the real program.
+//! links behind nginx and HAProxy: each client has its own password attempts. Runs the real binary.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use testkit::until;
 
 mod countries;
 
-// Shared with other tests, which need more of them.
+// These are shared with other tests, which use more of them.
 #[allow(dead_code)]
 #[path = "../http/mod.rs"]
 mod http;
@@ -34,7 +34,7 @@ fn serve(place: &Place, flags: &[&str]) -> Server {
     server
 }
 
-/// A connection from a client at 127.0.0.`host`.
+/// Connects as a client at 127.0.0.`host`.
 fn come(to: SocketAddr, host: u8) -> Client {
     Client::on(connect_from(Ipv4Addr::new(127, 0, 0, host), to).expect("it listens"))
 }
@@ -50,7 +50,7 @@ fn attempt(to: SocketAddr, host: u8, password: &str, number: u8) -> u16 {
 
 /// Asserts that one client has used up its attempts, and another hasn't.
 fn assert_each_has_its_own(to: SocketAddr, host: u8) {
-    // They are counted by the minute, and a busy machine may not manage six within one.
+    // Attempts are counted per minute, and a busy machine may not manage six within one minute.
     let mut tries = (0..40).map(|number| attempt(to, host, "wrong", number));
     assert!(tries.by_ref().take(5).all(|status| status == 403), "five are its own");
     assert!(tries.any(|status| status == 429), "and no more");
@@ -64,7 +64,7 @@ fn each_client_behind_nginx_has_tries_of_its_own() {
     let upstream = format!("http://{}", server.public);
     let Some(proxy) = Proxy::nginx("tries behind nginx", &upstream, APPEND) else { return };
     assert_each_has_its_own(proxy.address(), 7);
-    // The header isn't believed from a client that isn't a proxy.
+    // The header isn't trusted from a client that isn't a proxy.
     assert_each_has_its_own(server.public, 11);
 }
 
@@ -88,7 +88,7 @@ fn each_client_behind_haproxy_has_tries_of_its_own() {
     }
 }
 
-/// The version and the status that curl reports for a path that doesn't exist; none if it fails.
+/// The version and the status that curl reports for a path that doesn't exist; `None` if curl fails.
 fn curl(server: &Server, version: &str) -> Option<String> {
     let output = Command::new("curl")
         .args([
@@ -109,7 +109,7 @@ fn curl(server: &Server, version: &str) -> Option<String> {
 #[test]
 fn http2_is_spoken_in_the_clear_where_it_is_asked_for() {
     let place = Place::new();
-    // The way the NixOS module passes on settings without a type.
+    // The NixOS module passes on settings without a type in this way.
     let directory = tempfile::tempdir().expect("a directory");
     let config = directory.path().join("links.toml");
     fs::write(&config, "h2c = true\n").expect("written");
@@ -117,7 +117,7 @@ fn http2_is_spoken_in_the_clear_where_it_is_asked_for() {
     for (version, told) in [("--http2-prior-knowledge", "2 404"), ("--http1.1", "1.1 404")] {
         assert_eq!(curl(&server, version).as_deref(), Some(told), "{version}");
     }
-    // Nobody is asked to switch to it (RFC 9113, section 3.1).
+    // The server does not ask a client to upgrade to HTTP/2 (RFC 9113, section 3.1).
     assert_eq!(curl(&server, "--http2").as_deref(), Some("1.1 404"));
     let place = Place::new();
     let server = place.serve(&[]);
@@ -152,14 +152,14 @@ fn what_else_a_proxy_tells_is_ignored() {
     }
 }
 
-/// The lines that should make HAProxy pass on more do so.
+/// The lines that make HAProxy pass on more than addresses have this effect.
 #[test]
 fn haproxy_tells_more_than_addresses_where_it_is_asked_to() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (extended, line) = proxy::EXTENDED;
     let server = format!("{} {extended}", listener.local_addr().expect("an address"));
     let headers = thread::spawn(move || {
-        // The check for HAProxy's start needs an answer.
+        // HAProxy's health check at its start needs an answer.
         let answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         listener.incoming().find_map(|stream| {
             let (mut stream, mut fixed) = (stream.expect("a connection"), [0; 16]);
@@ -180,7 +180,7 @@ fn haproxy_tells_more_than_addresses_where_it_is_asked_to() {
         more = &rest[usize::from(u16::from_be_bytes([*high, *low]))..];
     }
     kinds.sort_unstable();
-    // A checksum, an id, and what it knows about TLS.
+    // A checksum, an id, and HAProxy's knowledge about TLS.
     assert_eq!(kinds, [0x03, 0x05, 0x20]);
 }
 
@@ -193,7 +193,7 @@ fn who_comes_past_the_proxy_is_not_served() {
     for (host, sent, served) in [(1, &header[..], true), (9, header, false), (1, b"", false), (1, old, false)]
     {
         let mut client = come(server.public, host);
-        // It may be closed before everything is sent.
+        // The connection may be closed before everything is sent.
         let _ = client.send([sent, b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n"].concat());
         assert_eq!(client.receive().is_ok(), served, "from {host}: {}", sent.escape_ascii());
     }
@@ -201,7 +201,7 @@ fn who_comes_past_the_proxy_is_not_served() {
     let mut operator = Client::connect(server.admin).expect("it listens");
     operator.send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     assert_eq!(operator.receive().expect("an answer").status, 200);
-    // A header that never ends isn't waited for forever.
+    // The server does not wait forever for a header that never ends.
     let place = Place::new();
     let server = serve(&place, &["--proxy-protocol", "--head-timeout", "3"]);
     let mut client = come(server.public, 1);

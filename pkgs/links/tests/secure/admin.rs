@@ -16,7 +16,7 @@ use crate::http::Client;
 use crate::logs::logged;
 use crate::server::{BINARY, Place, Server};
 
-/// An authority that signs certificates, and the files of one.
+/// A certificate authority, and a directory with its files.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl Authority {
     }
 }
 
-/// A command over the API at `host`; `system` is the authority that the system trusts.
+/// Runs a command over the API at `host`. `system` is the authority that the system trusts.
 fn run(server: &Server, host: &str, system: &Authority, args: &[&str]) -> Output {
     Command::new(BINARY)
         .env_clear()
@@ -72,13 +72,13 @@ fn run(server: &Server, host: &str, system: &Authority, args: &[&str]) -> Output
         .expect("the binary runs")
 }
 
-/// What a command prints that has to succeed.
+/// The output of a command that must succeed.
 fn ok(output: Output) -> String {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Checks that a command failed with this code, and one line that says why.
+/// Checks that a command failed with this code, and with one line that contains the reason.
 fn refused(output: &Output, code: i32, why: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -103,7 +103,7 @@ fn commands_work_over_https_with_an_authority_of_ones_own() {
     assert_eq!(exported.lines().count(), 20_002, "with the head, and the one from before");
     ok(run_trusting(&["rm", "abc"]));
     refused(&run_trusting(&["get", "abc"]), 2, "abc");
-    // The system's authorities are trusted if none is named.
+    // The system's authorities are trusted if no file is named.
     ok(run(&server, "localhost", &authority, &["get", "c1"]));
     server.stop();
 }
@@ -150,7 +150,7 @@ fn its_certificate_is_read_again_and_shown_as_a_metric() {
     server.signal(Signal::HUP);
     server.wait_for_log("certificates stay as they are");
     assert!(trusts(&after));
-    // Without being told, too.
+    // The server also notices a new certificate without a signal.
     before.sign(before.file("chain.pem"), before.file("key.pem"));
     until("the newest certificate", || trusts(&before));
     let metrics = Command::new("curl")
@@ -175,7 +175,7 @@ fn who_does_not_speak_tls_is_not_waited_for() {
         stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         stream
     };
-    // It is told so without TLS, and the connection ends.
+    // A client without TLS learns this from the answer, which is not encrypted. Then the connection ends.
     let (mut plain, mut said) = (connect(), Vec::new());
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     let _ = plain.read_to_end(&mut said);
@@ -189,7 +189,7 @@ fn who_does_not_speak_tls_is_not_waited_for() {
         let cut = ended.err().is_none_or(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
         assert!(cut && said.is_empty(), "{said:?}");
     }
-    // A crowd of such clients makes room for one that does.
+    // Many such clients are closed to make room for one that speaks TLS.
     let crowd: Vec<TcpStream> = (0..400).map(|_| connect()).collect();
     ok(run(&server, "localhost", &authority, &["list"]));
     drop(crowd);

@@ -1,4 +1,4 @@
-//! Answers with TLS are the same as without.
+//! Answers are the same with TLS and without.
 
 use serde_json::json;
 use testkit::until;
@@ -10,8 +10,8 @@ const FORM: &str = "content-type: application/x-www-form-urlencoded";
 const HTML: &str = "accept: text/html";
 const BOT: &str = "user-agent: Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)";
 
-/// Links of every kind; those with a password exist for each version separately, since a visitor has few attempts at
-/// one.
+/// Creates links of every kind. There is one with a password for each version, since a visitor has few attempts per
+/// link.
 fn links(server: &Server) {
     let mut api = server.api();
     let mut add = |link| assert_eq!(api.add(&link).unwrap(), 201, "{link}");
@@ -32,7 +32,7 @@ fn links(server: &Server) {
     }
 }
 
-/// Requests of every kind, with a version.
+/// Requests of every kind for a version.
 fn requests(version: Version) -> Vec<Request> {
     let mut requests = Vec::new();
     for path in [
@@ -79,7 +79,7 @@ fn requests(version: Version) -> Vec<Request> {
         (HTML, "password=open+%26+sesame"),
         (HTML, "password=wrong"),
         (HTML, "password=wrong"),
-        // One too many in a minute.
+        // This is one attempt too many within a minute.
         (HTML, "password=open+%26+sesame"),
         ("accept: */*", "password=open+%26+sesame"),
     ] {
@@ -104,11 +104,11 @@ fn check(flags: &[&str]) {
             assert_eq!(&found, plain, "{version:?} {request:?}");
         }
     }
-    // GET, GET by a browser, by a bot and with a body: each of these is a click, and nothing else is.
+    // GET, GET by a browser, by a bot and with a body: each of these is a click. No other request is one.
     let mut api = server.api();
     until("all clicks are stored", || api.clicks("kept") >= 4 * 7);
     assert_eq!(api.clicks("kept"), 4 * 7);
-    // Bots don't count against a click limit.
+    // Bots don't use up clicks of a limit.
     until("all clicks are stored", || api.clicks("few") >= 4 * 2);
     assert_eq!(api.clicks("few"), 4 * 2);
     for version in Version::ALL {
@@ -173,7 +173,7 @@ fn http_3_is_told_of_unless_it_is_not_spoken() {
     assert_eq!(ask_one(&server, Version::Http2, request("GET", "/missing", &[])).field("alt-svc"), None);
 }
 
-/// How many answers with a status there were.
+/// How many answers had this status.
 fn counted(server: &Server, status: u16) -> f64 {
     metric(server, &["linerate_links_requests_total", &format!("\"{status}\"")])
 }
@@ -247,7 +247,7 @@ fn visitors_in_the_clear_are_sent_to_tls_and_told_to_stay() {
     }
     let mut api = server.api();
     until("the clicks are stored", || api.clicks("abc") == 3);
-    // Requests that name no host, and for which none is known.
+    // One request names no host, while no host is configured. The other has no path to redirect to.
     for (head, status) in [("GET /abc HTTP/1.0\r\n\r\n", 400), ("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", 400)]
     {
         let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! A server with a certificate, and clients for every version.
+//! A server with a certificate, and clients for each version of HTTP.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -63,12 +63,12 @@ impl Answer {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// Without what belongs to its connection, the time, and the id of its request.
+    /// Removes what depends on the connection, the time, or the request's id.
     pub fn essence(mut self) -> Self {
         if let Some(id) = self.field("x-request-id").map(str::to_owned) {
             self.body = self.body.replace(&id, "");
         }
-        // It counts down while other requests are sent.
+        // The value decreases while other requests are sent.
         if let Some((_, wait)) = self.fields.iter_mut().find(|(name, _)| name == "retry-after") {
             assert!(wait.parse::<u32>().is_ok_and(|seconds| seconds > 0), "retry-after: {wait}");
             wait.clear();
@@ -79,7 +79,7 @@ impl Answer {
     }
 }
 
-/// links with a certificate.
+/// A directory with links and a certificate.
 pub struct Secure {
     pub place: Place,
     pub directory: tempfile::TempDir,
@@ -87,19 +87,19 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// A certificate for `localhost`.
+    /// A place with a certificate for `localhost`.
     pub fn new() -> Self {
         Self::named("localhost")
     }
 
-    /// A certificate for this host.
+    /// A place with a certificate for this host.
     pub fn named(name: &'static str) -> Self {
         let this = Self { place: Place::new(), directory: tempfile::tempdir().expect("a directory"), name };
         this.certify();
         this
     }
 
-    /// Puts a new certificate in place, and returns it.
+    /// Replaces the certificate, and returns the new one.
     pub fn certify(&self) -> String {
         let made = testkit::certificate(&[self.name]);
         made.write(self.certificate(), self.key());
@@ -123,7 +123,7 @@ impl Secure {
     }
 }
 
-/// The address for a version.
+/// The server's address for a version.
 pub fn address(server: &Server, version: Version) -> SocketAddr {
     match version {
         Version::Plain => server.public,
@@ -131,7 +131,7 @@ pub fn address(server: &Server, version: Version) -> SocketAddr {
     }
 }
 
-/// The answers to requests, sent one after the other.
+/// The answers to requests that are sent one after the other.
 pub fn ask(server: &Server, version: Version, requests: &[Request]) -> Vec<Answer> {
     match version {
         Version::Http3 => h3(server, requests),
@@ -151,7 +151,7 @@ pub fn curl_command(server: &Server, version: Version, paths: &[&str]) -> Comman
     command.arg(if version == Version::Http2 { "--http2" } else { "--http1.1" });
     let scheme = if version == Version::Plain { "http" } else { "https" };
     let port = address(server, version).port();
-    // By name, so that the headers are the same in all versions.
+    // The host is given by name, so that the headers are the same in all versions.
     command.args(["--resolve", &format!("localhost:{port}:127.0.0.1")]);
     command.args(paths.iter().map(|path| format!("{scheme}://localhost:{port}{path}")));
     command
@@ -192,7 +192,7 @@ fn curl(server: &Server, version: Version, request: &Request) -> Answer {
     }
 }
 
-/// aioquic's answers to requests on one connection.
+/// The answers that aioquic receives to requests on one connection.
 fn h3(server: &Server, requests: &[Request]) -> Vec<Answer> {
     let asked: Vec<Value> = requests
         .iter()
@@ -212,7 +212,7 @@ fn h3(server: &Server, requests: &[Request]) -> Vec<Answer> {
         .collect()
 }
 
-/// What `h3.py` prints, with this on its standard input.
+/// The output of `h3.py`, with `input` as its standard input.
 pub fn h3_script(server: &Server, what: &str, input: &str) -> String {
     let mut child = Command::new(tools::aioquic())
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/secure/h3.py"))
@@ -229,14 +229,14 @@ pub fn h3_script(server: &Server, what: &str, input: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Its metrics.
+/// The server's metrics.
 pub fn metrics(server: &Server) -> String {
     let mut client = crate::http::Client::connect(server.admin).expect("it listens");
     client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     client.receive().expect("an answer").text().to_owned()
 }
 
-/// A value from `/metrics`, from the line that contains all of these.
+/// A value from `/metrics`, from the line that contains all of these parts.
 pub fn metric(server: &Server, parts: &[&str]) -> f64 {
     let text = metrics(server);
     let mut lines = text.lines();

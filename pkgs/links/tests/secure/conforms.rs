@@ -1,4 +1,4 @@
-//! The real program, with HTTP/2 checked by h2spec, completely and strictly, and HTTP/3 by aioquic.
+//! The real binary. h2spec checks HTTP/2 completely and strictly, and aioquic checks HTTP/3.
 
 use std::fs;
 use std::process::Command;
@@ -16,11 +16,13 @@ fn http2_conforms() {
     let secure = Secure::new();
     let server = secure.serve(&[]);
     let address = server.secure.expect("it speaks TLS");
-    // A form there is read to its end before it is answered: for earlier answers, the clients ignore the rest.
+    // A form to this path is read to its end before it is answered. If an answer comes earlier, the clients ignore the
+    // rest.
     let locked = json!({ "code": "lock", "target": "https://t.example/", "password": "open & sesame" });
     assert_eq!(server.api().add(&locked).expect("an answer"), 201);
     let (cases, mut failed) = run(address, &["--tls", "--insecure"], "/lock", &[]);
-    // Answers arrive before the next stream is opened: the listener's own tests check how many there may be at once.
+    // Answers arrive before the next stream is opened, so this suite cannot reach the limit. The listener's own tests
+    // check how many streams there may be at once.
     failed.retain(|suite| suite != CONCURRENCY);
     assert_eq!((cases, failed), (CASES, Vec::<String>::new()));
     server.stop();
@@ -79,7 +81,7 @@ fn a_visitor_by_quic_may_move_to_other_ports() {
     let server = secure.serve(&["--workers", "2"]);
     assert_eq!(server.api().create("abc", "https://t.example/").expect("an answer"), 201);
     assert_eq!(h3_script(&server, "move", "/abc").trim(), "24");
-    // Half of the ports belong to the other worker, which forwards what arrives there.
+    // Half of the ports belong to the other worker. The worker that gets such a packet forwards it.
     assert!(metric(&server, &["linerate_links_listener_quic_forwarded_total"]) > 0.0);
     let mut api = server.api();
     until("each visit is counted", || api.clicks("abc") >= 24);

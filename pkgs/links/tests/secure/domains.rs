@@ -1,4 +1,4 @@
-//! Domains with TLS: `:authority` names them like `Host` does.
+//! Domains with TLS: `:authority` names a domain in the same way as `Host`.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn the_authority_tells_the_domain_by_every_version() {
         assert_eq!(api.add(&link).unwrap(), 201, "{domain}");
     }
     for version in Version::ALL {
-        // All of them use the name localhost, and its port.
+        // All versions use the name localhost, and the version's port.
         for path in ["/abc", "/%61bc"] {
             let answer = ask_one(&server, version, request("GET", path, &[]));
             assert_eq!(answer.field("location"), Some("https://t.example/1"), "{version:?} {path}");

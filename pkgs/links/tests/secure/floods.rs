@@ -1,5 +1,5 @@
-//! HTTP/2 clients that try to exhaust a server, with the real program: their requests are plain, so they are answered
-//! before h2 sees them.
+//! HTTP/2 clients that try to exhaust the real binary. Their requests are plain, so they are answered before h2 sees
+//! them.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -25,16 +25,16 @@ const WHOLE: u8 = END_STREAM | END_HEADERS;
 /// `GET /long`.
 const LONG: &[u8] = b"\x82\x87\x41\x09localhost\x04\x05/long";
 
-/// A name and a value of 4064 bytes that are kept in the table and fill it.
+/// A name and a value of 4064 bytes, which are added to the dynamic table and fill it.
 fn large() -> Vec<u8> {
     [b"\x40\x01a\x7f\xdf\x1e", &[b'x'; 4062][..]].concat()
 }
 
-/// How a connection ends on which this is sent.
+/// The error code with which a connection ends after this is sent.
 fn ended(server: &Server, flood: &[u8]) -> u32 {
     let mut stream = connect(server, Version::Http2);
     send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
-    // It may be closed before everything is sent.
+    // The connection may be closed before everything is sent.
     let _ = stream.write_all(flood).and_then(|()| stream.flush());
     loop {
         let (kind, _, payload) = next(&mut *stream);
@@ -44,7 +44,7 @@ fn ended(server: &Server, flood: &[u8]) -> u32 {
     }
 }
 
-/// The frames of this many streams.
+/// The frames for this many streams.
 fn streams(count: u32, frames: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
     (0..count).flat_map(|number| frames(2 * number + 1)).collect()
 }
@@ -93,12 +93,12 @@ fn who_wears_a_server_out_is_sent_away() {
     ] {
         assert_eq!(ended(&server, &flood), error, "{name}");
     }
-    // Nobody else has noticed anything.
+    // Other clients have not noticed anything.
     assert_eq!(ask_one(&server, Version::Http2, request("GET", "/long", &[])).status, 307);
     server.stop();
 }
 
-/// Like curl 7.88.
+/// curl 7.88 behaves like this.
 #[test]
 fn who_resets_what_has_been_answered_is_answered_on_one_connection() {
     let secure = Secure::new();
@@ -125,7 +125,8 @@ fn a_table_that_changes_with_each_request_costs_nobody_else() {
     let server = serve(&secure, &["--head-timeout", "60"]);
     let mut stream = connect(&server, Version::Http2);
     send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
-    // Emptied, made as large as possible, and filled, alternating with a reference to what fills it.
+    // The table is emptied, enlarged to its maximum, and filled, alternating with a reference to the entry that fills
+    // it.
     let sizes = b"\x20\x3f\xe1\x1f".repeat(50);
     let ask = b"\x82\x87\x01\x09localhost\x04\x05/long";
     let filled = [&sizes[..], ask, &large()].concat();
@@ -164,7 +165,7 @@ fn who_takes_nothing_is_answered_no_more_and_cut() {
         let mut id = 1;
         while timed_out(&server) == before {
             assert!(begun.elapsed() < PATIENCE, "{name} are waited for");
-            // Until neither side's buffers accept any more: rustls sends what it holds before it accepts the next.
+            // Send until neither side's buffers accept any more. rustls sends what it holds before it accepts more.
             let more: Vec<u8> = (0..500)
                 .flat_map(|_| {
                     id += 2;

@@ -1,4 +1,4 @@
-//! A visitor's limits, with the real program: each of the listener's limits, without and with TLS.
+//! The limits for a visitor, with the real binary: each of the listener's limits, without and with TLS.
 //!
 //! | `listener::Config` | here |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! | `tcp.backlog` | [`so_many_may_wait_to_be_accepted`] |
 //! | `drain`, `drain_grace` | [`who_is_not_done_in_time_is_cut_at_the_end`] |
 //!
-//! `make_room` is off, and `high_water` at the last descriptor: instead, there is a warning at the start if the
+//! `make_room` is off, and `high_water` is at the last descriptor. Instead, the server warns at the start if the
 //! connection limit doesn't fit `ulimit -n`. links doesn't use `addresses` that others share, or `offload`.
 
 use std::io::{Read, Write};
@@ -44,7 +44,7 @@ fn connections_of_one_address_have_a_limit() {
     let server = secure.serve(&["--address-connections", "3"]);
     let mut held: Vec<_> =
         [Version::Plain, Version::Http1, Version::Http2].map(|version| connect(&server, version)).into();
-    // They have been let in once something is answered: TLS starts with the first byte.
+    // A connection is admitted once something is answered. TLS starts with the first byte.
     send(&mut *held[0], GET);
     send(&mut *held[1], GET);
     send(&mut *held[2], PREFACE);
@@ -75,7 +75,7 @@ fn connections_of_one_address_have_a_limit() {
 fn who_says_nothing_is_let_go() {
     let secure = Secure::new();
     let server = secure.serve(&["--head-timeout", "3"]);
-    // Half a TLS 1.3 ClientHello, too.
+    // The last one sends the start of a TLS 1.3 ClientHello.
     for (version, said) in
         [(Version::Plain, &b""[..]), (Version::Http1, b""), (Version::Http1, b"\x16\x03\x01\x02\x00\x01\x00")]
     {
@@ -83,7 +83,7 @@ fn who_says_nothing_is_let_go() {
         stream.write_all(said).expect("it reads");
         assert!(stream.has_ended(), "{version:?} {said:?}");
     }
-    // A connection ends before it is counted.
+    // The connection ends before the failure is counted.
     let failures = || metric(&server, &["linerate_links_listener_handshake_failures_total"]);
     until("both handshakes are counted", || failures() == 2.0);
     server.stop();
@@ -147,7 +147,7 @@ fn who_takes_no_answer_is_cut() {
         let begun = Instant::now();
         while timed_out(&server) == before {
             assert!(begun.elapsed() < PATIENCE, "{version:?}: it is waited for");
-            // Until neither side's buffers accept any more.
+            // Send until neither side's buffers accept any more.
             let _ = stream.write(requests.as_bytes());
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -158,10 +158,10 @@ fn who_takes_no_answer_is_cut() {
 #[test]
 fn answers_that_nobody_takes_have_a_sum() {
     let secure = Secure::new();
-    // Over a Unix socket, for which the kernel buffers least.
+    // The test uses a Unix socket, for which the kernel buffers least.
     let path = secure.directory.path().join("socket");
     let server = serve(&secure, &["--listen", &format!("unix:{}", path.display()), "--head-timeout", "60"]);
-    // Each holds 32 to 36 KiB of answers beyond what the kernel buffers, and there is room for 64 MiB.
+    // Each connection holds 32 to 36 KiB of answers beyond what the kernel buffers. There is room for 64 MiB.
     let requests = "GET /long HTTP/1.1\r\nHost: h\r\n\r\n".repeat(300);
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).expect("what may be had");
@@ -173,7 +173,7 @@ fn answers_that_nobody_takes_have_a_sum() {
         })
         .collect();
     until("that some find no room", || shed(&server, "answers") > 0.0);
-    // Those aren't the ones that had found room.
+    // Connections that had found room are not closed.
     assert!(shed(&server, "answers") < 1500.0);
     let mut other = tcp(&server, Version::Plain);
     send(&mut other, GET);

@@ -10,7 +10,7 @@ use testkit::until;
 use crate::client::{Secure, Version, ask_one, form, metric, request};
 use crate::http::Client;
 
-/// The lines of a log, each an object.
+/// The lines of a log. Each is an object.
 pub fn logged(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines()
@@ -115,7 +115,7 @@ fn each_write_of_a_token_has_a_line_with_the_etags_from_before_and_after() {
     let first = etag("abc");
     assert_eq!(api.edit("abc", &json!({"title": "Another"})).expect("an answer"), 200);
     let second = etag("abc");
-    // A refused request writes nothing.
+    // A refused request is not logged.
     assert_eq!(api.create("abc", "https://t.example/").expect("an answer"), 409);
     assert_eq!(api.edit("nobody", &json!({"title": "x"})).expect("an answer"), 404);
     assert_eq!(api.delete("abc").expect("an answer"), 204);
@@ -145,7 +145,7 @@ fn each_write_of_a_token_has_a_line_with_the_etags_from_before_and_after() {
     ]) {
         assert_eq!((&line["action"], &line["target"]), (&action.into(), &target.into()), "{line}");
         assert_eq!((&line["kind"], &line["count"]), (&"audit".into(), &count.into()), "{line}");
-        // An ETag has the first 24 digits.
+        // An ETag is the first 24 digits of the digest.
         for (side, etag) in [("before", before), ("after", after)] {
             let digest = line[side].as_str().map(|digest| &digest["sha256:".len()..][..24]);
             assert_eq!(digest, etag.map(String::as_str), "{side}: {line}");

@@ -1,4 +1,4 @@
-//! links with TLS, over HTTP/1.1, HTTP/2 and HTTP/3: the real program, with curl and aioquic as clients.
+//! links with TLS, over HTTP/1.1, HTTP/2 and HTTP/3: the real binary, with curl and aioquic as clients.
 
 mod admin;
 mod answers;
@@ -12,7 +12,7 @@ mod operation;
 mod raw;
 mod streams;
 
-// Shared with other tests, which need more of it.
+// This is shared with other tests, which use more of it.
 #[allow(dead_code)]
 #[path = "../http/mod.rs"]
 mod http;

@@ -1,4 +1,4 @@
-//! Operation: certificates, shutdown, metrics, and what it says about itself.
+//! Operation: certificates, shutdown, metrics, and what the server prints about itself.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::client::{Secure, Version, address, ask_one, curl_command, h3_script, 
 use crate::http::Client;
 use crate::server::{BINARY, Server};
 
-/// Whether a server presents this certificate, with a version.
+/// Whether the server presents this certificate, over this version.
 fn shows(server: &Server, version: Version, secure: &Secure, certificate: &str) -> bool {
     let pinned = secure.directory.path().join("pinned.pem");
     fs::write(&pinned, certificate).expect("a writable directory");
@@ -37,7 +37,7 @@ fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     server.signal(Signal::HUP);
     server.wait_for_log("certificates stay as they are");
     assert!(shows(&server, Version::Http2, &secure, &new));
-    // Without being told, too.
+    // The server also notices a new certificate without a signal.
     let newest = secure.certify();
     until("the newest certificate", || shows(&server, Version::Http2, &secure, &newest));
     server.stop();
@@ -75,7 +75,7 @@ fn each_host_has_its_certificate_by_every_version() {
         let left = metric(&server, &["linerate_links_certificate_not_after_seconds", &labels]);
         assert!(left > 24.0 * 3600.0, "{name}: {left}");
     }
-    // A bad one leaves both unchanged, and is named in a message.
+    // An invalid file leaves both certificates unchanged, and the log names it.
     secure.certify();
     fs::write(other.key(), "no key").expect("a writable directory");
     server.signal(Signal::HUP);
@@ -90,7 +90,7 @@ fn each_host_has_its_certificate_by_every_version() {
 fn connections_in_the_clear_and_by_tls_have_one_limit() {
     let secure = Secure::new();
     let server = secure.serve(&["--max-connections", "4"]);
-    // They have been let in once they are answered.
+    // A connection is admitted once it is answered.
     let held: Vec<Client> = (0..4)
         .map(|_| {
             let mut client = Client::connect(server.public).expect("it listens");
@@ -108,7 +108,7 @@ fn connections_in_the_clear_and_by_tls_have_one_limit() {
     server.stop();
 }
 
-/// Whether anybody is served with TLS.
+/// Whether a client with TLS gets an answer.
 fn shows_anything(server: &Server) -> bool {
     let mut command = curl_command(server, Version::Http1, &["/missing"]);
     command.args(["--output", "/dev/null"]).status().expect("curl runs").success()
@@ -164,7 +164,7 @@ fn visitors_are_counted_by_what_they_speak() {
         assert_eq!(ask_one(&server, version, request("GET", "/abc", &[])).status, 307);
     }
     assert_eq!(metric(&server, &["linerate_links_requests_total", "\"307\""]), 4.0);
-    // Without and with TLS.
+    // Connections without TLS and with TLS.
     for (protocol, count) in [("http1", 2.0), ("http2", 1.0), ("http3", 1.0)] {
         assert_eq!(
             metric(&server, &["listener_accepted_total", &format!("\"{protocol}\"")]),
@@ -211,7 +211,7 @@ fn a_form_that_does_not_come_is_not_waited_for() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("curl runs");
-    // Held open, and never written to: the server doesn't wait.
+    // The body is held open and never written to. The server doesn't wait for it.
     let held = client.stdin.take();
     until("it is told", || metric(&server, &["linerate_links_requests_total", "\"408\""]) == 1.0);
     drop(held);
@@ -244,7 +244,7 @@ fn at_sigterm_every_visitor_is_answered_and_every_click_stored() {
                 for line in text.lines() {
                     match line.split(' ').collect::<Vec<_>>()[..] {
                         ["307", "0", _] => answered += 1,
-                        // Nobody accepts new connections, or the kernel still did and nobody answers on them.
+                        // The connection was refused, or the kernel accepted it and the server never answers.
                         ["000", "7" | "35", _] => {}
                         _ => panic!("{version:?}: {line}"),
                     }

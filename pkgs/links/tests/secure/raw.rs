@@ -1,4 +1,4 @@
-//! Connections to the real program, byte by byte, and its metrics about them.
+//! Connections to the real binary, byte by byte, and its metrics about them.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,14 +12,14 @@ use serde_json::json;
 use crate::client::{Secure, Version, address, metric};
 use crate::server::Server;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step of these tests takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A TCP connection, with or without TLS.
 pub trait Stream: Read + Write {
     fn tcp(&self) -> &TcpStream;
 
-    /// Whether the server has ended it, whatever it sent before.
+    /// Whether the server has closed the connection, whatever it sent before.
     fn has_ended(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {
@@ -60,7 +60,7 @@ pub fn tcp(server: &Server, version: Version) -> TcpStream {
     stream
 }
 
-/// A connection that offers this protocol with ALPN, if it uses TLS.
+/// A connection. If it uses TLS, it offers the version's protocol with ALPN.
 pub fn connect(server: &Server, version: Version) -> Box<dyn Stream> {
     let stream = tcp(server, version);
     if version == Version::Plain {
@@ -82,17 +82,17 @@ pub fn send(stream: &mut dyn Stream, bytes: impl AsRef<[u8]>) {
     stream.write_all(bytes.as_ref()).and_then(|()| stream.flush()).expect("it reads");
 }
 
-/// How many were closed because they were slow or idle.
+/// How many connections were closed because they were slow or idle.
 pub fn timed_out(server: &Server) -> f64 {
     metric(server, &["linerate_links_listener_timed_out_total"])
 }
 
-/// How many were told that they take too long.
+/// How many requests were answered 408.
 pub fn told_408(server: &Server) -> f64 {
     metric(server, &["linerate_links_requests_total", "\"408\""])
 }
 
-/// How often there was no room of this kind.
+/// How often there was no room, for this reason.
 pub fn shed(server: &Server, reason: &str) -> f64 {
     metric(server, &["linerate_links_listener_shed_total", &format!("reason=\"{reason}\"")])
 }

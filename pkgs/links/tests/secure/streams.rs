@@ -1,5 +1,5 @@
-//! The limits of a visitor's streams, over HTTP/2 and HTTP/3, with the real program; [`limits`](crate::limits) has the
-//! table.
+//! The limits for a visitor's streams, over HTTP/2 and HTTP/3, with the real binary. The table is in
+//! [`limits`](crate::limits).
 
 use std::fs;
 use std::io::Read;
@@ -24,7 +24,7 @@ const REFUSED_STREAM: u32 = 7;
 const EXCESSIVE_LOAD: &str = "0x107";
 const REQUEST_INCOMPLETE: &str = "0x10d";
 
-/// A form with this many bytes for the link that asks for a password, none of which follow yet.
+/// The head of a form for the link that asks for a password. It announces this many bytes, none of which follow yet.
 fn form(id: u32, length: &str) -> Vec<u8> {
     // Literals without indexing (RFC 7541, section 6.2.2), with names from the static table.
     let size = u8::try_from(length.len()).expect("short");
@@ -68,7 +68,7 @@ fn http_2_is_told_its_limits_and_held_to_them() {
 fn forms_under_way_have_a_sum() {
     let secure = Secure::new();
     let server = serve(&secure, &["--head-timeout", "120"]);
-    // 256 MiB of forms of 16 KiB each, which is the longest allowed, are 16,384: 64 connections of 256 each.
+    // Forms of 16 KiB, the longest allowed, fill 256 MiB with 16,384 of them: 64 connections with 256 each.
     let forms: Vec<u8> = (0..256).flat_map(|number| form(1 + 2 * number, "16384")).collect();
     let mut held = Vec::new();
     let begun = Instant::now();
@@ -91,7 +91,7 @@ fn forms_under_way_have_a_sum() {
     server.stop();
 }
 
-/// `GET` for this path.
+/// A `GET` request for this path.
 fn get(id: u32, path: &str) -> Vec<u8> {
     let size = u8::try_from(path.len()).expect("short");
     let block = [b"\x82\x87\x41\x09localhost\x04", &[size][..], path.as_bytes()].concat();
@@ -103,11 +103,11 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().expect("four bytes"))
 }
 
-/// The result for forms that have all arrived before the server looks at the first: how many are answered, and the
-/// error with which it ends the connection, if it does.
+/// The result for forms that have all arrived before the server reads the first: how many are answered, and the error
+/// with which the server ends the connection, if it does.
 fn at_once(server: &Server, lengths: &[usize]) -> (usize, Option<u32>) {
     let mut stream = http2(server);
-    // Theirs, and the acknowledgement of ours: nothing is left to do.
+    // Wait for the server's SETTINGS, and for the acknowledgement of ours. Nothing else is then on its way.
     while next(&mut *stream) != (SETTINGS, 0, Vec::new()) {}
     server.signal(Signal::STOP);
     for (id, length) in (1..).step_by(2).zip(lengths) {
@@ -135,7 +135,7 @@ fn a_connection_of_http_2_takes_so_much_unread() {
     for _ in 0..10 {
         assert_eq!(at_once(&server, &whole), (4, None));
     }
-    // The kernel may hold back a little of what was sent, and then there is room again by the time it arrives.
+    // The kernel may deliver a little of the data late, and there may be room again by the time it arrives.
     let begun = Instant::now();
     while at_once(&server, &[&whole[..], &[1]].concat()) != (0, Some(FLOW_CONTROL_ERROR)) {
         assert!(begun.elapsed() < PATIENCE, "there is room for more");
@@ -143,7 +143,7 @@ fn a_connection_of_http_2_takes_so_much_unread() {
     server.stop();
 }
 
-/// A server that waits for three seconds, and has this many bytes at `/robots.txt`.
+/// A server with timeouts of three seconds, and this many bytes at `/robots.txt`.
 fn with_robots(secure: &Secure, bytes: usize) -> Server {
     let robots = secure.directory.path().join("robots.txt");
     fs::write(&robots, "x".repeat(bytes)).expect("a writable directory");
@@ -154,7 +154,7 @@ fn with_robots(secure: &Secure, bytes: usize) -> Server {
 fn who_takes_no_answer_by_http_2_is_cut() {
     let secure = Secure::new();
     let server = with_robots(&secure, 60 * 1024);
-    // A client that grants no window: its stream is reset, and the connection continues.
+    // This client grants no window: its stream is reset, and the connection continues.
     let mut stream = connect(&server, Version::Http2);
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     send(&mut *stream, [PREFACE, &settings, &get(1, "/robots.txt")].concat());
@@ -168,7 +168,7 @@ fn who_takes_no_answer_by_http_2_is_cut() {
     assert_eq!(reset, (1, INTERNAL_ERROR));
     send(&mut *stream, get(3, "/long"));
     while !matches!(next(&mut *stream), (HEADERS, 3, _)) {}
-    // A client that grants the largest window, and doesn't read: 14 MiB are more than two sockets hold.
+    // This client grants the largest window, and doesn't read. 14 MiB are more than two sockets hold.
     let mut stream = connect(&server, Version::Http2);
     let before = timed_out(&server);
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -182,7 +182,7 @@ fn who_takes_no_answer_by_http_2_is_cut() {
 #[test]
 fn who_takes_no_answer_by_http_3_is_cut() {
     let secure = Secure::new();
-    // More than the client has room for at the start.
+    // More than the window that the client grants at the start.
     let server = with_robots(&secure, 4 << 20);
     let told = h3_script(&server, "stall", "/robots.txt");
     let (resets, code) = told.trim().split_once(' ').expect("two numbers");
@@ -196,7 +196,7 @@ fn who_takes_no_answer_by_http_3_is_cut() {
 fn half_a_head_and_half_a_form_are_not_waited_for() {
     let secure = Secure::new();
     let server = serve(&secure, &["--head-timeout", "3", "--idle-timeout", "3"]);
-    // Half an HTTP/2 head isn't a stream yet.
+    // An incomplete HTTP/2 head isn't a stream yet.
     let mut stream = http2(&server);
     send(&mut *stream, frame(HEADERS, 0, 1, b"\x82\x87"));
     assert!(stream.has_ended());

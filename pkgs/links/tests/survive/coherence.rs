@@ -1,4 +1,4 @@
-//! The next request on every worker sees a write.
+//! After a write, the next request on every worker sees it.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::http::{Answer, Client};
 use crate::server::{Place, Server, alone};
 
-/// The kernel spreads connections over workers by hash: with 24 for 4, one is left out only once in 250 times.
+/// The kernel distributes connections to workers by hash. With 24 connections for 4 workers, it leaves one out only
+/// once in 250 times.
 const CONNECTIONS: usize = 24;
 
 fn clients(server: &Server) -> Vec<Client> {
@@ -64,7 +65,7 @@ fn a_write_by_another_process_is_seen() {
     let server = place.serve(&["--workers", "4"]);
     let mut clients = clients(&server);
     let mut seen = |expected: &dyn Fn(&Answer) -> bool| {
-        // A tenth of a second if nothing else runs (`FOREIGN_POLL`).
+        // This takes a tenth of a second if nothing else runs (`FOREIGN_POLL`).
         let deadline = Instant::now() + Duration::from_secs(120);
         while !ask(&mut clients, "abc").iter().all(expected) {
             assert!(Instant::now() < deadline, "not seen");

@@ -1,4 +1,4 @@
-//! `kill -9` under mixed load: what was acknowledged is there.
+//! `kill -9` under mixed load: every acknowledged write is there.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,24 +14,25 @@ const ROUNDS: usize = 20;
 const WRITERS: usize = 3;
 const VISITORS: usize = 2;
 
-/// The link that the visitors follow; no writer touches it.
+/// The link that the visitors follow. No writer changes it.
 const VISITED: &str = "visited";
 
 /// What a crash may lose: the clicks of one flush interval. If the disk delays a commit, it delays clicks too, by as
-/// much as the slowest write of the round; and if the machine delays threads, by as much as it delays ours.
+/// much as the slowest write of the round. If the machine delays threads, it delays clicks by as much as it delays our
+/// threads.
 const UNFLUSHED: Duration = Duration::from_secs(1);
 
 /// How long [`hold_up`] intends to sleep.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What one writer knows about its links: where each leads, or that it is deleted.
+/// What one writer knows about its links: the target of each, or that it is deleted.
 #[derive(Default)]
 struct Writer {
     known: HashMap<String, Option<String>>,
     live: Vec<String>,
     /// Changed since the last check.
     touched: Vec<String>,
-    /// Sent but not acknowledged: either state is correct.
+    /// A write that was sent but not acknowledged: either state is correct.
     doubtful: Option<(String, Option<String>)>,
     made: usize,
     /// The longest that a write has waited for its answer, or for the crash.
@@ -75,7 +76,7 @@ impl Writer {
         true
     }
 
-    /// Compares what is there with what has to be, and records what happened to the doubtful write.
+    /// Compares the links with the expected ones, and records what happened to the doubtful write.
     fn check(&mut self, codes: Vec<String>, client: &mut Client) {
         for code in codes {
             client.send(format!("HEAD /{code} HTTP/1.1\r\nHost: s.example\r\n\r\n")).unwrap();
@@ -111,7 +112,7 @@ fn visit(address: SocketAddr, sent: &AtomicU64) -> Vec<Instant> {
     }
 }
 
-/// The longest that this machine has delayed the wake-up of one of our threads, until `until`.
+/// The longest delay with which this machine woke up one of our threads, until `until` is set.
 fn hold_up(until: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
     while !until.load(Ordering::Relaxed) {
@@ -122,8 +123,8 @@ fn hold_up(until: &AtomicBool) -> Duration {
     longest
 }
 
-/// Loads the server, and kills it at a random moment. Returns the visits that are certainly stored, and all that were
-/// sent.
+/// Loads the server, and kills it at a random moment. Returns the number of visits that must be stored, and the number
+/// of all visits that were sent.
 fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
     let (sent, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let public = server.public;
@@ -150,8 +151,8 @@ fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
         let answered = visitors.into_iter().flat_map(|visitor| visitor.join().unwrap());
         // A tick, a flush and the write each wait for a thread to wake up.
         let late = 3 * held_up.join().unwrap();
-        // One write may have been in progress when the click arrived, and the one it should have been part of wasn't
-        // finished.
+        // A write may have been in progress when the click arrived, and the next write, which should contain the click,
+        // wasn't finished.
         let old = answered.filter(|&at| at + UNFLUSHED + 2 * slowest + late < killed).count() as u64;
         (old, sent.load(Ordering::Relaxed))
     })

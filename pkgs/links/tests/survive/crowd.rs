@@ -1,4 +1,5 @@
-//! Thousands that wait, hundreds that drip, and bodies that never arrive: others are served as usual.
+//! Thousands of clients that wait, hundreds that send one byte at a time, and bodies that never arrive: others are
+//! served as usual.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,16 +14,16 @@ use testkit::until;
 const IDLE: u64 = 5000;
 const SLOW: usize = 200;
 
-/// Files that this process and the server need besides the crowd's sockets.
+/// Files that this process and the server need, apart from the sockets of these clients.
 const SPARE: u64 = 500;
 
 /// The server's `--head-timeout`.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest that all of this may take on a busy machine.
+/// The longest that a test may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A connection that drips, and when it started.
+/// A connection that sends one byte at a time, and when it started.
 struct Slow {
     begun: Instant,
     stream: TcpStream,
@@ -34,7 +35,7 @@ impl Slow {
     }
 }
 
-/// Sends one byte a second on each connection, until the server has cut off all. Returns how long each lasted.
+/// Sends one byte a second on each connection, until the server has closed all of them. Returns how long each lasted.
 fn drip(mut slow: Vec<Slow>) -> Vec<Duration> {
     let started = Instant::now();
     let mut lasted = Vec::new();
@@ -68,7 +69,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     }
     let before = server.resident();
 
-    // Idle between requests, like browsers: they have sent one request.
+    // These are idle between requests, like browsers. They have sent one request.
     let mut crowd: Vec<Client> = (0..idle)
         .map(|_| {
             let mut waiting = server.connect();
@@ -83,7 +84,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
             .map(|_| {
                 let started = Instant::now();
                 assert_eq!(client.get("abc").unwrap().status, 307);
-                // Spread over the time in which the slow ones are there.
+                // The requests are spread over the time in which the slow clients are connected.
                 std::thread::sleep(Duration::from_millis(5));
                 started.elapsed() - Duration::from_millis(5)
             })
@@ -94,7 +95,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     });
     took.sort_unstable();
     let p99 = took[took.len() * 99 / 100];
-    // Anybody waiting behind the slow ones would wait until they are cut off.
+    // A client that waited behind the slow ones would wait until they are closed.
     assert!(p99 < HEAD_TIMEOUT, "p99 is {p99:?}");
     assert_eq!(lasted.len(), SLOW, "the rest was not cut off");
     assert!(lasted.iter().all(|&time| time >= HEAD_TIMEOUT - Duration::from_secs(1)), "cut off early");
@@ -102,7 +103,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     server.stop();
 }
 
-/// The largest body in the API, and how many of these fill the room for all.
+/// The largest body in the API, and how many of these fill the room for all bodies.
 const BODY: usize = 8 << 20;
 const BODIES: usize = 8;
 
@@ -121,7 +122,7 @@ fn bodies_that_are_announced_to_the_api_and_do_not_come_have_a_sum() {
                 server.token
             );
             stream.write_all(head.as_bytes()).expect("it is read");
-            // A client that is told to continue has a place.
+            // A client gets `100 Continue` once its body has a place.
             let mut told = [0; 25];
             stream.read_exact(&mut told).expect("an answer");
             assert_eq!(told.escape_ascii().to_string(), r"HTTP/1.1 100 Continue\r\n\r\n");
@@ -130,7 +131,7 @@ fn bodies_that_are_announced_to_the_api_and_do_not_come_have_a_sum() {
         .collect();
     let refused = api.add(&serde_json::json!({ "code": "a", "target": "https://t.example/" }));
     assert_eq!(refused.expect("an answer"), 503);
-    // Requests without a body need no room, and visitors have their own.
+    // Requests without a body need no room. Visitors have their own limit.
     assert_eq!(api.ask("GET", "/a", "").expect("an answer").status, 404);
     assert_eq!(server.connect().get("a").expect("an answer").status, 404);
     drop(begun.pop());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Place, alone};
 
-/// A small separate file system; none if this process may not mount one.
+/// A small separate file system; `None` if this process may not mount one.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -63,7 +63,7 @@ fn on_a_full_disk_writes_are_507_and_redirects_go_on() {
     assert_eq!(client.get("cached").unwrap().status, 307);
 
     disk.fill();
-    // Writes that the log has room for still succeed.
+    // Writes for which the log still has room succeed.
     let long = format!("https://t.example/{}", "x".repeat(7000));
     let refused =
         (0..5000).map(|n| api.create(&format!("f{n}"), &long).unwrap()).find(|&status| status != 201);

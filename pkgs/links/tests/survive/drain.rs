@@ -1,4 +1,4 @@
-//! SIGTERM under load: no request in flight fails, no click is lost.
+//! SIGTERM under load: no request in flight fails, and no click is lost.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Sends requests until the server accepts no more connections. Returns how many redirects arrived.
 ///
-/// It keeps to HTTP: after `connection: close` it uses another connection. A connection that the kernel still accepted
-/// while the listener was closing may be reset before it has carried anything (RFC 9112, section 9.3.1: the client is
-/// free to try again elsewhere); one that has carried an answer may not, unless the machine kept the client from it for
-/// longer than the server waits.
+/// It follows HTTP: after `connection: close` it uses another connection. If the kernel accepted a connection while the
+/// listener was closing, the connection may be reset before it has carried anything (RFC 9112, section 9.3.1: the
+/// client may try again elsewhere). A connection that has carried an answer may not be reset, unless the machine
+/// delayed the client for longer than the server waits.
 fn visit(address: SocketAddr, path: &str, told: &AtomicBool) -> u64 {
     let mut answered = 0;
     loop {
@@ -23,8 +23,8 @@ fn visit(address: SocketAddr, path: &str, told: &AtomicBool) -> u64 {
             Ok(client) => client,
             Err(error) if told.load(Ordering::SeqCst) => {
                 use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
-                // Reset if the listener closed in the meantime; a broken pipe if the server had accepted and closed it
-                // before this thread ran again.
+                // The connection is reset if the listener closed in the meantime. The pipe is broken if the server had
+                // accepted and closed the connection before this thread ran again.
                 let ended = matches!(error.kind(), ConnectionRefused | ConnectionReset | BrokenPipe);
                 assert!(ended, "{error}");
                 return answered;
@@ -68,13 +68,13 @@ fn at_sigterm_every_request_is_answered_and_every_click_stored() {
         let told = AtomicBool::new(false);
         let address = server.public;
         expected += std::thread::scope(|scope| {
-            // The escaped one isn't answered on the fast path.
+            // The escaped path isn't answered on the fast path.
             let paths = ["abc", "abc", "abc", "abc", "abc", "abc", "abc", "%61bc"];
             let visitors = paths.map(|path| {
                 let told = &told;
                 scope.spawn(move || visit(address, path, told))
             });
-            // Under load, and after a flush.
+            // The signal comes under load, and after a flush.
             let mut api = server.api();
             let hung = Instant::now() + Duration::from_secs(60);
             while api.clicks("abc") < stored + 100 {

@@ -1,4 +1,5 @@
-//! What the server must survive: crashes, a full disk, crowds, restarts and rivals. Runs the real binary.
+//! What the server must survive: crashes, a full disk, many clients, restarts, and another server on its port. Runs the
+//! real binary.
 
 mod coherence;
 mod crash;
@@ -11,7 +12,7 @@ mod migration;
 mod permissions;
 mod retention;
 mod rival;
-// Shared with the tests for TLS, which need more of it.
+// This is shared with the tests for TLS, which use more of it.
 #[allow(dead_code)]
 mod server;
 mod unix;

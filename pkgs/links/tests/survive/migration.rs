@@ -10,7 +10,7 @@ use crate::server::{BINARY, Place, alone, random};
 
 const LINKS: u64 = 200_000;
 
-/// The schema of that release (version 4), as it created it.
+/// The schema of that release (version 4), as that release created it.
 const SCHEMA: &str = include_str!("schema-4.sql");
 
 fn make(path: &Path) {
@@ -29,7 +29,7 @@ fn make(path: &Path) {
         .unwrap();
 }
 
-/// Links, tags of links, and clicks.
+/// The number of links, the number of their tags, the sum of clicks, and the number of unchanged links.
 fn counts(path: &Path) -> [u64; 4] {
     let connection = Connection::open(path).unwrap();
     let sums = [
@@ -87,7 +87,7 @@ fn a_database_of_before_survives_kill_9_while_it_is_migrated() {
         assert!(check.status.success(), "round {round}: {}", String::from_utf8_lossy(&check.stdout));
     }
     assert!(interrupted > 0, "none was killed before its end");
-    // With a migrated database, a server works as always.
+    // A server works as usual on the migrated database.
     let server = place.serve(&[]);
     let mut client = server.connect();
     assert_eq!(client.get("c7").unwrap().location(), "https://example.com/7");

@@ -15,7 +15,7 @@ fn a_database_that_is_open_to_everybody_is_private_once_it_is_served() {
             fs::metadata(&path).map_or(0, |metadata| metadata.mode() & 0o777)
         })
     };
-    // A crash leaves the files beside it.
+    // A crash leaves the log and its index beside the database.
     place.serve(&[]).kill();
     for end in ["", "-wal", "-shm"] {
         let path = format!("{}{end}", place.database.display());
@@ -26,7 +26,7 @@ fn a_database_that_is_open_to_everybody_is_private_once_it_is_served() {
     server.wait_for_log("everybody on this machine could use the database");
     assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
     server.stop();
-    // What a group was granted stays.
+    // Permissions that were granted to a group stay.
     fs::set_permissions(&place.database, Permissions::from_mode(0o660)).unwrap();
     let server = place.serve(&[]);
     assert_eq!(server.connect().get("abc").unwrap().status, 307);

@@ -31,7 +31,7 @@ fn a_server_folds_days_that_are_older_than_it_is_told() {
     let today = Timestamp::now().day();
     let click =
         |ago, count| Click { link, hour: 24 * (today - ago), referrer: 0, agent: Agent::Chrome, count };
-    // A day may end before the server checks.
+    // A day may end before the server checks. So no click is near the limit of 30 days.
     let clicks = vec![click(500, 1), click(40, 2), click(25, 4), click(0, 8)];
     store
         .count(Arc::new(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() }))

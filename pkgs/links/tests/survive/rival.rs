@@ -22,7 +22,7 @@ fn a_second_server_on_a_port_gives_way_with_one_line() {
         assert!(errors.starts_with("error: ") && errors.lines().count() == 1, "{errors:?}");
         assert!(errors.contains("in use") && errors.contains("choose another port"), "{errors:?}");
     }
-    // On both kept and new connections: no part of them goes to another server.
+    // Neither kept nor new connections go to another server.
     for _ in 0..20 {
         assert_eq!(server.connect().get("abc").unwrap().status, 307);
     }

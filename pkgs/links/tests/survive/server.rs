@@ -28,7 +28,7 @@ pub fn random(bound: u64) -> u64 {
     RandomState::new().hash_one(0) % bound
 }
 
-/// A database and the logs of servers that use it.
+/// A database, and servers that use it.
 pub struct Place {
     pub database: PathBuf,
     token: OnceCell<String>,
@@ -75,14 +75,14 @@ impl Place {
     }
 }
 
-/// A running server; killed when dropped.
+/// A running server. It is killed when dropped.
 pub struct Server {
     process: testkit::Server,
     pub public: SocketAddr,
-    /// Its TLS address, if it has one.
+    /// The server's TLS address, if it has one.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
-    /// For the API.
+    /// A token for the API.
     pub token: String,
 }
 
@@ -109,17 +109,17 @@ impl Server {
         }
     }
 
-    /// Whether it prints this on standard output.
+    /// Whether the server has printed this on standard output.
     pub fn says(&self, text: &str) -> bool {
         self.said().contains(text)
     }
 
-    /// Waits until it has logged this.
+    /// Waits until the server has logged this.
     pub fn wait_for_log(&self, text: &str) {
         until(text, || self.log().contains(text));
     }
 
-    /// Tells it to stop.
+    /// Sends SIGTERM to the server.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }

@@ -17,7 +17,7 @@ fn ask(socket: &Path, request: &str) -> String {
     answer
 }
 
-/// The answer to a password, from a visitor that is at 203.0.113.`host` according to the proxy.
+/// The answer to a password. According to the proxy, the visitor is at 203.0.113.`host`.
 fn attempt(socket: &Path, host: u8, password: &str) -> String {
     let body = format!("password={password}");
     let fields = format!("Content-Length: {}\r\nX-Forwarded-For: 203.0.113.{host}", body.len());
@@ -41,7 +41,7 @@ fn visitors_are_answered_on_a_unix_socket_as_elsewhere() {
         let answer = ask(&socket, &format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 307 "), "{path}: {answer}");
     }
-    // Each of the proxy's visitors has its own attempts.
+    // Each visitor of the proxy has its own attempts.
     assert!((0..40).any(|_| attempt(&socket, 1, "wrong").starts_with("HTTP/1.1 429 ")), "and no more");
     assert!(attempt(&socket, 2, "right").starts_with("HTTP/1.1 303 "));
     server.stop();

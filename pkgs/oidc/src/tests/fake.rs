@@ -1,4 +1,4 @@
-//! An issuer for these tests: it says whatever it is told to about itself and its keys, and in exchange for codes.
+//! An issuer for these tests. The tests set its metadata, its keys, and its answers to codes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,7 @@ impl Key {
                     n: text(pair.public_key().modulus().big_endian_without_leading_zero()),
                     e: text(pair.public_key().exponent().big_endian_without_leading_zero()),
                 };
-                // In PKCS #8, PKCS #1 follows after 26 bytes.
+                // PKCS #8 puts 26 bytes before the PKCS #1 structure.
                 (EncodingKey::from_rsa_der(&der.as_ref()[26..]), AlgorithmParameters::RSA(published))
             }
         };
@@ -80,7 +80,7 @@ impl Key {
     }
 }
 
-/// Its answers by path, and how often and with what it was asked.
+/// The issuer's answers by path, and the requests that it received.
 #[derive(Clone, Default)]
 pub struct Says {
     pub answers: Arc<Mutex<HashMap<&'static str, (u16, String)>>>,
@@ -122,7 +122,7 @@ impl Fake {
         Self::listen(keys, None).await
     }
 
-    /// The same with TLS.
+    /// Like [`start`](Self::start), with TLS.
     pub async fn start_by_tls(keys: &[&Key], tls: TlsAcceptor) -> Self {
         Self::listen(keys, Some(tls)).await
     }
@@ -137,7 +137,7 @@ impl Fake {
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 match &tls {
-                    // A client that doesn't know its certificate disconnects.
+                    // A client that doesn't trust its certificate disconnects.
                     Some(tls) => match tls.accept(stream).await {
                         Ok(stream) => all.answer(stream).await,
                         Err(_) => continue,
@@ -152,7 +152,7 @@ impl Fake {
         fake
     }
 
-    /// Publishes the usual metadata, and this.
+    /// Publishes the usual metadata, and these members.
     pub fn describe(&self, others: Value) {
         let url = &self.url;
         let mut metadata = json!({
@@ -197,7 +197,7 @@ impl Fake {
                 "preferred_username": "ada" })
     }
 
-    /// The same, except for this claim.
+    /// Like [`claims`](Self::claims), with another value of this claim, or without it.
     pub fn claims_but(&self, name: &str, value: Value) -> Value {
         let mut claims = self.claims();
         match value {

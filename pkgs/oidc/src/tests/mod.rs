@@ -92,7 +92,7 @@ async fn who_signs_by_nothing_or_by_what_is_public_is_refused() {
     let with = |header: Value, signature: &str| {
         format!("{}.{claims}.{signature}", URL_SAFE_NO_PAD.encode(header.to_string()))
     };
-    // A published key, used as a shared secret.
+    // An RSA key's public part, used as a shared secret.
     let shared = EncodingKey::from_secret(rsa.published["n"].as_str().expect("a text").as_bytes());
     let header = Header { kid: Some("r".to_owned()), ..Header::new(Algorithm::HS256) };
     let confused = jsonwebtoken::encode(&header, &fake.claims(), &shared).expect("a token");
@@ -158,7 +158,7 @@ async fn a_new_key_is_found_at_once_and_a_withdrawn_one_is_one_no_more() {
     assert!(verify(&issuer, &audience(), &new.sign(&fake.claims())).await.is_ok());
     let refused = verify(&issuer, &audience(), &old.sign(&fake.claims())).await.err();
     assert_eq!(refused, Some(Refused::UnknownKey));
-    // A token that names no key belongs to the only one there is.
+    // A token without a key id matches the only key that the issuer has.
     let header = Header::new(Algorithm::EdDSA);
     assert!(verify(&issuer, &audience(), &new.sign_with(&header, &fake.claims())).await.is_ok());
 }
@@ -293,14 +293,14 @@ async fn a_good_token_is_verified_once_and_not_taken_for_longer_than_it_is_good(
     let over = key.sign(&fake.claims_but("exp", json!(now() - 60)));
     for _ in 0..3 {
         assert!(tokens.bearer(&token).await.is_ok());
-        // At the very end of its time, or a moment later.
+        // This token expires about now.
         let _ = tokens.bearer(&over).await;
     }
     assert!(tokens.bearer(&key.sign(&fake.claims_but("exp", json!(now() - 61)))).await.is_err());
     assert_eq!(fake.looks(), 1);
 }
 
-/// Somebody on their way to the issuer, with what the issuer knows about them.
+/// A person who is at the issuer, with what the issuer knows about the sign-in.
 struct Traveller {
     sign_in: SignIn,
     cookie: String,

@@ -1,5 +1,5 @@
-//! Any routes and any path: a match is the route with its parameters filled in, only for its methods, and matches just
-//! the same without other routes.
+//! Any routes and any path: a match is the route with its parameters filled in, only for the route's methods, and it is
+//! the same without the other routes.
 #![no_main]
 
 use http::Method;
@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     let other = router.find(&Method::PUT, path);
     assert!(matches!(other, Lookup::MethodNotAllowed(allow) if allow == "GET,HEAD"));
 
-    // Literals are compared as RFC 3986 normalises them, so it is only this simple without escapes.
+    // Literals are compared as RFC 3986 normalises them, so this simple comparison is valid only without escapes.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@{}".contains(&byte);
     if path.bytes().all(plain) && found.pattern().bytes().all(plain) {
         assert_eq!(filled(found.pattern(), found.params()), path, "{}", found.pattern());

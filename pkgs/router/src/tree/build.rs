@@ -1,4 +1,4 @@
-//! A tree that grows, and how it is frozen.
+//! A tree to which routes are added, and its conversion to the frozen tree.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,10 +9,11 @@ use crate::error::BuildError;
 use crate::limits::MAX_TRIES;
 use crate::pattern::Segment;
 
-/// The longest run of probes in a table, per bit of its size. Otherwise another seed is tried, and then a larger table.
+/// The longest run of probes in a table, per bit of its size. If a run would be longer, another seed is tried, and then
+/// a larger table.
 const PROBES_PER_BIT: usize = 4;
 
-/// How many seeds are tried before the table is made larger.
+/// How many seeds are tried before the table is enlarged.
 const SEEDS: u16 = 16;
 
 /// A tree that routes can be added to.
@@ -29,7 +30,7 @@ struct DraftNode {
     value: Option<u32>,
 }
 
-/// A parameter without its name. It decides whether two routes are the same.
+/// A parameter without its name. Two routes with equal parameters are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Param {
     takes: Takes,
@@ -38,8 +39,8 @@ struct Param {
 }
 
 impl Param {
-    /// The order of attempts: a segment before a catch-all, then more literal bytes, then the longer prefix, then the
-    /// text.
+    /// The order in which parameters are tried: a segment before a catch-all, then more literal bytes, then the longer
+    /// prefix, then the text.
     fn order(&self) -> impl Ord + '_ {
         let literal = self.prefix.len() + self.suffix.len();
         (self.takes, Reverse(literal), Reverse(self.prefix.len()), &self.prefix, &self.suffix)
@@ -59,7 +60,8 @@ impl DraftNode {
 }
 
 impl Draft {
-    /// The place of the value for the route with these segments. Routes that differ only in parameter names share it.
+    /// The place of the value for the route with these segments. Routes that differ only in the names of parameters
+    /// share it.
     pub(crate) fn value(&mut self, segments: &[Segment<'_>]) -> &mut Option<u32> {
         let mut at = 0;
         for segment in segments {
@@ -107,8 +109,8 @@ impl Draft {
     pub(crate) fn freeze(mut self) -> Result<Tree, BuildError> {
         let mut frozen = Frozen::default();
         let root = frozen.place(Span::default())?;
-        // Pairs of a draft and a frozen node that still have to be filled in, parents first, with the path if it has no
-        // parameters.
+        // Nodes that still have to be filled in, parents first: the draft node, the frozen node, and the path if it has
+        // no parameters.
         let mut waiting = std::collections::VecDeque::from([(0, root, Some(Vec::new()))]);
         let mut exact = Vec::new();
         while let Some((draft, node, path)) = waiting.pop_front() {
@@ -116,7 +118,7 @@ impl Draft {
             let mut children: Vec<_> = draft.children.drain().collect();
             children.sort_unstable();
             let first = frozen.nodes.len() as u32;
-            // A child is hashed by its own first segment.
+            // A child is hashed by its first segment only.
             let mut keys = Vec::with_capacity(children.len());
             for (text, child) in children {
                 let (literal, last) = self.run(&text, child as usize);
@@ -170,7 +172,7 @@ impl Draft {
         })
     }
 
-    /// The segments from a child on as long as there is only one way, and the node at their end.
+    /// Follows the nodes from a child on, as long as there is only one way. Returns their segments and the last node.
     fn run(&mut self, text: &[u8], child: usize) -> (Vec<u8>, usize) {
         let (mut literal, mut at) = (text.to_vec(), child);
         loop {
@@ -196,7 +198,7 @@ struct Frozen {
 }
 
 impl Frozen {
-    /// Adds a node to be filled in.
+    /// Adds an empty node, which is filled in later.
     fn place(&mut self, literal: Span) -> Result<u32, BuildError> {
         let node = u32::try_from(self.nodes.len()).ok().filter(|&node| node != NONE);
         let node = node.ok_or(BuildError::TooManyRoutes)?;
@@ -220,12 +222,12 @@ impl Frozen {
         Ok(Span { start, length: text.len() as u32 })
     }
 
-    /// A table of the nodes from `first` on, by these keys. Returns its position, seed and bits.
+    /// Builds a hash table of the nodes from `first` on, by these keys. Returns its position, seed and bits.
     fn table(&mut self, keys: &[Box<[u8]>], first: u32) -> Result<(u32, u16, u8), BuildError> {
         let start = u32::try_from(self.tables.len()).map_err(|_| BuildError::TooManyRoutes)?;
         let mut bits = (keys.len() * 2).next_power_of_two().trailing_zeros() as u8;
         let mut probes = PROBES_PER_BIT * usize::from(bits);
-        // Each round allows twice as many probes, so this ends even if no seed distributes the keys.
+        // Each round allows twice as many probes, so the loop ends even if no seed distributes the keys.
         loop {
             for seed in 0..SEEDS {
                 if let Some(table) = fill(keys, first, seed, bits, probes) {
@@ -238,7 +240,7 @@ impl Frozen {
         }
     }
 
-    /// The most nodes that any path visits: at each node, the dearest static child plus all parameters.
+    /// The most nodes that any path visits. At each node, this is the most expensive static child plus all parameters.
     fn tries(&self) -> u32 {
         let mut tries: Vec<u32> = vec![0; self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate().rev() {
@@ -261,7 +263,7 @@ impl Frozen {
     }
 }
 
-/// A table in which no look-up takes more than `probes`, if this seed gives one.
+/// A table in which no look-up takes more than `probes`. `None` if this seed does not give one.
 fn fill(keys: &[Box<[u8]>], first: u32, seed: u16, bits: u8, probes: usize) -> Option<Vec<Bucket>> {
     let mut table = vec![Bucket { tag: 0, node: NONE }; 1 << bits];
     let mask = table.len() - 1;

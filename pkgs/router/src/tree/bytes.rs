@@ -1,4 +1,4 @@
-//! The two inner loops of matching, over words instead of bytes.
+//! The two inner loops of matching. They read words instead of bytes.
 
 /// Whether `path` starts with `literal`, followed by a `/` or the end.
 #[inline(always)]
@@ -12,8 +12,8 @@ pub(super) fn begins_with(path: &[u8], literal: &[u8]) -> bool {
     equal(&path[..length], literal)
 }
 
-/// `a == b` for slices of equal length. Compares words that may overlap at the end. A call of memcmp would cost more
-/// than comparing most segments.
+/// `a == b` for slices of equal length. It compares words, of which the last may overlap the one before. A call of
+/// memcmp would cost more than comparing most segments.
 #[inline(always)]
 pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
     let length = a.len();
@@ -50,9 +50,9 @@ fn word32(bytes: &[u8], at: usize) -> u32 {
 /// A segment of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Its end: a `/` or the end of the path.
+    /// The end of the segment: a `/` or the end of the path.
     pub(super) end: usize,
-    /// Whether it may contain a `%`. May be wrong if a `%` follows the segment.
+    /// Whether the segment may contain a `%`. This may also be true if a `%` follows the segment.
     pub(super) escapes: bool,
 }
 
@@ -82,13 +82,14 @@ const fn repeated(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Sets a bit in each byte that is zero. Bits above the lowest such byte may be wrong (Hacker's Delight, 6-1).
+/// Sets the highest bit in each byte that is zero. Bits above the lowest such byte may be wrong (Hacker's Delight,
+/// 6-1).
 #[inline(always)]
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 
-/// The positions of this byte among four, lowest first. Positions after a correct one may be wrong.
+/// The positions of this byte among four, lowest first. Positions after the first may be wrong.
 #[inline(always)]
 pub(super) fn positions(bytes: u32, byte: u8) -> impl Iterator<Item = u32> {
     let word = bytes ^ u32::from_ne_bytes([byte; 4]);
@@ -100,8 +101,8 @@ pub(super) fn positions(bytes: u32, byte: u8) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A hash of a path's length and its last bytes, which distinguish most paths. Hashing more would take longer than
-/// searching the tree. Only the upper bits count.
+/// A hash of a path's length and its last bytes, which distinguish most paths. To hash more would take longer than to
+/// search the tree. Only the upper bits are good.
 #[inline(always)]
 pub(super) fn digest(path: &[u8], seed: u64) -> u64 {
     const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F];

@@ -6,34 +6,34 @@ use std::mem::MaybeUninit;
 
 use crate::limits::MAX_PARAMS;
 
-/// The matches of a route's parameters: byte ranges of the path, in the route's order.
+/// The texts that a route's parameters match: byte ranges of the path, in the route's order.
 #[derive(Clone, Copy)]
 pub(crate) struct Captures {
-    /// The first `count` are initialised. Clearing all of them would take longer than most matches.
+    /// The first `count` ranges are initialised. To clear all of them would take longer than most matches.
     ranges: [MaybeUninit<(u16, u16)>; MAX_PARAMS],
     count: u8,
-    /// Whether one of them may contain a `%`.
+    /// Whether any of the ranges may contain a `%`.
     pub(super) escapes: bool,
 }
 
 impl Captures {
-    /// Without matches.
+    /// Captures without ranges.
     pub(crate) const fn new() -> Self {
         Self { ranges: [const { MaybeUninit::uninit() }; MAX_PARAMS], count: 0, escapes: false }
     }
 
-    /// The number of matches.
+    /// The number of ranges.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether one of them may contain a `%`.
+    /// Whether any of the ranges may contain a `%`.
     #[inline]
     pub(crate) fn has_escapes(&self) -> bool {
         self.escapes
     }
 
-    /// The text of the parameter at `index`, as it stands in `path`. `None` after the last.
+    /// The text of the parameter at `index`, as written in `path`. `None` if there is no such parameter.
     #[inline]
     pub(crate) fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
         let range = self.ranges[..self.len()].get(index)?;
@@ -52,13 +52,13 @@ impl Captures {
         }
     }
 
-    /// Removes all but the first `count`.
+    /// Removes all ranges but the first `count`.
     #[inline(always)]
     pub(super) fn truncate(&mut self, count: usize) {
         self.count = self.count.min(count as u8);
     }
 
-    /// Changes both ends of every range.
+    /// Maps both ends of every range.
     pub(super) fn map(&mut self, moved: impl Fn(usize) -> usize) {
         for range in &mut self.ranges[..usize::from(self.count)] {
             // SAFETY: the first `count` ranges are initialised.

@@ -5,16 +5,16 @@
 
 use super::bytes;
 
-/// A tree with more static routes has no such table. Up to this size, it fits a second-level cache.
+/// A tree with more static routes has no such table. A table of this many routes fits a second-level cache.
 const MAX_ROUTES: usize = 4096;
 
-/// The most places that a look-up tries.
+/// The most places that a look-up reads.
 const PROBES: usize = 2;
 
-/// How many seeds are tried before the table is made larger.
+/// How many seeds are tried before the table is enlarged.
 const SEEDS: u64 = 16;
 
-/// How many bits the table may have beyond those for twice the routes.
+/// How many times the table may be doubled. At first it has places for twice the routes.
 const SPARE_BITS: u32 = 2;
 
 /// Static routes, by whole path.
@@ -36,8 +36,8 @@ struct Place {
 }
 
 impl Exact {
-    /// A table of these paths and their values. None if there are no paths or too many, or if no seed gives each path a
-    /// place.
+    /// A table of these paths and their values. `None` if there are no paths or too many, or if no seed gives each path
+    /// a place.
     pub(super) fn new(routes: &[(Vec<u8>, u32)]) -> Option<Self> {
         if routes.is_empty() || routes.len() > MAX_ROUTES {
             return None;
@@ -62,7 +62,7 @@ impl Exact {
     }
 }
 
-/// The places that this seed fills. None if all places that a path's look-up would try are taken.
+/// The places when this seed is used. `None` if all places that a path's look-up would read are taken.
 fn fill(routes: &[(Vec<u8>, u32)], seed: u64, bits: u32) -> Option<Vec<Place>> {
     let mut places = vec![Place::default(); (1 << bits) + PROBES - 1];
     let mut start = 0;

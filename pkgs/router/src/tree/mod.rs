@@ -1,4 +1,4 @@
-//! Routes as a tree of segments in flat arrays, and matching in it.
+//! Routes as a tree of segments in flat arrays, and the search in it.
 
 mod build;
 mod bytes;
@@ -16,8 +16,8 @@ use exact::Exact;
 /// No node, or no value.
 const NONE: u32 = u32::MAX;
 
-/// Up to this many static children are compared by their first bytes, which fill a word. With more, the child is found
-/// by its hash.
+/// Up to this many static children are compared by their first bytes, which fill a word. If there are more, a child is
+/// found by its hash.
 const COMPARED: usize = size_of::<u32>();
 
 /// Matches paths to routes, which are numbers from [`Draft::value`].
@@ -40,18 +40,18 @@ pub(crate) struct Tree {
 struct Node {
     /// The static segments from the parent to here.
     literal: Span,
-    /// Static children: the position of the first, or of their table.
+    /// Static children: the position of the first, or of their hash table.
     children: u32,
-    /// Their number.
+    /// The number of static children.
     count: u32,
-    /// Parameters.
+    /// The position of the first parameter.
     alternatives: u32,
     alternative_count: u32,
     /// The route of a path that ends here.
     value: u32,
     /// The [`head`] of each child, if they are compared.
     heads: u32,
-    /// The seed of the table, and the binary logarithm of its size.
+    /// The seed of the hash table.
     seed: u16,
     bits: u8,
 }
@@ -74,18 +74,18 @@ enum Takes {
     Rest,
 }
 
-/// The result of the first part of matching.
+/// The result of the first part of the search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Begun {
     /// The number of the route that matches.
     Found(u32),
     /// Nothing matches the path as written.
     Nothing,
-    /// A node with parameters, and where the path continues.
+    /// Parameters come next. The node that has them, and the offset in the path.
     Params(u32, usize),
 }
 
-/// A place in a hash table.
+/// A place of a hash table.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     /// The upper half of the hash.
@@ -100,7 +100,7 @@ struct Span {
 }
 
 impl Tree {
-    /// Matches as long as there is only one way and nothing to capture. For most static routes this is all.
+    /// Matches as long as there is only one way and no parameter. For most static routes this is the whole search.
     #[inline(always)]
     pub(crate) fn begin(&self, path: &str) -> Begun {
         let path = path.as_bytes();
@@ -126,7 +126,7 @@ impl Tree {
         }
     }
 
-    /// Matches the rest. Returns the route's number, and fills `captures`, which must be empty, with its parameters.
+    /// Matches the rest. Returns the route's number, and adds its parameters to `captures`, which must be empty.
     #[inline]
     pub(crate) fn finish(&self, begun: Begun, path: &str, captures: &mut Captures) -> Option<u32> {
         let value = match begun {
@@ -145,8 +145,9 @@ impl Tree {
         self.tries
     }
 
-    /// Literals are in normal form, so a path that is not may match another route than it seems to. Only a path with a
-    /// `%` in a parameter, or one that matches nothing and has a `%`, is copied.
+    /// Searches again with the path in normal form, if it is not yet normal. Literals are in normal form, so the path
+    /// as written may match another route. A path is copied only if it has a `%` in a parameter, or if it has a `%` and
+    /// matches nothing.
     #[cold]
     fn find_normal(&self, value: u32, path: &[u8], captures: &mut Captures) -> Option<u32> {
         let found = |value: u32| (value != NONE).then_some(value);
@@ -157,13 +158,13 @@ impl Tree {
         *captures = Captures::new();
         let value = found(self.walk(0, &normal, 1, captures))?;
         captures.map(|offset| escape::denormalized(path, offset));
-        // The path as written has some, whatever is left of them in the normal form.
+        // The path as written has escapes, whether or not any are left in the normal form.
         captures.escapes = true;
         Some(value)
     }
 
-    /// The value of the first route in order of precedence that matches the path after `from`, the start of a segment.
-    /// Recurses if there is an alternative to return to.
+    /// The value of the first route, in order of precedence, that matches the path from the segment at `from` on.
+    /// Recurses if there is another alternative to try afterwards.
     #[inline(always)]
     fn walk(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
         let (mut at, mut from) = (at, from);
@@ -221,12 +222,12 @@ impl Tree {
         }
     }
 
-    /// [`walk`](Self::walk), as a separate call.
+    /// Calls [`walk`](Self::walk). This is a separate function, since `walk` is inlined.
     fn branch(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
         self.walk(at, path, from, captures)
     }
 
-    /// The static child whose segments come next in the path.
+    /// The static child whose segments are next in the path.
     #[inline(always)]
     fn child(&self, node: &Node, path: &[u8], from: usize) -> Option<u32> {
         let rest = &path[from..];
@@ -266,7 +267,7 @@ impl Tree {
         bytes::begins_with(rest, self.text(self.nodes[child as usize].literal))
     }
 
-    /// The range that a parameter takes of the segment, or of the rest.
+    /// The range that a parameter matches: in the segment, or the rest of the path.
     #[inline(always)]
     fn take(
         &self,
@@ -295,7 +296,7 @@ impl Tree {
     }
 }
 
-/// The first byte of a text that starts with a segment. For an empty segment it is the `/` after it, also at the end of
+/// The first byte of a text that starts with a segment. For an empty segment it is the `/` after it, even at the end of
 /// the path.
 #[inline(always)]
 fn head(text: &[u8]) -> u8 {

@@ -81,7 +81,7 @@ pub(in crate::admin) async fn create(
     let links: Vec<NewLink> = bounded(body::json(&request, payload, body::BATCH).await?)?;
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
-    // None for items that are passed to the store.
+    // `None` for items that are passed to the store.
     let refused: Vec<Option<Failure>> = (links.into_iter())
         .map(|link| match domains::one(&grant, &state, link.domain.as_deref()) {
             Ok(_) => {
@@ -127,7 +127,7 @@ pub(in crate::admin) async fn edit(
     }
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
-    // None for links that are passed to the store.
+    // `None` for links that are passed to the store.
     let refused: Vec<Option<Failure>> = (bounded(links)?.into_iter())
         .map(|LinkName { domain, code }| match domains::one(&grant, &state, domain.as_deref()) {
             Ok(domain) => {
@@ -190,7 +190,7 @@ pub(in crate::admin) async fn delete(
     Ok(uncached(HttpResponse::Ok()).json(outcomes))
 }
 
-/// Combines all results: of refused items, and of those that were passed on, which are none in `refused`.
+/// Combines the results in the order of the items. `refused` is `None` for an item whose result is in `done`.
 fn outcomes<T>(
     refused: Vec<Option<Failure>>,
     done: Vec<Result<T, Error>>,

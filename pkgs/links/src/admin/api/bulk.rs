@@ -1,5 +1,5 @@
-//! Import and export: streams at the socket, blocking readers and writers at the store, and a channel of a few chunks
-//! between them, so neither side runs ahead.
+//! Import and export. The socket side uses streams, the store side uses blocking readers and writers, and a channel of
+//! a few chunks connects them, so neither side runs ahead.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -30,10 +30,10 @@ pub(crate) const LOCKED: &str = "linerate-locked";
 /// The size of an export's chunk, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// How many chunks may be between socket and thread.
+/// How many chunks may wait between the socket and the thread.
 const CHUNKS: usize = 4;
 
-/// How long the other end of a transfer may make no progress.
+/// How long the other end of a transfer may go without progress.
 pub(in crate::admin) const STALLED: Duration = Duration::from_secs(30);
 
 /// Parameters of an export.
@@ -105,7 +105,7 @@ pub(in crate::admin) async fn export(
             walked.map_err(io::Error::other)?;
             writer.finish()?.send()
         });
-        // The client sees a truncated answer, and cannot take it for a whole file.
+        // The client sees a truncated answer, and cannot mistake it for a complete file.
         if let Err(error) = ended {
             tracing::warn!(%error, "an export broke off");
             output.give(Err(error)).ok();
@@ -114,7 +114,7 @@ pub(in crate::admin) async fn export(
     Ok(response.streaming(stream::poll_fn(move |context| receiver.poll_recv(context))))
 }
 
-/// The thread's end of an export.
+/// The blocking thread's end of an export.
 struct Chunks {
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
@@ -128,7 +128,7 @@ impl Chunks {
         self.give(Ok(chunk))
     }
 
-    /// Waits until the client has room, but not forever, since a stalled client would keep the thread.
+    /// Waits until the client has room, but no longer than [`STALLED`], since a stalled client would keep the thread.
     fn give(&self, chunk: io::Result<Bytes>) -> io::Result<()> {
         match self.runtime.block_on(timeout(STALLED, self.sender.send(chunk))) {
             Ok(Ok(())) => Ok(()),
@@ -205,7 +205,7 @@ pub(in crate::admin) async fn import(
     }));
     let ((), imported) = future::join(feed(payload, sender), imported).await;
     let imported = imported.map_err(|_| Error::Closed)?;
-    // Also what was stored before it broke off.
+    // If the import broke off, this counts what was stored before.
     let tally = imported.as_ref().unwrap_or_else(|error| &error.tally);
     if tally.created + tally.replaced > 0 {
         let count = tally.created + tally.replaced;
@@ -214,8 +214,8 @@ pub(in crate::admin) async fn import(
     Ok(uncached(HttpResponse::Ok()).json(imported?))
 }
 
-/// Passes the body on, chunk by chunk. An empty chunk marks its end: if the channel just closes, the client has left,
-/// and its incomplete last row must not be taken for a whole one.
+/// Passes the body on, chunk by chunk. An empty chunk marks its end. If the channel closes without one, the client has
+/// left, and its incomplete last row must not be taken for a complete one.
 async fn feed(mut payload: web::Payload, sender: mpsc::Sender<io::Result<Bytes>>) {
     loop {
         let chunk = tokio::select! {
@@ -242,7 +242,7 @@ fn broken(error: actix_web::error::PayloadError) -> io::Error {
     }
 }
 
-/// The thread's end of an import.
+/// The blocking thread's end of an import.
 struct Upload {
     receiver: mpsc::Receiver<io::Result<Bytes>>,
     chunk: Bytes,

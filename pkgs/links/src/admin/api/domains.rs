@@ -45,7 +45,7 @@ pub(in crate::admin) fn key(request: &HttpRequest, state: &State, code: String) 
     key_at(request, state, domain.as_deref(), code)
 }
 
-/// The same, with the parameter already read.
+/// Like [`key`], with the parameter already read.
 pub(in crate::admin) fn key_at(
     request: &HttpRequest,
     state: &State,
@@ -61,7 +61,7 @@ pub(in crate::admin) fn one(grant: &Grant, state: &State, name: Option<&str>) ->
     match (id, &grant.domains) {
         (id, InDomains::All) => Ok(id.map_err(Error::from)?),
         (Ok(id), domains) if domains.has(id) => Ok(id),
-        // Whether another domain of this name exists is not revealed.
+        // The answer does not reveal whether another domain of this name exists.
         _ => Err(auth::elsewhere(name)),
     }
 }
@@ -79,7 +79,7 @@ pub(in crate::admin) fn several(
     }
 }
 
-/// The domain of this host, if the client may use it; never the default one.
+/// The domain of this host, if the client may use it. It is never the default domain.
 fn of_path(request: &HttpRequest, state: &State, host: &str) -> Result<Domain, Failure> {
     let id = one(&auth::granted(request)?, state, Some(host))?;
     let domain = state.store.domains().get(id).map(|domain| Domain::clone(domain));

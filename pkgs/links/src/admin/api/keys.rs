@@ -201,7 +201,7 @@ fn ids(state: &State, names: &[String]) -> Result<Vec<DomainId>, Failure> {
     Ok(ids)
 }
 
-/// When a key expires that a key with the expiry `own` creates.
+/// The expiry of a new key. `own` is the expiry of the key that creates it, which the new key may not outlive.
 fn no_later(wanted: Option<Timestamp>, own: Option<Timestamp>) -> Result<Option<Timestamp>, Failure> {
     match (wanted, own) {
         (Some(wanted), Some(own)) if wanted > own => Err(Problem::unprocessable("a field is wrong")

@@ -276,7 +276,7 @@ pub(in crate::admin) async fn delete(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// The error for a link whose domain does not exist or is not the client's.
+/// Converts the error for a link's domain that does not exist: it is an error of the field, not of the URL.
 pub(in crate::admin) fn of_body(failure: Failure) -> Failure {
     let problem = failure.into_problem();
     match problem.status {
@@ -285,7 +285,7 @@ pub(in crate::admin) fn of_body(failure: Failure) -> Failure {
     }
 }
 
-/// Passes a command to the writer. If it hashes a password first, runs it on a thread that may block.
+/// Passes a command to the writer. A command that hashes a password runs on a thread that may block.
 pub(in crate::admin) async fn submit<T: Send + 'static>(
     hashes: bool,
     command: impl FnOnce() -> Pending<T> + Send + 'static,
@@ -308,7 +308,7 @@ fn etag(link: &Link) -> String {
     audit::sum(link)[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
 }
 
-/// The same condition. If it holds, takes the link's digest.
+/// Returns the same condition, which also takes the link's digest.
 fn seen(
     before: Option<Before>,
     expected: impl FnOnce(&Link) -> bool + Send + 'static,
@@ -321,8 +321,8 @@ fn seen(
     }
 }
 
-/// Whether a link matches `If-Match` (RFC 9110, section 13.1.1); without one, every link does. Checked within the
-/// transaction, so nothing can come between.
+/// Whether a link matches `If-Match` (RFC 9110, section 13.1.1). Without this field, every link matches. It is checked
+/// within the transaction, so no other write can come between.
 fn if_match(request: &HttpRequest) -> impl FnOnce(&Link) -> bool + Send + 'static {
     let wanted: Option<Vec<String>> = request.headers().contains_key(header::IF_MATCH).then(|| {
         let values = request.headers().get_all(header::IF_MATCH).filter_map(|value| value.to_str().ok());

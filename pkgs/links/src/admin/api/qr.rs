@@ -70,8 +70,8 @@ pub(in crate::admin) async fn draw(
     let key = domains::key_at(&request, &state, look.domain.as_deref(), code.into_inner())?;
     let link = state.readers.with(move |reader| reader.get(key)).await?;
     let url = state.short_url(&link);
-    // Weak, so that the image may be compressed on its way. It covers the URL and the appearance, which determine the
-    // image.
+    // The ETag is weak, so that the image may be compressed on its way. It covers the URL and the appearance, which
+    // determine the image.
     let etag = format!("W/\"{}-{}-{size}-{margin}\"", crc(&url), look.format as u8);
     let mut response = HttpResponse::Ok();
     response.insert_header((header::ETAG, etag.as_str()));
@@ -104,7 +104,7 @@ fn side(qr: &QrCode, margin: u32) -> u32 {
     qr.size().unsigned_abs() + 2 * margin
 }
 
-/// One path, with one rectangle per run of dark modules.
+/// Draws one path, with one rectangle per run of dark modules.
 fn svg(qr: &QrCode, size: u32, margin: u32) -> String {
     let side = side(qr, margin);
     let mut path = String::new();
@@ -126,7 +126,7 @@ fn svg(qr: &QrCode, size: u32, margin: u32) -> String {
     )
 }
 
-/// Whole pixels per module. Remaining pixels widen the quiet zone.
+/// Draws each module with a whole number of pixels. Remaining pixels widen the quiet zone.
 fn png(qr: &QrCode, size: u32, margin: u32) -> Result<Vec<u8>, png::EncodingError> {
     let scale = (size / side(qr, margin)).max(1);
     let offset = (size - qr.size().unsigned_abs() * scale) / 2;

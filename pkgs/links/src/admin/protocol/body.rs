@@ -14,7 +14,7 @@ use crate::admin::State;
 /// The most bytes one link may take.
 pub(in crate::admin) const ONE: usize = 64 * 1024;
 
-/// The most bytes a domain may take: its page may be escaped.
+/// The most bytes a domain may take. Its page may be longer in escaped form.
 pub(in crate::admin) const DOMAIN: usize = 512 * 1024;
 
 /// The most bytes a batch may take.
@@ -116,7 +116,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     Ok(value)
 }
 
-/// Shortens it, since it contains the client's data of any length.
+/// Shortens an error's text, since it contains the client's data of any length.
 fn short(mut detail: String) -> String {
     if detail.len() > DETAIL_BYTES {
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES));
@@ -129,7 +129,7 @@ fn not_json(detail: &str) -> Problem {
     Problem::bad_request(format!("the body is not JSON: {detail}"))
 }
 
-/// A path as a JSON pointer (RFC 6901), cut if it is long, since names are the client's.
+/// A path as a JSON pointer (RFC 6901), cut if it is long, since it contains names from the client.
 fn pointer(path: &serde_path_to_error::Path) -> String {
     let segment = |segment: &Segment| match segment {
         Segment::Seq { index } => format!("/{index}"),

@@ -9,14 +9,14 @@ use actix_web::http::header::{
 };
 use actix_web::middleware::Next;
 
-/// Answers below this many bytes fit about a packet anyway, so compressing them only costs time.
+/// Answers below this many bytes fit about one packet anyway, so compressing them only costs time.
 const WORTHWHILE: u64 = 1024;
 
-/// The supported codings, best first if a client weighs several equally: brotli makes the smallest answers, zstd costs
-/// the least.
+/// The supported codings. If a client gives several the same weight, the first one is used: brotli makes the smallest
+/// answers, zstd costs the least.
 const CODINGS: [ContentEncoding; 3] = [ContentEncoding::Brotli, ContentEncoding::Zstd, ContentEncoding::Gzip];
 
-/// Encodes the answer as the client prefers. Leaves unchanged: small answers, compressed images, errors, whose body the
+/// Encodes the answer as the client prefers. Leaves unchanged: small answers, PNG images, errors, whose body the
 /// listener rewrites, and answers with a strong ETag, which names exactly these bytes.
 pub(in crate::admin) async fn answers(
     request: ServiceRequest,
@@ -49,7 +49,7 @@ fn worthwhile(head: &ResponseHead, size: BodySize) -> bool {
     long && !error && !starts(header::ETAG, b"\"") && !starts(header::CONTENT_TYPE, b"image/png")
 }
 
-/// The coding of the highest quality; none if the client prefers no coding.
+/// The accepted coding of the highest quality; `None` if the client prefers no coding.
 fn choose(accepted: &AcceptEncoding) -> Option<ContentEncoding> {
     let quality = |wanted: &Preference<Encoding>| {
         accepted.iter().find(|item| item.item == *wanted).map(|item| item.quality)

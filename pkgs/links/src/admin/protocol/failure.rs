@@ -9,7 +9,7 @@ use service::problem::{self, Problem};
 
 use crate::store::{Error, Tally};
 
-/// After how many seconds to retry if the store was busy; the longest batch is done by then.
+/// After how many seconds to retry if the store was busy. The longest batch is done by then.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// An error answer: a problem and its headers.

@@ -1,9 +1,10 @@
 //! actix-web's application as a service for the listener.
 //!
 //! An `App` is a service of actix's own requests, with http 0.2, and its futures stay on the thread that made them. So
-//! each field of a request and of its answer is copied between the two; bodies are passed on piece by piece without
-//! copying. A worker of the listener is one thread with one runtime ([`listener::Runtime::PerCore`]), so futures of its
-//! thread may be awaited there; a [`SendWrapper`] checks that they stay.
+//! each field of a request is copied to actix's types, and each field of the answer is copied back. Bodies are passed
+//! on piece by piece without copying. A worker of the listener is one thread with one runtime
+//! ([`listener::Runtime::PerCore`]), so the futures of its thread may be awaited there. A [`SendWrapper`] checks that
+//! they stay on it.
 
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
@@ -36,12 +37,12 @@ use crate::store::commented;
 type App = boxed::BoxService<actix_http::Request, ServiceResponse<BoxBody>, actix_web::Error>;
 
 thread_local! {
-    /// The application of this worker. It belongs to a task of the worker's runtime and ends with it, unlike what
-    /// actix-http keeps for the thread, which lasts until the thread ends.
+    /// The application of this worker. A task of the worker's runtime owns it, so it ends with the runtime. What
+    /// actix-http keeps for the thread lasts until the thread ends.
     static APP: RefCell<Weak<App>> = const { RefCell::new(Weak::new()) };
 }
 
-/// The admin listener's service. Clones share their state, and all of one thread share an application.
+/// The admin listener's service. Its clones share their state, and the clones on one thread share an application.
 #[derive(Clone)]
 pub(in crate::admin) struct Mounted {
     state: Arc<State>,
@@ -52,7 +53,7 @@ impl Mounted {
         Self { state }
     }
 
-    /// The application of this thread, which the first request makes.
+    /// The application of this thread. The first request makes it.
     async fn app(&self) -> Result<Rc<App>, BoxError> {
         if let Some(app) = APP.with_borrow(Weak::upgrade) {
             return Ok(app);
@@ -105,7 +106,7 @@ fn told(error: impl std::fmt::Display) -> BoxError {
     error.to_string().into()
 }
 
-/// The same request in actix-web's types.
+/// Converts a request to actix-web's types.
 ///
 /// # Errors
 /// 400 if only one of the two libraries accepts it.
@@ -144,7 +145,7 @@ fn fields<'a>(fields: &'a HeaderMap, uri: &'a Uri) -> impl Iterator<Item = (&'a 
     fields.filter(move |(name, _)| !told || *name != header::HOST).chain(host)
 }
 
-/// A body without its trailers, which nobody uses here.
+/// Converts a body. Its trailers are dropped, since nothing uses them here.
 fn payload(mut body: Body) -> Payload {
     let pieces = stream::poll_fn(move |context| {
         loop {
@@ -160,7 +161,7 @@ fn payload(mut body: Body) -> Payload {
     Payload::Stream { payload: Box::pin(pieces) }
 }
 
-/// The same answer in the listener's types. The listener does HTTP/1.1's framing itself.
+/// Converts an answer to the listener's types. The listener does HTTP/1.1's framing itself.
 fn translate_back(mut response: HttpResponse) -> Response<Sent> {
     let mut translated = Response::new(());
     *translated.status_mut() =

@@ -30,7 +30,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
-/// The query string's parameters, or 400. The error for an unknown one lists all known ones.
+/// The query string's parameters, or 400. The error for an unknown parameter lists all known ones.
 pub(in crate::admin) fn parse_of<T: DeserializeOwned>(
     request: &HttpRequest,
     known: &str,

@@ -37,7 +37,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let Args { file, database } = args;
     let failed = |source| Error::File { path: file.clone(), source };
     let store = database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse)?;
-    // Only for its owner, and never in place of another file.
+    // The backup is readable only for its owner, and never replaces another file.
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(&file).map_err(|error| {
         match error.kind() {
             io::ErrorKind::AlreadyExists => Error::BackupExists(file.clone()),

@@ -27,7 +27,7 @@ struct Report {
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let opened = args.database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse);
     let report = opened.and_then(|store| check(&store)).or_else(|error| match error {
-        // Damaged if even opening it fails.
+        // A database that is too damaged to be opened.
         Error::Database { source, .. } | Error::Store(source) if source.is_damage() => {
             Ok(Report { ok: false, links: 0, problems: vec![source.to_string()] })
         }
@@ -48,7 +48,7 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
 fn check(store: &Store) -> Result<Report, Error> {
     let reader = store.reader()?;
     let problems = reader.check()?;
-    // In a damaged database counting may also fail; the damage is known by then.
+    // In a damaged database, counting may fail too, and the damage is already known.
     let links = if problems.is_empty() { reader.len()? } else { 0 };
     Ok(Report { ok: problems.is_empty(), links, problems })
 }

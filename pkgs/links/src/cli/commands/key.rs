@@ -109,7 +109,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     }
 }
 
-/// The ids of a new key's domains; none means all.
+/// The ids of a new key's domains; `None` means all domains.
 fn ids(store: &Store, domains: &[String]) -> Result<Option<Vec<DomainId>>, Error> {
     if domains.is_empty() {
         return Ok(None);

@@ -101,7 +101,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         (false, _) => output.show(&backend.list(domain, query)?, |page, output| {
             table(page, output)?;
             if let Some(cursor) = &page.next {
-                // Not part of the list, so it goes to stderr and not into a pipe.
+                // This is not a part of the list, so it goes to stderr and not into a pipe.
                 match page.looked_at {
                     Some(seen) => {
                         eprintln!("Of the first {seen} looked at; further: --cursor {cursor}, or --all")
@@ -130,7 +130,7 @@ fn each_page(
     }
 }
 
-/// One [`Listing`] with all links, written as they arrive.
+/// Prints all links as one [`Listing`], as they arrive.
 fn all_as_json(
     backend: &Backend,
     domain: Option<&str>,

@@ -51,7 +51,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         })
     });
     if let (Err(_), Some(path)) = (&migrated, &made) {
-        // There was no file before, and SQLite has removed its log.
+        // There was no file before. SQLite has already removed its log.
         let _ = std::fs::remove_file(path);
     }
     let migrated = migrated?;

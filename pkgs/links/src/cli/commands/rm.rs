@@ -44,7 +44,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     for code in args.codes {
         match backend.delete(args.domain.as_deref(), &code) {
             Ok(()) => outcome.deleted.push(code),
-            // For a single link, its error is the command's.
+            // If only one link was named, its error is the command's error.
             Err(error) if total == 1 => return Err(error),
             Err(error) => outcome.failed.push(Failed { code, error: error.to_string() }),
         }

@@ -1,4 +1,4 @@
-//! Renders an outcome, in any form of answer.
+//! Renders an outcome, in each form of answer.
 
 pub mod page;
 pub mod response;
@@ -10,7 +10,7 @@ use crate::front::request::Request;
 use crate::front::visit::Outcome;
 use page::{HTML, OWN_PAGE_FIELDS, PAGE_FIELDS, Refusal};
 
-/// Writes answers in one form: HTTP/1.1 bytes, or responses for the `listener` crate.
+/// Writes answers in one form: as HTTP/1.1 bytes, or as responses for the `listener` crate.
 pub trait Render: Sized {
     /// The type of an answer.
     type Answer;
@@ -80,13 +80,13 @@ fn ok(body: &str) -> Page<'_> {
     Page { status: (200, "OK"), fields: PAGE_FIELDS, kind: HTML, body }
 }
 
-/// Renders the answer to `request`. `trusted` is whether it had the right password.
+/// Renders the answer to `request`. `trusted` says whether the request came with the right password.
 #[inline]
 pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: Outcome<'_>) -> R::Answer {
     let refusal = match outcome {
         Outcome::Follow(entry) => {
             let location = page::location(entry, request.query);
-            // A 307 would send the password to the target (RFC 9110, section 15.4.4: 303 makes it a GET).
+            // A 307 would send the password to the target. A 303 makes it a GET (RFC 9110, section 15.4.4).
             let redirect = if trusted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
             return to.redirect(redirect, &location, request.head);
         }

@@ -1,4 +1,4 @@
-//! What people see: small pages without external resources, and problem details for programs.
+//! The content of answers: small pages without external resources for people, and problem details for programs.
 
 use std::borrow::Cow;
 
@@ -17,15 +17,15 @@ pub const PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options
     content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; \
     base-uri 'none'\r\n";
 
-/// The same for a domain's own page, which may have images but neither scripts nor forms.
+/// The fields of a domain's own page, which may have images but neither scripts nor forms.
 pub const OWN_PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
     content-security-policy: default-src 'none'; style-src 'unsafe-inline'; img-src data: https:; \
     form-action 'none'; frame-ancestors 'none'; base-uri 'none'\r\n";
 
-/// Answers without a redirect. The listener itself refuses what is not a request.
+/// Answers without a redirect. The listener itself refuses bytes that are not a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400: the form has no password, or the request has no place to redirect to.
+    /// 400: the form is incomplete or has no password, or a request without TLS has no target to redirect to.
     Malformed,
     /// 403: the password is wrong.
     WrongPassword,
@@ -46,7 +46,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, in the order of their discriminants.
+    /// All refusals, in the order of their discriminants.
     pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::WrongPassword,
@@ -101,7 +101,7 @@ pub fn welcome() -> String {
     frame("linerate-links", "<h1>linerate-links</h1><p>Short links are followed here, each at its code.</p>")
 }
 
-/// The page for a HEAD request or a bot at a link with a click limit. Browsers that are taken for a bot show it.
+/// The page for a HEAD request or a bot at a link with a click limit. Browsers that are mistaken for a bot show it.
 pub fn limited() -> String {
     frame(
         "Link",
@@ -110,7 +110,7 @@ pub fn limited() -> String {
     )
 }
 
-/// The page that asks for a password; `wrong` after a failed attempt.
+/// The page that asks for a password. `wrong` is true after a failed attempt.
 pub fn ask(wrong: bool) -> String {
     let note = if wrong { "<p role=alert>That password is not the one.</p>" } else { "" };
     frame(
@@ -129,11 +129,11 @@ pub fn moved(location: &[u8]) -> String {
     frame("Moved", &format!("<p><a href=\"{href}\">{href}</a></p>"))
 }
 
-/// The redirect's target of `entry` for a visit with this query string.
+/// The target of `entry`'s redirect, for a visit with this query string.
 #[inline]
 pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> Cow<'e, [u8]> {
     match query {
-        // A query with bytes that no URL has cannot go into a header field.
+        // A query with bytes that no URL contains cannot go into a header field.
         Some(query)
             if entry.forward_query() && !query.is_empty() && query.bytes().all(|b| b.is_ascii_graphic()) =>
         {

@@ -1,4 +1,4 @@
-//! The same answers as responses for the `listener` crate, prepared at the start as far as possible.
+//! Renders answers as responses for the `listener` crate, which are prepared at the start as far as possible.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -14,7 +14,7 @@ use crate::front::Settings;
 pub struct Responses {
     cache_control: HeaderValue,
     redirect_body: bool,
-    /// Each refusal, for programs and for people.
+    /// Each refusal, first for programs, then for people.
     refusals: [[Prepared; 2]; Refusal::ALL.len()],
 }
 
@@ -52,7 +52,7 @@ impl Render for &Responses {
 
     fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Response<Body> {
         let body = if self.redirect_body { page::moved(location) } else { String::new() };
-        // With room for fields that are added: date, alt-svc and strict-transport-security.
+        // This leaves room for fields that are added later: date, alt-svc and strict-transport-security.
         let mut fields = HeaderMap::with_capacity(6);
         fields.insert(header::CACHE_CONTROL, self.cache_control.clone());
         let length = if body.is_empty() { HeaderValue::from_static("0") } else { body.len().into() };
@@ -80,7 +80,7 @@ impl Render for &Responses {
 }
 
 fn response(status: StatusCode, fields: HeaderMap, body: bytes::Bytes, head: bool) -> Response<Body> {
-    // The fields say what a HEAD would have.
+    // The fields describe the body even if it is left out for a HEAD.
     let mut response = Response::new(if head { Body::empty() } else { Body::whole(body) });
     *response.status_mut() = status;
     *response.headers_mut() = fields;
@@ -100,12 +100,12 @@ fn fields(lines: &[&str], kind: &str, length: usize) -> HeaderMap {
     fields
 }
 
-/// One of our own statuses.
+/// The status code of one of our own statuses.
 fn code(status: u16) -> StatusCode {
     StatusCode::from_u16(status).expect("a status has three digits")
 }
 
-/// One of our own values, or a target, which has only characters of URLs.
+/// A field value from one of our own texts, or from a target, which has only characters of URLs.
 pub fn text(text: &str) -> HeaderValue {
     value(text.as_bytes())
 }

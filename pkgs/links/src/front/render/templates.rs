@@ -10,7 +10,7 @@ use crate::front::Settings;
 use crate::front::request::Request;
 use crate::front::visit::Outcome;
 
-/// The `Cache-Control` of a redirect. `no-cache` makes even a 301 return to be counted.
+/// The `Cache-Control` of a redirect. With `no-cache`, even visitors of a 301 come back to be counted.
 pub fn cache_control(settings: &Settings) -> String {
     match settings.redirect_max_age {
         0 => "private, no-cache".to_owned(),
@@ -23,15 +23,15 @@ pub struct Templates {
     /// From the status line to the name of `location`, by [`Redirect::index`].
     redirects: [Box<[u8]>; Redirect::ALL.len()],
     redirect_body: bool,
-    /// Each refusal, for programs and for people.
+    /// Each refusal, first for programs, then for people.
     refusals: [[ErrorTemplate; 2]; Refusal::ALL.len()],
 }
 
-/// An answer with room for a request's id of the length of those [made here](RequestId::generate).
+/// An answer with a gap for a request id, which has the length of those [made here](RequestId::generate).
 struct ErrorTemplate {
-    /// A head up to its end, before and after the id.
+    /// The head without its end, before and after the id.
     head: [Box<[u8]>; 2],
-    /// The body: whole, or before and after the id.
+    /// The body before and after the id, or the whole body if it has no id.
     body: (Box<[u8]>, Option<Box<[u8]>>),
 }
 
@@ -53,7 +53,7 @@ impl ErrorTemplate {
     }
 }
 
-/// A refusal's head up to its end, and its body.
+/// A refusal's head without its end, and its body.
 fn refused(refusal: Refusal, html: bool, id: &RequestId) -> (String, String) {
     let (kind, body) = match html {
         true => (page::HTML, refusal.html()),
@@ -92,14 +92,14 @@ impl Templates {
     }
 }
 
-/// The end of a head.
+/// The parts that complete a head.
 #[derive(Clone, Copy)]
 pub struct HeadEnd<'a> {
     /// Our own lines, each with its line end.
     pub lines: &'a [u8],
-    /// Gives the other lines.
+    /// Appends the other lines.
     pub exchange: &'a Exchange<'a>,
-    /// The request's head, whose id a refusal shows.
+    /// The request's head, with the request's id that a refusal shows.
     pub head: &'a Lines<'a, 'a>,
     /// What happens to the connection.
     pub connection: Connection,
@@ -157,7 +157,7 @@ impl Render for Http1Render<'_> {
         let Self { templates, out, head_end } = self;
         let id = head_end.exchange.request_id(head_end.head);
         let (status, ..) = refusal.text();
-        // A proxy's id may have any length.
+        // An id from a proxy may have any length.
         let Ok(digits) = <&[u8; RequestId::LENGTH]>::try_from(id.as_bytes()) else {
             let (described, body) = refused(refusal, html, &id);
             out.extend_from_slice(described.as_bytes());

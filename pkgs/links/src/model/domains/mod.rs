@@ -1,5 +1,5 @@
-//! Domains: further hosts for links, each with its own codes. Links of the default domain, which has no name here,
-//! answer at every host that is not another domain's.
+//! Domains: additional hosts for links, each with its own codes. The default domain has no name here. Its links answer
+//! at every host that belongs to no other domain.
 
 mod host;
 mod table;
@@ -23,8 +23,8 @@ pub const MAX_DOMAINS: usize = 256;
 /// The longest page of a domain, in bytes.
 pub const MAX_PAGE_BYTES: usize = 64 * 1024;
 
-/// A domain's id in the database. Ids are never reused, so that nothing left of a deleted domain is taken for
-/// another's.
+/// A domain's id in the database. Ids are never reused, so data left over from a deleted domain is never attributed to
+/// another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainId(pub(crate) i64);
 
@@ -63,7 +63,7 @@ impl From<String> for LinkKey {
     }
 }
 
-/// A choice of domains.
+/// A selection of domains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InDomains {
     /// All domains.

@@ -1,4 +1,4 @@
-//! The table of domains in which visits look up theirs. Each change makes a new one, which all threads receive at
+//! The table in which each visit looks up its domain. Each change builds a new table, which all threads receive at
 //! once.
 
 use std::cell::{Cell, Ref, RefCell};
@@ -21,7 +21,7 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// A table of these.
+    /// A table of these domains.
     pub fn new(domains: impl IntoIterator<Item = Domain>) -> Self {
         let key = |domain: Domain| (domain.host.as_bytes().into(), Arc::new(domain));
         Self { by_host: domains.into_iter().map(key).collect() }
@@ -48,7 +48,7 @@ impl Domains {
         self.by_host.values().find(|domain| domain.id == id)
     }
 
-    /// The domain of this name; none for the default one.
+    /// The domain of this name; `None` for the default domain.
     ///
     /// # Errors
     /// [`UnknownDomain`].
@@ -115,7 +115,7 @@ pub struct CachedDomains {
 }
 
 impl CachedDomains {
-    /// A copy of these.
+    /// A copy of the published domains.
     pub fn new(published: Arc<SharedDomains>) -> Self {
         let (version, domains) = published.versioned();
         Self { published, version: Cell::new(version), domains: RefCell::new(domains) }

@@ -7,9 +7,9 @@ use super::tables::Value;
 /// The number of a table's rows, and the SHA-256 over them in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// How many.
+    /// The number of rows.
     pub rows: u64,
-    /// In hexadecimal digits.
+    /// The SHA-256, in hexadecimal digits.
     pub sha256: String,
 }
 

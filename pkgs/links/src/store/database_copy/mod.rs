@@ -1,8 +1,8 @@
 //! Copies a whole database into an empty one of either kind.
 //!
-//! The source is read as of one moment while it is in use. The target is filled in one transaction. It is then read
-//! back: if any table differs, the transaction is rolled back. Finally the source is read again, to report what was
-//! written meanwhile and is not in the copy.
+//! The source is read in one consistent snapshot while it stays in use. The target is filled in one transaction. It is
+//! then read back: if any table differs, the transaction is rolled back. Finally the source is read again, to report
+//! what was written in the meantime and is not in the copy.
 
 mod digest;
 mod tables;
@@ -17,11 +17,11 @@ use super::Error;
 pub use digest::{Digest, Digester};
 pub use tables::{Kind, Row, TABLES, Table, Value};
 
-/// Rows per batch; one batch may wait to be written.
+/// Rows per batch. At most [`BATCHES`] batches wait to be written.
 const BATCH: usize = 1_000;
 const BATCHES: usize = 4;
 
-/// A database as of one moment.
+/// A consistent snapshot of a database.
 pub trait Snapshot {
     /// The number of a table's rows.
     fn count(&mut self, table: &Table) -> Result<u64, Error>;
@@ -46,7 +46,7 @@ pub trait Filling: Snapshot {
 /// The result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Migrated {
-    /// Each table, the same on both sides.
+    /// Each table, which is the same on both sides.
     pub tables: Vec<MigratedTable>,
     /// Tables that were changed in the source since it was read, with their current content. These changes are not in
     /// the copy.
@@ -60,7 +60,7 @@ pub struct MigratedTable {
     pub table: &'static str,
     /// Its rows.
     pub rows: u64,
-    /// The SHA-256 over them in their order, in hexadecimal digits.
+    /// The SHA-256 of the rows in their order, in hexadecimal digits.
     pub sha256: String,
 }
 
@@ -110,7 +110,7 @@ fn copy_table(
             from.read(table, &mut |row| {
                 digester.add(&row);
                 batch.push(row);
-                // After a write error, nobody takes more.
+                // After a write error, the receiver is gone; this ends the read.
                 batch.len() < BATCH
                     || sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).is_ok()
             })?;
@@ -126,7 +126,7 @@ fn copy_table(
         drop(batches);
         let read: Result<Digest, Error> =
             reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // After a read error, what was written is incomplete.
+        // A read error goes first: what was written is then incomplete.
         let read = read?;
         wrote.map(|()| read)
     })

@@ -1,7 +1,7 @@
-//! The tables of a database, the same in every kind.
+//! The tables of a database, which are the same in SQLite and PostgreSQL.
 //!
-//! They do not include derived data: the index of tags in a file; and in PostgreSQL the clicks granted to nodes, which
-//! start from the clicks counted, the feed of changes, and clicks that are not yet added up.
+//! They do not include derived data. In SQLite that is the index of tags. In PostgreSQL it is the clicks granted to
+//! nodes (which start again from the counted clicks), the feed of changes, and clicks that are not yet added up.
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Kind {
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// None.
+    /// SQL NULL.
     Null,
     /// For [`Kind::Number`], [`Kind::Day`], [`Kind::Small`] and [`Kind::Flag`].
     Number(i64),

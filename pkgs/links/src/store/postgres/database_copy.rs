@@ -1,4 +1,4 @@
-//! A whole database: read as of one moment, or filled, with COPY.
+//! Copies a whole database with COPY: reads a consistent snapshot, or fills an empty database.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, V
 use super::clicks;
 use super::values::count;
 
-/// How long counted clicks of servers may take to be added up.
+/// Time limit for adding up the clicks that servers have counted so far.
 const ADDED_UP: Duration = Duration::from_secs(10);
 
 /// Pause between checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Removes timeouts, also for waiting on the other side.
+/// Removes the timeouts, including the one for waiting on the other database.
 const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 
 /// Tables that only PostgreSQL has.
 const OWN: [&str; 2] = ["limits", "click_flushes"];
 
-/// Reads a whole database as of now, including the clicks that servers have counted so far.
+/// Reads a consistent snapshot of a whole database, including the clicks that servers have counted so far.
 pub fn snapshot<T>(
     background: &Background,
     pool: &Pool,
@@ -66,14 +66,14 @@ pub fn fill<T>(
     let transaction = background.block_on(async {
         let transaction = session.begin().await?;
         transaction.batch(PATIENT).await?;
-        // Readers continue; writers wait, and find it filled.
+        // Readers continue. Writers wait, and then find the database filled.
         transaction.batch(&format!("LOCK TABLE {} IN EXCLUSIVE MODE", tables.join(", "))).await?;
         for table in TABLES.iter().map(|table| table.name).chain(OWN) {
             if !transaction.query(&format!("SELECT 1 FROM {table} LIMIT 1"), &[]).await?.is_empty() {
                 return Err(Error::NotEmpty(table));
             }
         }
-        // A single note says that everything has changed, instead of one per link.
+        // One row in the feed says that everything has changed, instead of one row per link.
         transaction.batch("ALTER TABLE links DISABLE TRIGGER noted_new").await?;
         Ok(transaction)
     })?;
@@ -81,7 +81,7 @@ pub fn fill<T>(
     background.block_on(async {
         transaction.batch("ALTER TABLE links ENABLE TRIGGER noted_new").await?;
         transaction.batch("INSERT INTO changes (topic, keys) VALUES ('all', '{}')").await?;
-        // Otherwise the first statements would be planned for empty tables.
+        // Otherwise the first statements would be planned as if the tables were empty.
         transaction.batch(&format!("ANALYZE {}", tables.join(", "))).await?;
         transaction.commit().await
     })?;
@@ -107,7 +107,7 @@ impl Snapshot for Whole<'_> {
     }
 
     fn read(&mut self, table: &Table, visit: &mut dyn FnMut(Row) -> bool) -> Result<(), Error> {
-        // All integers as the widest type, and words as one text.
+        // Reads all integers as the widest type, and words as one text.
         let columns = table.columns.iter().map(|(name, kind)| match kind {
             Kind::Number | Kind::Text | Kind::Bytes => (*name).to_owned(),
             Kind::Day | Kind::Small => format!("{name}::int8"),
@@ -165,7 +165,7 @@ impl Filling for Whole<'_> {
     }
 
     fn number_after(&mut self, table: &Table, last: i64) -> Result<(), Error> {
-        // Rolled back with the transaction, unlike setval.
+        // This is rolled back with the transaction, unlike `setval`.
         let next = last.saturating_add(1);
         let sql = format!("ALTER TABLE {} ALTER COLUMN id RESTART WITH {next}", table.name);
         Ok(self.background.block_on(self.session.batch(&sql))?)

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::domains::{DomainId, LinkKey};
 use crate::store::{Change, Watch};
 
-/// Passes the feed's changes to a watch.
+/// Passes the changes from the feed to a watch.
 pub struct Follower {
     pub watch: Arc<dyn Watch>,
     pub domains: Arc<DomainsWanted>,
@@ -33,17 +33,17 @@ impl DomainsWanted {
         self.changed.notify_one();
     }
 
-    /// Call this before reading the domains.
+    /// Call this before reading the domains. Returns the number for [`done`](Self::done).
     pub fn begin(&self) -> u64 {
         self.wanted.load(Ordering::SeqCst)
     }
 
-    /// Records that they were read as of [`begin`](Self::begin) or later.
+    /// Records that the domains were read after the call of [`begin`](Self::begin) that returned `begun`.
     pub fn done(&self, begun: u64) {
         self.read.fetch_max(begun, Ordering::SeqCst);
     }
 
-    /// Returns once they have to be read.
+    /// Waits until the domains have to be read.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -63,7 +63,7 @@ impl Heard for Follower {
                 }
             }
             postgres::Change::Row { topic: "domains", .. } => self.domains.change(),
-            // From a newer version with other kinds of changes.
+            // A newer version may report other kinds of changes.
             postgres::Change::Row { .. } | postgres::Change::All => {
                 self.domains.change();
                 self.watch.changed(Change::All);
@@ -72,7 +72,7 @@ impl Heard for Follower {
     }
 
     fn heard_all_before(&self, instant: Instant) {
-        // Changes of domains are complete only once they are read.
+        // A change of domains is known only once the domains are read.
         if self.domains.is_read() {
             self.watch.heard_all_before(instant);
         }

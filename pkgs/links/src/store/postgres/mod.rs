@@ -1,5 +1,5 @@
-//! Links in PostgreSQL, which several nodes share: reads by code use one pipelined connection per reading thread,
-//! everything else a bounded pool, and a feed reports other nodes' writes.
+//! Links in PostgreSQL, which several nodes share. Reads by code use one pipelined connection per reading thread,
+//! everything else uses a bounded pool. A feed reports other nodes' writes.
 
 mod database_copy;
 mod follow;
@@ -50,16 +50,16 @@ pub use remote::{Found as FoundRoute, Remote};
 /// The channel on which nodes wake each other.
 const CHANNEL: &str = "linerate_links";
 
-/// How often the threads beat.
+/// The interval of the runtime's heartbeats.
 const BEAT: Duration = Duration::from_millis(250);
 
 /// How often a node looks for clicks to add up.
 const ADD_UP: Duration = Duration::from_millis(500);
 
-/// Timeout of writes to many links.
+/// Timeout of a write that may affect many links.
 const MANY: Duration = Duration::from_secs(120);
 
-/// Timeout of the last clicks, if the database is slow.
+/// Timeout for sending the last clicks when the store is closed.
 const LAST: Duration = Duration::from_secs(30);
 
 /// Rows of an export that may wait to be written.
@@ -81,9 +81,9 @@ pub struct PostgresOptions {
     pub timeout: Duration,
     /// The number of threads that read by code, each with a connection.
     pub pipelines: NonZero<usize>,
-    /// How long a cache is used after the last news of other nodes' writes.
+    /// How long a cache may be used after the last news of other nodes' writes.
     pub staleness: Duration,
-    /// Whether it serves: follows the feed, and adds up clicks.
+    /// Whether this process serves visitors, and so follows the feed and adds up clicks.
     pub serves: bool,
     /// Whether statements carry the traces of recorded requests.
     pub traced: bool,
@@ -95,7 +95,7 @@ pub struct PostgresOptions {
 pub struct Postgres {
     pool: Pool,
     pipelines: Pipelines<String, Found>,
-    /// The same for any server, if several are named.
+    /// Pipelines to any of several servers, writable or not; `None` if the URL names one server.
     standbys: Option<Pipelines<String, Found>>,
     waker: Option<Waker>,
     traced: bool,
@@ -118,7 +118,7 @@ pub struct Postgres {
 /// The clicks that this node has counted, flush by flush.
 struct Flushes {
     node: i64,
-    /// The last flush that is known to have arrived.
+    /// The number of the last flush that is known to have arrived.
     seq: i64,
     /// Clicks that were taken and may not have arrived. They are sent before anything else, each piece with its old
     /// number.
@@ -132,7 +132,7 @@ struct Unsettled {
     arrived: [usize; 2],
 }
 
-/// Records when its owner ends, also by a panic.
+/// Records that its owner has ended, also by a panic.
 struct Ended(Arc<AtomicBool>);
 
 impl Drop for Ended {
@@ -216,7 +216,7 @@ impl Postgres {
         Comment::new("traceparent", trace.as_str())
     }
 
-    /// Starts the tasks of a serving node: the feed, adding up clicks, and beats.
+    /// Starts the tasks of a serving node: following the feed, adding up clicks, and heartbeats.
     fn follow(&mut self, connector: &Connector, staleness: Duration) {
         let feed = FeedOptions {
             application: "linerate-links listen".to_owned(),
@@ -251,7 +251,7 @@ impl Postgres {
         self.task(async move {
             let mut fails = false;
             loop {
-                // Unsent clicks do not wait for the next click, which may take long to come.
+                // Send unsettled clicks without waiting for the next click, which may be far off.
                 let settled = settle(&adding, &mut *flushes.lock().await, timeout).await;
                 if let Err(error) = settled {
                     tracing::debug!(%error, "clicks still wait to be sent again");
@@ -271,7 +271,7 @@ impl Postgres {
         });
     }
 
-    /// Runs a task that never ends; if it does, that is noticed.
+    /// Runs a task that is never expected to end. If it ends, [`has_ended`](Self::has_ended) returns true.
     fn task(&self, work: impl Future + Send + 'static) {
         let ended = Ended(Arc::clone(&self.ended));
         let task = self.background.spawn(async move {
@@ -281,7 +281,7 @@ impl Postgres {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.abort_handle());
     }
 
-    /// Runs work with the pool, to its end even if nobody waits for it.
+    /// Runs work with the pool. The work continues to its end even if nobody waits for the answer.
     pub(in crate::store) fn run<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
     where
         T: Send + 'static,
@@ -314,13 +314,14 @@ impl Postgres {
         let work = within(timeout, work(self.pool.clone()));
         self.background.carry(async move {
             let _guard = guard;
-            // On that runtime, since the calling thread may have none.
+            // The work runs on the background runtime, since the calling thread may have none.
             let _ = sender.send(work.await);
         });
         Pending::of(receiver)
     }
 
-    /// The same for writes: this node's caches are told before the write is acknowledged, and other nodes are woken.
+    /// Like [`run_within`](Self::run_within), for writes: tells this node's caches before the write is acknowledged,
+    /// and wakes other nodes.
     fn write<T, W>(
         &self,
         timeout: Duration,
@@ -343,7 +344,7 @@ impl Postgres {
         })
     }
 
-    /// The same for writes of domains: this node reads the domains before the write is acknowledged.
+    /// Like [`run`](Self::run), for writes of domains: this node reads the domains before the write is acknowledged.
     fn write_domains<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
     where
         T: Send + 'static,
@@ -510,7 +511,7 @@ impl Postgres {
         let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
         let imported = |pool: Pool| async move {
             let (tally, keys) = transfer::import(&pool, &policy.codes, drafts, on_conflict).await?;
-            // Not everything, since visitors follow other links meanwhile.
+            // Only these codes change, so the cached entries of other links stay valid for visitors.
             watch.changed(Change::Codes(&keys));
             Ok(tally)
         };
@@ -519,8 +520,8 @@ impl Postgres {
 
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
         let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
-        // If work were given up after taking the clicks, they could be counted twice. So only the steps before that
-        // have a timeout.
+        // Cancelling the work after it has taken the clicks could count them twice. So only the steps before that have
+        // a timeout.
         self.run_within(Duration::MAX, move |pool| async move {
             let taken = async {
                 let mut flushes = flushes.lock().await;
@@ -528,8 +529,8 @@ impl Postgres {
                 Ok::<_, Error>(flushes)
             };
             let mut flushes = within(MANY, taken).await?;
-            // From here on the store owns the batch. If it is unknown whether it arrived, it is sent again with the
-            // same number.
+            // From here on the store owns the batch. If the outcome is unknown, the batch is sent again with the same
+            // number.
             flushes.unsettled = Some(Unsettled { batch, arrived: [0; 2] });
             if let Err(error) = within(timeout, settle(&pool, &mut flushes, timeout)).await {
                 tracing::warn!(%error, "clicks wait to be sent again");
@@ -630,7 +631,7 @@ impl Postgres {
             if let Err(error) = transfer::export(&pool, &of, hashes, &sender).await {
                 let _ = sender.send(Some(Err(error))).await;
             } else {
-                // If the channel just closes, the export was interrupted.
+                // A channel that closes without this message means that the export was interrupted.
                 let _ = sender.send(None).await;
             }
         });
@@ -688,7 +689,7 @@ fn key_of(link: &Link) -> LinkKey {
     LinkKey { domain: link.domain_id, code: link.code.clone() }
 }
 
-/// Sends clicks that may not have arrived, piece by piece. Can be given up at any time.
+/// Sends clicks that may not have arrived, piece by piece. It can be cancelled at any time.
 async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result<(), Error> {
     while let Some(Unsettled { batch, arrived }) = &mut flushes.unsettled {
         let piece = batch.clicks[arrived[0]..].chunks(clicks::ENTRIES).next().unwrap_or_default();
@@ -705,7 +706,7 @@ async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result
     Ok(())
 }
 
-/// Fails if the work takes longer.
+/// Fails if the work takes longer than `timeout`.
 async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(timeout, work)
         .await

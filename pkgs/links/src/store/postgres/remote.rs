@@ -1,4 +1,4 @@
-//! What a redirect waits for: the row of a code, and clicks of a limit.
+//! The reads that a redirect waits for: the row of a code, and grants of clicks of a limited link.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::when::Timestamp;
 use super::values::count;
 use super::{Postgres, follow, limits};
 
-/// Reads that have to be waited for. Clones share them.
+/// Reads that wait for the database. All clones share the connections.
 #[derive(Clone)]
 pub struct Remote(Arc<Postgres>);
 
-/// A link as read, and the limit of its clicks. [`Route::max_clicks`] is [`LEASED`] if it has one.
+/// A link as read, and its click limit. [`Route::max_clicks`] is [`LEASED`] if the link has a limit.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The data of the redirect.
@@ -34,14 +34,14 @@ macro_rules! columns {
     };
 }
 
-/// By one key.
+/// The query for one key.
 pub const ONE: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM links WHERE domain = split_part($1, '/', 1)::int8 AND code = split_part($1, '/', 2)"
 );
 
-/// By several keys.
+/// The query for several keys.
 pub const SEVERAL: &str = concat!(
     "SELECT ",
     columns!(),
@@ -82,7 +82,8 @@ impl Remote {
         found.map_err(|error| of(&error))
     }
 
-    /// The same from any server that answers, which may lack the last writes. None if no other server is named.
+    /// Like [`route`](Self::route), from any server that answers. That server may lack the last writes. `None` if the
+    /// URL names no other server.
     ///
     /// # Errors
     /// When none answers.
@@ -91,7 +92,7 @@ impl Remote {
         Some(found.map_err(|error| of(&error)))
     }
 
-    /// Requests clicks that this node may answer, of a link with a limit.
+    /// Requests clicks of a limited link that this node may answer.
     pub fn lease(&self, link: i64) -> Pending<Lease> {
         self.0.run(move |pool| async move { limits::lease(&pool, link).await })
     }
@@ -102,7 +103,7 @@ impl Remote {
     }
 }
 
-/// The same error for another waiter of the same answer.
+/// Copies an error, for another waiter of the same answer.
 fn of(error: &postgres::Error) -> Error {
     match error.kind() {
         Kind::Busy => Error::Busy,

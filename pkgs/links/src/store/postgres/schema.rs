@@ -7,7 +7,7 @@ pub const MIGRATIONS: Migrations = Migrations {
     program: "linerate-links",
     steps: &[
         Migration { version: 1, min_reader: 1, name: "links", sql: include_str!("schema.sql") },
-        // Older programs name the columns that they use, which do not include these.
+        // Older programs name the columns that they use, so these two do not affect them.
         Migration {
             version: 2,
             min_reader: 1,

@@ -10,7 +10,7 @@ use crate::link::Status;
 use crate::store::rules::walk::Walk;
 use crate::store::{Click, Count, CountryClick, Lease, Sort, TimeCount};
 
-/// A node that only hears and adds up when it is told to, and its server.
+/// A node that follows the feed and adds up clicks only when a test says so, and its database server.
 struct Fixture {
     node: Arc<Postgres>,
     server: Server,
@@ -46,7 +46,7 @@ impl Fixture {
         self.node.edit(code.to_owned(), patch).wait().unwrap();
     }
 
-    /// Adds to a node's count for one link.
+    /// Adds clicks of one link, as the node counts them.
     fn count(&self, link: i64, count: u32) {
         let click = Click { link, hour: 7 * 24, referrer: 0, agent: Agent::None, count };
         let batch =
@@ -58,7 +58,7 @@ impl Fixture {
         while self.node.background.block_on(clicks::add_up(&self.node.pool)).unwrap() {}
     }
 
-    /// Everything that is granted for a link.
+    /// All clicks that are granted for a link.
     fn granted(&self, link: i64) -> u64 {
         let lease = || self.node.background.block_on(limits::lease(&self.node.pool, link)).unwrap();
         let grants = std::iter::from_fn(|| match lease() {
@@ -84,7 +84,7 @@ fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_dat
     fixture.node.count(Arc::new(ClickBatch { referrers, clicks, ..ClickBatch::default() })).wait().unwrap();
     assert_eq!(fixture.number("SELECT sum(cardinality(links)) FROM click_flushes"), entries as u64);
     assert!(fixture.number("SELECT max(cardinality(links)) FROM click_flushes") <= 4_096);
-    // From other nodes while nobody added up, and one from a release that didn't send in pieces.
+    // These flushes come from other nodes while no node added up. One is from a release that didn't send in pieces.
     let backlog = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
          SELECT 0, n::text, 'https://example.com/', '{}', 0, 307, false, 0, 0 FROM generate_series(1, 40000) AS n; \
          INSERT INTO click_nodes SELECT 1000 + n, 0, extract(epoch FROM now()) FROM generate_series(1, 20) AS n; \
@@ -92,7 +92,7 @@ fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_dat
          array_agg(2) FROM generate_series(1, 20) AS f, generate_series(1, CASE f WHEN 7 THEN 40000 ELSE 2000 END) AS n \
          GROUP BY f";
     fixture.server.execute("postgres", backlog).unwrap();
-    // A disk that is slow this once, and sessions whose statements have less time.
+    // The disk is slow once, and sessions give their statements less time than it takes.
     let slow = "CREATE SEQUENCE turns; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
          IF nextval('turns') = 1 THEN PERFORM pg_sleep(3.3); END IF; RETURN NULL; END $$; \
          CREATE TRIGGER slow AFTER INSERT ON totals FOR EACH STATEMENT EXECUTE FUNCTION slow()";
@@ -132,7 +132,7 @@ fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
         click(999, 5, Agent::Tool, 32),
     ]);
     count(vec![click(one, 5, Agent::Firefox, 64)]);
-    // From a node that doesn't know hours: it is in all other sums.
+    // A flush from a node that doesn't know hours. Its clicks are in all other sums.
     let older = format!(
         "INSERT INTO click_nodes VALUES (9, 0, 0); INSERT INTO click_flushes \
          (node, seq, links, days, referrers, agents, counts) VALUES (9, 1, '{{{one}}}', '{{0}}', '{{a}}', '{{2}}', '{{128}}')"
@@ -171,11 +171,11 @@ fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
 #[test]
 fn old_hours_are_forgotten_however_many_others_there_are_and_however_slow_the_database() {
     let fixture = Fixture::new();
-    // Every third link has old hours, and all have some that stay.
+    // Every third link has old hours. All links have hours that stay.
     let hours = "INSERT INTO click_hours SELECT link, hour, 1, 0 FROM generate_series(0, 599) AS link, \
          generate_series(0, 9) AS hour WHERE hour >= 5 OR link % 3 = 0";
     fixture.server.execute("postgres", hours).unwrap();
-    // A disk that is slow this once, and sessions whose statements have less time.
+    // The disk is slow once, and sessions give their statements less time than it takes.
     let slow = "CREATE SEQUENCE turns; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
          IF nextval('turns') = 1 THEN PERFORM pg_sleep(3.3); END IF; RETURN NULL; END $$; \
          CREATE TRIGGER slow AFTER DELETE ON click_hours FOR EACH STATEMENT EXECUTE FUNCTION slow()";
@@ -204,7 +204,7 @@ fn countries_are_summed_and_folded_by_day_and_go_with_their_link() {
     let from = |link, day, code, count| CountryClick { link, day, country: Country::of(code), count };
     let click = |link, day| Click { link, hour: 24 * day, referrer: 0, agent: Agent::None, count: 1 };
     let codes: Vec<String> = ('A'..='Z').flat_map(|a| ('A'..='Z').map(move |b| format!("{a}{b}"))).collect();
-    // More than fits in a piece, so that some come with a flush that has no clicks.
+    // More than fits in one piece, so some come with a flush that has no clicks.
     let many = (10..20).flat_map(|day| codes.iter().map(move |code| from(two, day, code, 1)));
     let known = [from(one, 1, "DE", 1), from(one, 1, "", 2), from(one, 5, "DE", 4), from(999, 5, "JP", 8)];
     let batch = ClickBatch {
@@ -316,7 +316,7 @@ fn many_more_are_changed_than_are_sent_at_once() {
 fn a_limit_counts_the_clicks_from_before_it_was_set() {
     let fixture = Fixture::new();
     let link = fixture.add("one");
-    // Nobody has added those up yet.
+    // No node has added these clicks up yet.
     fixture.count(link, 50);
     fixture.limit("one", Some(60));
     assert_eq!(fixture.granted(link), 10);
@@ -327,7 +327,7 @@ fn a_limit_counts_the_clicks_from_before_it_was_set() {
     assert_eq!(fixture.granted(link), 0);
     fixture.limit("one", Some(70));
     assert_eq!(fixture.granted(link), 10);
-    // Clicks on nodes that hadn't heard of it count once they are added up.
+    // Clicks on nodes that hadn't learned of the limit count once they are added up.
     fixture.count(link, 35);
     fixture.add_up();
     fixture.limit("one", Some(90));

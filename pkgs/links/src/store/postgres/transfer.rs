@@ -117,7 +117,7 @@ pub async fn import(
                 row.code = policy.random(length);
             }
         }
-        // The first row of each code; the others find it taken.
+        // Insert the first row of each code. The others then find it taken.
         let first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
         let numbers: HashSet<u64> = first.iter().map(|row| row.number).collect();
         let made = insert(&transaction, &first).await?;
@@ -134,7 +134,7 @@ pub async fn import(
                     OnConflict::Skip => tally.skipped += 1,
                     OnConflict::Replace => {
                         tally.replaced += 1;
-                        // The last of several rows is kept.
+                        // If several rows have this code, the last one is kept.
                         replaced.insert(row.key(), row);
                     }
                 }
@@ -192,7 +192,7 @@ async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Err
     Ok(())
 }
 
-/// Sends all links of some domains, by id, as of one moment.
+/// Sends all links of some domains, by id, from one consistent snapshot.
 pub async fn export(
     pool: &Pool,
     of: &InDomains,
@@ -262,7 +262,7 @@ pub async fn export(
             password_hash: password_hash.filter(|_| hashes),
         };
         if to.send(Some(Ok(record))).await.is_err() {
-            // Nobody takes more. The session is closed with what it would still send.
+            // The receiver is gone. The session is closed, and the rest of its answer is discarded.
             return Ok(());
         }
     }

@@ -1,4 +1,4 @@
-//! Domains: their rules, and how many links are deleted at once with a domain.
+//! Domains: their rules, and how many links one transaction deletes together with a domain.
 
 use crate::domains::{self, Domain, DomainId, DomainPatch, InvalidHost, NewDomain};
 use crate::store::{Error, Policy};
@@ -37,7 +37,7 @@ pub fn checked(patch: DomainPatch, policy: &Policy) -> Result<DomainPatch, Error
     })
 }
 
-/// A target under the rules for links' targets; `host` is the host that becomes the shortener's own.
+/// Checks a domain's target by the rules for links' targets. `host` is the host that becomes the shortener's own.
 fn target(
     field: &'static str,
     given: Option<String>,

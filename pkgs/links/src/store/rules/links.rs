@@ -2,7 +2,8 @@
 
 use crate::link::{RedirectStatus, Status};
 
-/// How many random codes are tried before they get a character longer, since free ones are getting scarce.
+/// How many random codes are tried before they become one character longer. So many failures mean that free codes are
+/// scarce.
 pub const DRAWS: u32 = 8;
 
 /// How long an idempotency key is remembered, in seconds.

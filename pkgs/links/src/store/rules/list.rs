@@ -47,7 +47,8 @@ pub enum Place {
     Text(String),
 }
 
-/// A cursor names its order, and the end of the page in that order: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
+/// Writes a cursor. It names the order, and the end of the page in that order: `ca~1700000000~42`, `ka~abc~42`,
+/// `ka~7/abc~42`.
 pub fn write_cursor(last: &Link, query: &ListQuery) -> String {
     let value = match query.sort {
         Sort::Created => last.id.to_string(),
@@ -59,7 +60,7 @@ pub fn write_cursor(last: &Link, query: &ListQuery) -> String {
     format!("{}~{value}~{}", order_of(query), last.id)
 }
 
-/// The same for the place up to which links were examined, which no link on the page is at.
+/// Like [`write_cursor`], for the place up to which links were examined. No link on the page may be at this place.
 pub fn write_cursor_at(places: &[Place], query: &ListQuery) -> Option<String> {
     let value = match (query.sort, places) {
         (Sort::Code, [Place::Number(0), Place::Text(code), _]) => code.clone(),

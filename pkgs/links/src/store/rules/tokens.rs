@@ -1,7 +1,7 @@
 //! Bearer tokens: a random secret, stored as its SHA-256.
 //!
-//! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. Its 256 random bits cannot
-//! be guessed, so a fast hash is enough.
+//! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 more digits to compare. Its 256 random bits
+//! cannot be guessed, so a fast hash is enough.
 
 use sha2::{Digest, Sha256};
 
@@ -24,11 +24,11 @@ pub const MAX_TOKENS: i64 = 1_000;
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
 
-/// How long after a recorded use of a token no other is recorded, in seconds. A client with a thousand requests per
-/// second is recorded once a minute.
+/// After a use is recorded, no further use of the token is recorded for this long, in seconds. Even a client with a
+/// thousand requests per second causes one write per minute.
 const USE_SECONDS: i64 = 60;
 
-/// A token that is valid to create now.
+/// Checks a token that is to be created now.
 pub fn checked(new: NewToken, now: Timestamp) -> Result<NewToken, Error> {
     let name = new.name.trim().to_owned();
     if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
@@ -80,7 +80,7 @@ pub fn ids_of(ids: &str) -> Vec<DomainId> {
     ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(DomainId).collect()
 }
 
-/// Their names, for those that exist.
+/// The names of the domains that exist.
 pub fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
     let name = |id| match id {
         DomainId::DEFAULT => Some(DEFAULT.to_owned()),

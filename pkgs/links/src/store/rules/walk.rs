@@ -1,8 +1,8 @@
 //! How far one page of a list searches.
 //!
 //! If no index finds what is requested, links are examined part by part in the order of the list, until the page is
-//! full or its time is up. The page then has what was found, says how many links were examined, and its cursor
-//! continues after them. So each page is answered in time, and together they miss nothing.
+//! full or its time is up. The page then contains the links found so far and the number of links examined. Its cursor
+//! continues after them. So each page is answered in time, and all pages together miss no link.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,22 @@ use super::list::{MAX_LIMIT, Place, write_cursor, write_cursor_at};
 use crate::link::Link;
 use crate::store::{ListQuery, Page, Sort};
 
-/// Up to this many links from an index are all read and sorted, which takes some 10 ms. Tests have more than a few.
+/// If an index finds at most this many links, all are read and sorted, which takes some 10 ms. Tests need few links to
+/// exceed it.
 pub const FEW: usize = if cfg!(test) { 8 } else { 5_000 };
 
-/// The default time of a page: as long as people wait, and well before a query fails as too slow.
+/// The default time of a page. People wait this long, and it ends well before a query fails as too slow.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// A page with this much time left that is not full after a part in the order of clicks reads all links as they are
-/// stored, and sorts what it finds. For a million links that takes a few hundred milliseconds, and replaces going part
-/// by part.
+/// A page needs at least this much time in total to sort. If such a page is in the order of clicks and not full after a
+/// part, it reads all remaining links as they are stored, and sorts those that match. For a million links this takes a
+/// few hundred milliseconds, instead of going part by part.
 const SORTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Links of the first part: some milliseconds if each is compared, on the slowest machine.
+/// Links of the first part. Comparing each takes some milliseconds on the slowest machine.
 const FIRST_PART: usize = 1_000;
 
-/// The most links of a part, so that a wrong estimate of its time does not last long.
+/// The most links of a part, so that a wrong estimate of its duration has a limited effect.
 const GREATEST_PART: usize = 200_000;
 
 /// How far a page has searched, and its limits.
@@ -65,8 +66,8 @@ impl Walk {
         self.rows
     }
 
-    /// What follows a part that ends at `until`, or the rest of a stretch if that is none. `links` are those found so
-    /// far.
+    /// Decides what follows a part that ends at `until`; `None` means the rest of the stretch was read. `links` are
+    /// those found so far.
     pub fn after(
         &mut self,
         stretch: Stretch,
@@ -89,7 +90,7 @@ impl Walk {
         }
     }
 
-    /// If everything after this place is found sooner by sorting it all: where that starts.
+    /// Where to start sorting, if sorting everything after this place is faster than going part by part.
     fn sorts_from(&self, stretch: Stretch, place: &[Place]) -> Option<Vec<Place>> {
         let behind = match stretch {
             Stretch::Whole => return None,
@@ -99,7 +100,8 @@ impl Walk {
         Some(behind).filter(|_| self.sorts)
     }
 
-    /// After a whole part: whether there is time for another. Its size uses at most half of the time left.
+    /// Called after a whole part. Returns whether there is time for another, whose size is chosen to use at most half
+    /// of the time left.
     fn goes_on(&mut self) -> bool {
         self.looked_at += self.rows as u64;
         let now = Instant::now();
@@ -115,13 +117,13 @@ impl Walk {
 
 /// The next step for a page.
 pub enum Next {
-    /// None: it is full, or its time is up.
+    /// Finished: the page is full, or its time is up.
     Page(Page),
-    /// Everything after this place, sorted; the page is then done.
+    /// Read everything after this place, sorted. The page is then done.
     Sorted(Vec<Place>),
-    /// The part after this place.
+    /// Read the part after this place.
     Part(Vec<Place>),
-    /// The next stretch.
+    /// Go to the next stretch.
     Stretch,
 }
 
@@ -130,7 +132,7 @@ pub fn limit_of(query: &ListQuery) -> usize {
     query.limit.clamp(1, MAX_LIMIT)
 }
 
-/// A page of these links. One more than its limit means that there is a next page.
+/// Makes a page of these links. If there is one more than the limit, the page gets a cursor.
 pub fn page_of(mut links: Vec<Link>, limit: usize, query: &ListQuery) -> Page {
     let more = links.len() > limit;
     links.truncate(limit);
@@ -149,7 +151,7 @@ pub enum Stretch {
     Unclicked,
 }
 
-/// The stretches of a list after a cursor's place, in order, with the place in the first of them.
+/// The stretches of a list after a cursor's place, in order. The first of them starts at that place.
 pub fn stretches(query: &ListQuery, last: Option<Vec<Place>>) -> Vec<(Stretch, Option<Vec<Place>>)> {
     if query.sort != Sort::Clicks {
         return vec![(Stretch::Whole, last)];
@@ -159,7 +161,7 @@ pub fn stretches(query: &ListQuery, last: Option<Vec<Place>>) -> Vec<(Stretch, O
     let Some(mut last) = last else { return Vec::from(all) };
     let at = match last.first() {
         Some(Place::Number(clicks)) if *clicks > 0 => Stretch::Clicked,
-        // Ordered by id alone.
+        // Links without clicks are ordered by id alone.
         _ => {
             last.remove(0);
             Stretch::Unclicked

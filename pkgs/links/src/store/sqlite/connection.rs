@@ -34,7 +34,8 @@ const MODE: u32 = 0o600;
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 64;
 
-/// Opens for writing and migrates. A read-only database is opened for reading; the returned flag is then false.
+/// Opens the database for writing and migrates it. A read-only database is opened for reading, and the returned flag is
+/// then false.
 pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
     if path.is_dir() {
         return Err(Error::Directory);
@@ -53,11 +54,11 @@ pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
 }
 
 fn try_writer(path: &Path) -> Result<Connection, Error> {
-    // Not as a URI, since SQLite would treat a name that starts with `file:` as one.
+    // The path is not opened as a URI, since SQLite would treat a name that starts with `file:` as one.
     let flags = OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI;
     if create(path).is_err() {
-        // A foreign database is not even opened for writing, which could clean up its log. If this check fails, opening
-        // it for writing reports why.
+        // A foreign database is not even opened for writing, since that could clean up its log. If this check fails,
+        // opening it for writing reports why.
         let look = Connection::open_with_flags(path, flags_to_read());
         if let Ok(Err(refused @ (Error::Foreign | Error::TooNew { .. }))) =
             look.map(|connection| schema::is_current(&connection))
@@ -79,8 +80,9 @@ fn try_writer(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Sets the write-ahead log, which the file remembers. If another process is about to write, SQLite does not wait here:
-/// this connection has already read, and readers are refused instead (sqlite.org/c3ref/busy_handler.html).
+/// Sets the write-ahead log mode, which the file remembers. If another process is about to write, SQLite does not wait
+/// here: this connection has already read, and SQLite returns an error to such a reader at once
+/// (sqlite.org/c3ref/busy_handler.html).
 fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
@@ -105,7 +107,8 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(path).map(drop)
 }
 
-/// Whether the database may still be readable: no permission, a read-only file system, or no space for the log.
+/// Whether the database may still be readable after this error: no permission, a read-only file system, or no space for
+/// the log.
 fn is_unwritable(error: &Error) -> bool {
     matches!(error, Error::ReadOnly | Error::Full | Error::CannotOpen)
 }
@@ -115,14 +118,15 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     let open = |file: &Path, flags: OpenFlags| -> Result<Connection, Error> {
         let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         common(&connection, READER_CACHE_KIB)?;
-        // The first real read shows whether the log can be used.
+        // The first real read shows whether the log is usable.
         schema::is_current(&connection)?;
         Ok(connection)
     };
     match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         // Reading through the log needs its index file, which cannot be created in a read-only directory. Nobody can
-        // write there either, so the file may be opened as immutable (sqlite.org/wal.html, section 5). Not if there is
-        // a log, whose links would be missed, and not on a full disk, where space and writers may appear at any time.
+        // write there either, so the file may be opened as immutable (sqlite.org/wal.html, section 5). This is not done
+        // if there is a log, since its links would be missed. Nor is it done on a full disk, where space and writers
+        // may appear at any time.
         Err(error)
             if !matches!(error, Error::Full) && is_unwritable(&error) && path.is_file() && !has_log(path) =>
         {
@@ -177,7 +181,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("links.db");
         drop(writer(&path).unwrap());
-        // SQLite does not follow a link there, so this denies the index even to root.
+        // SQLite does not follow a symbolic link there, so this denies the index even to root.
         std::os::unix::fs::symlink("nowhere", directory.path().join("links.db-shm")).unwrap();
         assert!(schema::is_current(&reader(&path).unwrap()).unwrap());
         std::fs::write(directory.path().join("links.db-wal"), "links that are not in the file yet").unwrap();

@@ -1,4 +1,4 @@
-//! A whole file: read as of one moment, or filled.
+//! Reads a consistent snapshot of a whole file, or fills an empty one.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use super::{connection, schema};
 use crate::store::Error;
 use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
 
-/// Reads a whole file as of now.
+/// Reads a consistent snapshot of a whole file.
 pub fn snapshot<T>(
     path: &Path,
     read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let connection = connection::reader(path)?;
     connection.execute_batch("BEGIN")?;
-    // The first read fixes the moment for all others.
+    // The first read fixes the snapshot.
     schema::is_current(&connection)?;
     read(&mut Whole(connection))
 }
@@ -57,7 +57,7 @@ impl Snapshot for Whole {
                 ValueRef::Null => Ok(Value::Null),
                 ValueRef::Integer(number) => Ok(Value::Number(number)),
                 ValueRef::Blob(bytes) => Ok(Value::Bytes(bytes.to_vec())),
-                // Tables are strict, so none has a real number.
+                // Tables are strict, so no column has a real number.
                 ValueRef::Text(_) | ValueRef::Real(_) => Ok(Value::Text(row.get(column)?)),
             });
             if !visit(values.collect::<rusqlite::Result<_>>()?) {
@@ -83,7 +83,7 @@ impl Filling for Whole {
             insert.execute(params_from_iter(row.iter().map(as_sql)))?;
             for ((_, kind), value) in table.columns.iter().zip(&row) {
                 if let (Kind::Words, Value::Text(words)) = (kind, value) {
-                    // The index of tags, a separate table.
+                    // The index of tags is a separate table.
                     for word in words.split_ascii_whitespace() {
                         tag.execute(params![word, as_sql(&row[0])])?;
                     }

@@ -85,12 +85,12 @@ impl Store {
         self.policy.domains.now()
     }
 
-    /// The same for frequent reads.
+    /// Like [`domains`](Self::domains), for frequent reads.
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
         Arc::clone(&self.policy.domains)
     }
 
-    /// Reads a whole file as of now.
+    /// Reads a consistent snapshot of the whole file.
     pub fn snapshot<T>(
         &self,
         read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
@@ -98,7 +98,7 @@ impl Store {
         database_copy::snapshot(&self.path, read)
     }
 
-    /// Fills it, if it is empty.
+    /// Fills the file, if it is empty.
     pub fn fill<T>(&self, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
         database_copy::fill(&self.path, fill)
     }
@@ -119,8 +119,8 @@ impl Store {
         }
     }
 
-    /// Deletes a domain; with `force`, also its links and their clicks. Each call deletes only a part of many links,
-    /// and returns whether the domain is gone; call it until it is.
+    /// Deletes a domain; with `force`, also its links and their clicks. One call deletes a limited number of links and
+    /// returns whether the domain is gone. Call it again until it is.
     pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
         self.writer.submit(move |work| domains::delete(work, &host, force))
     }
@@ -171,8 +171,8 @@ impl Store {
         }
     }
 
-    /// Applies the same change to many links in one transaction; each succeeds or fails separately. Returns the result
-    /// of `see` for each before the change, and the link after it.
+    /// Applies the same change to many links in one transaction; each succeeds or fails separately. Calls `see` with
+    /// each link before the change, and returns its result together with the link after the change.
     pub fn edit_many<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -216,7 +216,8 @@ impl Store {
         self.writer.submit(move |work| each_on_its_own(keys.into_iter().map(|key| links::delete(work, key))))
     }
 
-    /// The same, and returns the result of `see` for each link before it is deleted.
+    /// Like [`delete_many`](Self::delete_many), but calls `see` with each link before it is deleted, and returns the
+    /// results.
     pub fn delete_many_seen<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
@@ -244,9 +245,9 @@ impl Store {
         self.writer.submit_clicks(move |work| clicks::count(work, &batch))
     }
 
-    /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. Does a small part, from
-    /// this link on, and returns where to continue; none once all are done. Sums do not change, even if the rest is
-    /// never done.
+    /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. One call merges a small
+    /// part, from link `from` on. It returns where to continue, or `None` once all are done. Sums do not change, even
+    /// if the rest is never merged.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.writer.submit_clicks(move |work| {
             let next = retention::fold(work.connection, before, from.0)?;
@@ -298,7 +299,7 @@ impl Store {
     }
 }
 
-/// Collects the result of each, unless the transaction as a whole is lost.
+/// Collects the result of each job, unless the transaction as a whole is lost.
 fn each_on_its_own<T>(
     results: impl Iterator<Item = Result<T, Error>>,
 ) -> Result<Vec<Result<T, Error>>, Error> {

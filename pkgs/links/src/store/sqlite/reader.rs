@@ -34,9 +34,9 @@ const STEPS_PER_LOOK: i32 = 10_000;
 /// A read connection; `Send`, not `Sync`.
 pub struct Reader {
     connection: Connection,
-    /// When the running query is to give up.
+    /// The time at which the running query is interrupted.
     deadline: Arc<Mutex<Option<Instant>>>,
-    /// The number of commits by the store's writer and by others that it knows of.
+    /// The number of commits by the store's writer, and by other processes as far as the writer knows them.
     commits: Arc<AtomicU64>,
     /// The commit of the snapshot that [`Reader::route_at`] holds, if it holds one.
     held: Cell<Option<u64>>,
@@ -63,7 +63,7 @@ impl Reader {
 
     /// The data of a redirect, by code at a domain.
     ///
-    /// Stays in one read transaction until there is a commit, which saves locking the log for each call. Call
+    /// Stays in one read transaction until the next commit, which saves locking the log for each call. Call
     /// [`Reader::release`] now and then, since the log must keep what a snapshot needs.
     pub fn route_at(&self, domain: DomainId, code: &str) -> Result<Option<Route>, Error> {
         let commits = self.commits.load(Ordering::Acquire);
@@ -102,7 +102,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The connection as of the last commit, not as of the snapshot that [`Reader::route_at`] holds.
+    /// The connection, reading from the last commit instead of the snapshot that [`Reader::route_at`] holds.
     fn latest(&self) -> Result<&Connection, Error> {
         self.release()?;
         Ok(&self.connection)
@@ -113,7 +113,7 @@ impl Reader {
         links::get(self.latest()?, &key.into())
     }
 
-    /// A page of links, with what is found within [`ListQuery::within`].
+    /// A page of links. It contains what is found within [`ListQuery::within`].
     pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
         self.in_time(|connection| list::list(connection, query))
     }
@@ -130,7 +130,7 @@ impl Reader {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    /// How many links of these domains an export without hashes disables: those that answer and have a password.
+    /// How many links of these domains an export without hashes disables: the active ones with a password.
     pub fn locked(&self, of: &InDomains) -> Result<u64, Error> {
         let there =
             in_domains::condition(of).map_or_else(String::new, |condition| format!("AND {condition}"));
@@ -194,14 +194,14 @@ impl Reader {
         Ok(!any)
     }
 
-    /// Clicks of one link, of all, or of some domains, on these days since the Unix epoch. Fails with
+    /// Clicks of one link, of all links, or of some domains, on these days since the Unix epoch. Fails with
     /// [`Error::TooSlow`] after 5 s.
     pub fn stats(&self, of: impl Into<StatsScope>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let links = self.counted(of.into())?;
         self.in_time(|connection| clicks::stats(connection, &links, &days))
     }
 
-    /// The same by hour, as far as hours are kept.
+    /// Like [`stats`](Self::stats), by hour. Hours that are no longer kept are missing.
     pub fn hours(
         &self,
         of: impl Into<StatsScope>,
@@ -264,7 +264,7 @@ impl Reader {
     pub fn check(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         match self.check_into(&mut found) {
-            // Damage that stops the checks themselves.
+            // The damage stops the checks themselves.
             Err(Error::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
                 found.push(error.to_string());
             }

@@ -1,4 +1,4 @@
-//! The schema, as a list of migrations. `user_version` says how many a file has.
+//! The schema, as a list of migrations. `user_version` is the number of migrations that a file has.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -142,8 +142,9 @@ pub(super) const MIGRATIONS: &[&str] = &["
     ALTER TABLE tokens ADD COLUMN domains TEXT;
 "];
 
-/// Columns and tables that older releases need not know, since those name what they read and write. They are not in
-/// [`MIGRATIONS`], because a release refuses a later version than it knows, and has to start after a newer one.
+/// Columns and tables that older releases need not know, since those releases name what they read and write. They are
+/// not in [`MIGRATIONS`]: a release refuses a version later than it knows, but must be able to start after a newer
+/// release has run.
 const ADDITIONS: [(&str, &str, &str); 4] = [
     ("tokens", "expires_at", "ALTER TABLE tokens ADD COLUMN expires_at INTEGER"),
     ("tokens", "last_used_at", "ALTER TABLE tokens ADD COLUMN last_used_at INTEGER"),
@@ -228,8 +229,8 @@ fn has_column(connection: &Connection, table: &str, column: &str) -> Result<bool
     Ok(connection.prepare(sql)?.exists([table, column])?)
 }
 
-/// Whether the schema has this release's version, which releases that run beside this one know. Refuses foreign and
-/// newer files.
+/// Whether the schema has this release's version. Other releases that know this version may run beside this one.
+/// Refuses foreign and newer files.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
     let known = MIGRATIONS.len() as i64;
     let found = version(connection)?;
@@ -242,7 +243,7 @@ pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
     }
 }
 
-/// Whether the file is ours, or empty and so may become ours.
+/// Whether the file is ours, or is empty and may become ours.
 fn is_ours(connection: &Connection, version: i64) -> Result<bool, Error> {
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if application == APPLICATION {

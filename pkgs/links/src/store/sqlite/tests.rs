@@ -1,4 +1,4 @@
-//! The whole store: what it promises, through its own interface.
+//! Tests of the whole store through its public interface.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -85,7 +85,7 @@ fn click(link: i64, day: i32, referrer: u32, agent: Agent, count: u32) -> Click 
     Click { link, hour: 24 * day, referrer, agent, count }
 }
 
-/// Work that blocks the writer until the sender is dropped.
+/// Submits work that blocks the writer until the sender is dropped.
 fn hold(store: &Store) -> (std::sync::mpsc::Sender<()>, Pending<()>) {
     let (started, has_started) = channel();
     let (go, wait): (_, Receiver<()>) = channel();
@@ -237,13 +237,13 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_nothing_afterwards() {
         };
         fixture.store.writer.submit(set).wait().unwrap()
     };
-    // The lowest possible: the existing pages.
+    // The lowest possible limit: the existing pages.
     limit("1");
     let big =
         |code: &str| NewLink { target: format!("https://example.com/{}", "x".repeat(7_000)), ..link(code) };
     let (go, held) = hold(&fixture.store);
     let pending: Vec<_> = (0..50).map(|n| fixture.store.create(big(&format!("big{n}")), None)).collect();
-    // It needs no space, but shares the transaction that is lost.
+    // The deletion needs no space, but it shares the transaction that is lost.
     let delete = fixture.store.delete("before".to_owned());
     drop(go);
     held.wait().unwrap();
@@ -258,7 +258,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_nothing_afterwards() {
     assert_eq!(reader.check().unwrap(), [""; 0]);
 }
 
-/// Runs on a thread that file permissions apply to, even if the tests run as root.
+/// Runs a test on a thread to which file permissions apply, even if the tests run as root.
 fn without_override(test: impl FnOnce() + Send + 'static) {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let run = move || {
@@ -323,7 +323,7 @@ fn a_release_that_knows_nothing_of_later_columns_goes_on_with_the_file() {
     let insert = "INSERT INTO tokens (name, scope, selector, hash, created_at, domains) \
                   VALUES (?1, 0, ?1, x'00', 1, NULL)";
     old.execute(insert, ["before"]).unwrap();
-    // What is taken over from a serving process isn't migrated, and doesn't need to be.
+    // A process that takes over from a serving one does not migrate this database, and doesn't need to.
     assert!(is_current(&path).unwrap());
     let store = Store::open(options(&path)).unwrap();
     old.execute(insert, ["after"]).unwrap();
@@ -377,14 +377,14 @@ fn a_database_of_another_program_is_refused_untouched() {
         ("version", "PRAGMA user_version = 2; CREATE TABLE links (a)"),
         ("later-version", "PRAGMA user_version = 3"),
         ("application", "PRAGMA application_id = 7"),
-        // In a log that hasn't been written back yet, from a program that is gone.
+        // The table is in a log that hasn't been written back yet, from a program that has ended.
         ("log", "PRAGMA journal_mode = WAL; CREATE TABLE notes (text)"),
     ] {
         let path = directory.path().join(name);
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch(made).unwrap();
         if name == "log" {
-            // As after a crash: closing would write it back.
+            // This is the state after a crash: closing would write the log back.
             for end in ["", "-wal"] {
                 let copy = directory.path().join(format!("copy{end}"));
                 std::fs::copy(directory.path().join(format!("log{end}")), copy).unwrap();
@@ -588,7 +588,7 @@ fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
     assert_eq!(told(Some("one"), 0..=99), "01T06=68/64 02T06=8/8");
     assert_eq!((told(Some("two"), 0..=99), told(None, 0..=5)), (String::new(), String::new()));
     assert_eq!(reader.stats(Some("one"), 0..=9).unwrap().clicks, 79, "all other sums keep them");
-    // Deleted by a release that doesn't know hours.
+    // A release that doesn't know hours deletes the link.
     let other = Connection::open(fixture.path()).unwrap();
     other.execute("DELETE FROM links WHERE id = ?1", [one]).unwrap();
     let left: i64 =
@@ -607,7 +607,7 @@ fn a_piece_of_work_forgets_so_many_hours_and_the_next_goes_on_from_there() {
         || other.query_row("SELECT count(*) FROM click_hours", [], |row| row.get::<_, u64>(0)).unwrap();
     let forget = |from| fixture.store.forget_hours(90, from).wait().unwrap();
     let next = forget(FoldCursor::default());
-    // 90 from each link, of which there are a hundred.
+    // 90 hours of each link are deleted, and there are a hundred links.
     assert_eq!((next, left()), (Some(FoldCursor(67)), 10_000 - 67 * 90));
     assert_eq!((forget(next.unwrap()), left()), (None, 100 * 10));
 }
@@ -688,7 +688,7 @@ fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
     let one = fixture.add("one").id;
     fixture.count(clicks_from(one, std::iter::repeat_n("before.example".to_owned(), 40)));
     for round in 0..100 {
-        // As many as a worker hands over at once, with a real one among them now and then.
+        // These are as many as a worker hands over at once, with a real one among them now and then.
         let made_up = (0..1000).map(|n| format!("x{}.example", round * 1000 + n));
         fixture.count(clicks_from(one, made_up));
         fixture.count(clicks_from(one, std::iter::repeat_n("during.example".to_owned(), 2)));
@@ -706,7 +706,7 @@ fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
         }
         assert!(from(&stats, "(other)") > 90_000, "{:?}", stats.referrers[0]);
     }
-    // What they leave is limited, and so is what another link keeps.
+    // The rows that remain are limited, and do not displace those of another link.
     let two = fixture.add("two").id;
     fixture.count(clicks_from(two, std::iter::once("real.example".to_owned())));
     assert_eq!(from(&fixture.reader().stats(Some("two"), 0..=0).unwrap(), "real.example"), 1);
@@ -761,7 +761,7 @@ fn days_that_are_too_old_become_one_and_no_sum_changes() {
     let older = Older { from: "1970-01-01".to_owned(), to: "1970-01-08".to_owned(), clicks: 31 };
     assert_eq!(stats.older, Some(older));
     assert_eq!(reader.stats(Some("two"), ever.clone()).unwrap().older, None);
-    // If only some of them are requested, it is unknown how many clicks they had.
+    // If only some of the merged days are requested, it is unknown how many clicks those had.
     for (days, clicks) in [(1..=20, 6), (0..=6, 0), (8..=20, 6), (9..=9, 3)] {
         let stats = reader.stats(Some("one"), days.clone()).unwrap();
         assert_eq!((stats.clicks, stats.older), (clicks, None), "{days:?}");
@@ -770,7 +770,7 @@ fn days_that_are_too_old_become_one_and_no_sum_changes() {
         assert_eq!(sums, [clicks; 2], "{days:?}");
     }
 
-    // Another day again, and a click that comes late.
+    // Another day is merged, and a click for it comes late.
     fixture.count(clicks_on(one, 3..4, 1));
     let before = [sums(Some("one")), sums(None)];
     assert_eq!(before[0].0, 38);
@@ -838,7 +838,7 @@ fn folding_takes_small_steps_and_goes_on_after_a_restart() {
     while next.is_some() {
         let before = apart();
         let store = Store::open(options(&path)).unwrap();
-        // As after each start.
+        // Each start begins from the first link.
         next = store.fold_days(9, FoldCursor::default()).wait().unwrap().filter(|_| before > 0);
         let reader = store.reader().unwrap();
         for (code, clicks) in [(Some("one"), 900), (None, 900 + 2 * MAX_LINKS as u64)] {
@@ -1027,11 +1027,12 @@ fn a_page_whose_time_is_over_says_so_and_the_next_goes_on_behind_it() {
         ..ListQuery::default()
     };
     for (query, expected, pages) in [
-        // Of sixty, eight per page, and what follows the last full part.
+        // A page examines eight links. Sixty links are seven full pages and a rest.
         (search("n07", Sort::Created), "n07", 8),
         (search("n07", Sort::Code), "n07", 8),
         (search("nothing", Sort::Updated), "", 8),
-        // By clicks, those without any come first: sixty are looked at, and then the twenty that have some.
+        // Sorted by clicks, links without clicks come first. To find them, all sixty are examined, and then the twenty
+        // with clicks.
         (search("n0", Sort::Clicks), "n01 n02 n04 n05 n07 n08 n00 n06 n03 n09", 10),
         (ListQuery { search: None, tag: Some("rare".to_owned()), ..search("", Sort::Code) }, "n07", 1),
         (ListQuery { tag: Some("even".to_owned()), ..search("n0", Sort::Code) }, "n00 n02 n04 n06 n08", 8),
@@ -1095,7 +1096,8 @@ proptest! {
             }).wait().unwrap();
         }
         let connection = Connection::open(fixture.path()).unwrap();
-        // The others look at few links per part, and all links have the text: one per page, or as many as it takes.
+        // In the other two cases, a part has few links, and all links contain the text. A page then has one part, or as
+        // many parts as it takes.
         for (sort, part) in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code]
             .into_iter()
             .flat_map(|sort| [(sort, None), (sort, Some(Walk::of_one_part as fn(usize) -> Walk)), (sort, Some(Walk::in_parts_of))])
@@ -1200,7 +1202,7 @@ fn a_backup_opens_and_holds_the_same() {
     }
     let to = fixture.directory.path().join("backup.db");
     let reader = fixture.reader();
-    // A snapshot that redirects hold doesn't get in the way.
+    // A snapshot that redirects hold doesn't block the backup.
     assert!(reader.route("c1").unwrap().is_some());
     let mut last = None;
     reader.backup(&to, &mut |progress| last = Some((progress.done, progress.total))).unwrap();
@@ -1225,7 +1227,7 @@ fn a_check_finds_damage_and_nothing_else() {
     assert_eq!(fixture.reader().check().unwrap(), [""; 0]);
     fixture.store.close();
     let mut bytes = std::fs::read(fixture.path()).unwrap();
-    // The last page has links; what is read when the database is opened comes before it.
+    // The last page has links. Everything that is read when the database is opened comes before it.
     let last = bytes.len() - 4096;
     bytes[last..].fill(0xa5);
     std::fs::write(fixture.path(), bytes).unwrap();

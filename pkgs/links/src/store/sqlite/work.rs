@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::domains::LinkKey;
 
-/// How many changed codes are listed. With more, everything counts as changed.
+/// How many changed codes are listed. If there are more, everything counts as changed.
 const MAX_CODES: usize = 4096;
 
 /// The context of a job: the connection within a transaction, and a list of changes.

@@ -24,22 +24,22 @@ const GROUP: usize = 512;
 /// section 2.3).
 const CHECKPOINT_PAGES: i64 = 1_000;
 
-/// The same during an import. With random codes, each of its transactions touches most pages of the index, so writing
-/// them back less often writes less.
+/// [`CHECKPOINT_PAGES`] during an import. With random codes, each transaction of an import touches most pages of the
+/// index, so fewer checkpoints write less.
 const IMPORT_CHECKPOINT_PAGES: i64 = 16_384;
 
 /// How often an idle writer checks for commits by other processes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
-/// Answers a job, once it is known whether the transaction was lost, and why.
+/// Answers a job once the fate of the transaction is known. The argument is the error, if the transaction was lost.
 type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
 
 /// The result of a job's part of the transaction.
 enum SavepointOutcome {
     Keep,
-    /// It failed on its own.
+    /// The job failed alone.
     Undo,
-    /// It failed, and the whole transaction with it.
+    /// The job failed, and the whole transaction is lost.
     Lost(Error),
 }
 
@@ -85,7 +85,7 @@ impl WriterHandle {
                     connection,
                     on_change,
                     domains,
-                    // Commits since the domains were read are unknown.
+                    // There may have been commits since the domains were read.
                     stale: true,
                     waiting,
                     commits: made,
@@ -172,7 +172,7 @@ impl WriterHandle {
         }
     }
 
-    /// Counts commits, including those of other processes, before anybody is told of them.
+    /// The number of commits, including those of other processes. It is incremented before anybody learns of a commit.
     pub fn commits(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.commits)
     }
@@ -244,7 +244,7 @@ impl Writer {
             self.look_for_foreign_commits();
         }
         if self.writable {
-            // Neither is needed for durability; both make the next start quick.
+            // Neither statement is needed for durability. Both make the next start quick.
             let tidied = self.connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);");
             if let Err(error) = tidied {
                 tracing::warn!(%error, "cannot tidy the database up");
@@ -253,7 +253,7 @@ impl Writer {
         self.beats.done(0);
     }
 
-    /// A commit by another connection changes `data_version`; our own do not.
+    /// Checks for commits by other connections. They change `data_version`, while our own do not.
     fn look_for_foreign_commits(&mut self) {
         let version = self
             .connection
@@ -271,7 +271,7 @@ impl Writer {
         }
     }
 
-    /// Publishes the current domains to all threads. If they cannot be read, it is tried again soon.
+    /// Publishes the current domains to all threads. If they cannot be read, the next check tries again.
     fn publish_domains(&mut self) {
         match domains::load(&self.connection) {
             Ok(domains) => {

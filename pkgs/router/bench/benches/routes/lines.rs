@@ -1,4 +1,4 @@
-//! What is measured: routes and paths from the bench of silent, a web framework, in its pull request 198.
+//! The measured routes and paths. They come from the bench of silent, a web framework, in its pull request 198.
 
 use http::Method;
 
@@ -8,10 +8,10 @@ pub struct Line {
     pub name: &'static str,
     /// All routes, with the methods that have handlers.
     pub routes: &'static [(&'static str, &'static [Method])],
-    /// What is requested.
+    /// The method and path of the request.
     pub method: Method,
     pub path: &'static str,
-    /// How many requests count as one.
+    /// How many requests one measurement makes.
     pub requests: usize,
 }
 
@@ -27,7 +27,7 @@ const COMPLEX: &[(&str, &[Method])] =
 const DEEP: &str =
     "/api/v1/users/profiles/settings/preferences/notifications/email/templates/custom/advanced";
 
-/// All of them.
+/// All lines of the table.
 pub const LINES: [Line; 11] = [
     Line { name: "simple", routes: ROOT, ..PLAIN },
     Line {

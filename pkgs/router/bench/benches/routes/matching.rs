@@ -1,5 +1,5 @@
-//! Finding the route for a path, and the positions of its parameters. The router also checks the method, which the
-//! others don't.
+//! Finds the route for a path, and the positions of its parameters. The router also checks the method, which the others
+//! don't.
 
 use std::hint::black_box;
 
@@ -34,7 +34,7 @@ pub fn measure(group: &mut BenchmarkGroup<'_, WallTime>, line: &Line) {
 
     let mut path_tree = path_tree::PathTree::new();
     for (route, _) in line.routes {
-        // Its parameters are written `:name`.
+        // path-tree's parameters are written `:name`.
         let _ = path_tree.insert(&route.replace('{', ":").replace('}', ""), ());
     }
     group.bench_function("path-tree", |b| {
@@ -58,7 +58,7 @@ pub fn measure(group: &mut BenchmarkGroup<'_, WallTime>, line: &Line) {
 }
 
 impl Line {
-    /// As often as the line has requests.
+    /// Runs `what` as often as the line has requests.
     fn each<T>(&self, mut what: impl FnMut() -> T) {
         for _ in 0..self.requests {
             black_box(what());

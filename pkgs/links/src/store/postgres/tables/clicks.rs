@@ -1,4 +1,4 @@
-//! Clicks: each flush of a node adds one row of arrays, and whichever node is first adds them up.
+//! Clicks: each flush of a node adds one row of arrays. The first node that takes the lock adds them up.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,13 +18,14 @@ use super::scope::Links;
 use super::{countries, hours};
 use crate::store::postgres::values::{count, integer, values};
 
-/// The most entries per flush. More entries become several flushes, each of which is quickly sent and added up.
+/// The most entries per flush. A larger batch becomes several flushes, each of which is quickly sent and added up.
 pub const ENTRIES: usize = 4_096;
 
 /// The most flushes that one transaction adds up.
 const FLUSHES: i64 = 64;
 
-/// The most entries that one transaction adds up, except for a single flush of a release without a limit.
+/// The most entries that one transaction adds up. A single larger flush, from a release without [`ENTRIES`], is still
+/// added up.
 const ENTRIES_ADDED_UP: i64 = 4 * ENTRIES as i64;
 
 /// The lock of the node that adds up or merges days, within a transaction.
@@ -54,8 +55,8 @@ pub async fn flush(
     let agents: Vec<i16> = clicks.iter().map(|click| i16::from(click.agent as u8)).collect();
     let counts: Vec<i64> = clicks.iter().map(|click| i64::from(click.count)).collect();
     let countries = countries::Columns::of(by_country);
-    // Locks the node's row first: a flush that is sent again while it is being added up waits, and then sees that it
-    // was. The row is written each time, so that nobody deletes the node meanwhile.
+    // Locks the node's row first. If a flush is sent again while it is being added up, it waits and then sees that it
+    // was added. The row is written each time, so that nobody deletes the node in the meantime.
     let sql = "WITH held AS (INSERT INTO click_nodes (node, folded, seen) VALUES ($1, 0, $8) \
          ON CONFLICT (node) DO UPDATE SET seen = excluded.seen RETURNING folded), \
          written AS (INSERT INTO click_flushes (node, seq, links, days, referrers, agents, counts, hours, \
@@ -76,10 +77,10 @@ pub async fn flush(
     }
 }
 
-/// Adds up some flushes, unless another node does. Returns whether there may be more.
+/// Adds up some flushes, unless another node is doing so. Returns whether there may be more.
 pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
     let session = pool.get().await?;
-    // Usually there are none, and no transaction is needed.
+    // Usually there are no flushes, and no transaction is needed.
     if session.query("SELECT 1 FROM click_flushes LIMIT 1", &[]).await?.is_empty() {
         return Ok(false);
     }
@@ -111,7 +112,7 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
         let (links, days): (Vec<i64>, Vec<i32>) = (row.try_get(2)?, row.try_get(3)?);
         let (referrers, agents): (Vec<String>, Vec<i16>) = (row.try_get(4)?, row.try_get(5)?);
         let counts: Vec<i64> = row.try_get(6)?;
-        // None from a node that counts no hours.
+        // NULL from a node that counts no hours.
         let hours: Option<Vec<i32>> = row.try_get(7)?;
         let told = links.iter().zip(hours.iter().flatten()).zip(&agents).zip(&counts);
         by_country.add(row, 8)?;
@@ -139,7 +140,7 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
         let total = totals.entry(*link).or_default();
         *total = total.saturating_add(*clicks);
     }
-    // Also links whose clicks came with another flush.
+    // Include links whose clicks came with another flush.
     for link in by_country.links() {
         totals.entry(link).or_default();
     }
@@ -191,7 +192,7 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// Runs a statement with them and the time, which is `$6`.
+    /// Runs a statement with these keys and the time, which is `$6`.
     async fn run(&self, session: &Session, sql: &str, now: Timestamp) -> Result<Vec<Row>, Error> {
         let values = values![
             self.links => INT8_ARRAY, self.days => INT4_ARRAY, self.referrers => TEXT_ARRAY,
@@ -236,7 +237,7 @@ async fn add_by_day(session: &Session, mut sums: BTreeMap<Key, i64>, now: Timest
     let mut made: BTreeMap<Key, i64> = BTreeMap::new();
     for ((link, day), mut new) in by_day {
         let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-        // As in a file: at most half of the rows are new, those with the most visits.
+        // As in SQLite: at most half of the rows are new ones, namely those with the most visits.
         new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
         let named = new.len().min(most / 2);
         let there = rows.get(&(link, day)).copied().unwrap_or(0);
@@ -269,7 +270,7 @@ async fn evict(session: &Session, (link, day): (i64, i32), excess: i64) -> Resul
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Merges days older than `before` of some links from `from` on. Returns where to continue.
+/// Merges days older than `before` of some links, from link `from` on. Returns where to continue.
 pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
@@ -318,7 +319,7 @@ pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>)
         Some((Some(oldest), Some(newest))) if oldest >= first && newest <= last => Some((oldest, newest)),
         _ => None,
     };
-    // If nothing was merged, there is no such day.
+    // If nothing was merged, no row has this day.
     let older = folded.map_or(i32::MAX, |_| OLDER);
     let breakdown = async |sql: String| {
         let values = values![link => INT8, domains => INT8_ARRAY, first => INT4, last => INT4, older => INT4];

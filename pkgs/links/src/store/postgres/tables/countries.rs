@@ -33,7 +33,8 @@ impl<'a> Columns<'a> {
 pub struct Sums(BTreeMap<(i64, i32, String), i64>);
 
 impl Sums {
-    /// Adds those of a flush, whose columns start at this index. Does nothing for a node that counts no countries.
+    /// Adds the clicks of a flush, whose columns start at index `first`. Does nothing for a node that counts no
+    /// countries.
     pub fn add(&mut self, row: &Row, first: usize) -> Result<(), Error> {
         let (links, days): (Option<Vec<i64>>, Option<Vec<i32>>) =
             (row.try_get(first)?, row.try_get(first + 1)?);
@@ -48,14 +49,14 @@ impl Sums {
         Ok(())
     }
 
-    /// Their links.
+    /// The links of these clicks.
     pub fn links(&self) -> Vec<i64> {
         let mut links: Vec<i64> = self.0.keys().map(|(link, ..)| *link).collect();
         links.dedup();
         links
     }
 
-    /// Adds them to the stored ones, for links that are `there`.
+    /// Adds the sums to the stored ones, for the links in `there`.
     pub async fn store(mut self, session: &Session, there: &HashSet<i64>) -> Result<(), Error> {
         self.0.retain(|(link, ..), _| there.contains(link));
         let mut all: BTreeMap<(i64, i32, String), i64> = BTreeMap::new();

@@ -43,7 +43,7 @@ pub async fn create(pool: &Pool, domain: Domain) -> Result<Domain, Error> {
     let session = pool.get().await?;
     let most = i64::try_from(MAX_DOMAINS).unwrap_or(i64::MAX);
     let transaction = session.begin().await?;
-    // One after the other, since their number is limited.
+    // Create one domain at a time, since their number is limited.
     transaction
         .query("SELECT pg_advisory_xact_lock(hashtextextended('linerate-links domains', 0))", &[])
         .await?;
@@ -120,7 +120,7 @@ pub async fn delete(pool: &Pool, host: &str, force: bool) -> Result<bool, Error>
     }
     match session.execute("DELETE FROM domains WHERE id = $1", values![id.0 => INT8]).await {
         Ok(_) => Ok(true),
-        // It got new links meanwhile.
+        // The domain got new links in the meantime.
         Err(error) if links::is_referred(&error) => match force {
             true => Ok(false),
             false => Err(Error::DomainInUse(host.to_owned())),

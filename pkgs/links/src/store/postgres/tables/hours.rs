@@ -19,14 +19,14 @@ use crate::when::format_hour;
 pub struct Sums(BTreeMap<(i64, i32), [i64; 2]>);
 
 impl Sums {
-    /// Adds clicks of an agent to a link's hour, and to that of all links.
+    /// Adds clicks of an agent to a link's hour, and to the same hour of all links.
     pub fn add(&mut self, (link, hour): (i64, i32), agent: i16, clicks: i64) {
         let bots = if agent == i16::from(Agent::Bot as u8) { clicks } else { 0 };
         let sums = self.0.entry((link, hour)).or_default();
         *sums = [sums[0].saturating_add(clicks), sums[1].saturating_add(bots)];
     }
 
-    /// Adds them to the stored ones, for links that are `there`.
+    /// Adds the sums to the stored ones, for the links in `there`.
     pub async fn store(mut self, session: &Session, there: &HashSet<i64>) -> Result<(), Error> {
         self.0.retain(|(link, _), _| there.contains(link));
         let mut all: BTreeMap<(i64, i32), [i64; 2]> = BTreeMap::new();
@@ -74,13 +74,13 @@ pub async fn sums(
     rows.iter().map(one).collect()
 }
 
-/// Deletes hours before `before`, of as many links from `from` on as one job may. Returns where to continue; none once
-/// all are done.
+/// Deletes hours before `before`, of as many links from `from` on as one job may. Returns where to continue, or `None`
+/// once all are done.
 pub async fn forget(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     patient(&transaction).await?;
-    // Goes from one link to the next by the index. Asking which links have such hours would read every hour.
+    // Goes from one link to the next by the index. A query for all links that have such hours would read every hour.
     let sql = "WITH RECURSIVE steps (link) AS (SELECT min(link) FROM click_hours WHERE link >= $1 UNION ALL \
          SELECT (SELECT min(link) FROM click_hours WHERE click_hours.link > steps.link) FROM steps WHERE link IS NOT NULL) \
          SELECT link FROM steps WHERE link IS NOT NULL LIMIT $2";

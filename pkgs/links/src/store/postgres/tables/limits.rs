@@ -12,15 +12,15 @@ const MOST: u64 = 256;
 /// A grant is this fraction of what is left, so the last clicks are granted one by one.
 const SHARE: i64 = 16;
 
-/// How many flushes are searched for clicks of a link. More wait only after a long time without a database.
+/// How many flushes are searched for clicks of a link. More flushes wait only after a long time without a database.
 const FLUSHES: i64 = 256;
 
 /// Grants some clicks of a link.
 pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
     let session = pool.get().await?;
-    // Clicks without a grant, from before nodes knew of the limit, count once they are added up.
+    // Clicks from before nodes knew of the limit have no grant. They count once they are added up.
     let used = "greatest(m.taken, coalesce(t.clicks, 0))";
-    // Reads and writes one version of the row: if another node was first, the server evaluates this again.
+    // The statement reads and writes one version of the row. If another node was first, the server evaluates it again.
     let share = format!("greatest(1, least($2, (l.max_clicks - {used}) / {SHARE}))");
     let grant = format!(
         "UPDATE limits AS m SET taken = {used} + {share}, granted = {share} \
@@ -41,8 +41,8 @@ pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
     Ok(Lease::UsedUp)
 }
 
-/// Starts a new limit of a link from the clicks that the database knows: those added up, those waiting for it, and
-/// those granted under an earlier limit.
+/// Starts a new limit of a link from the clicks that the database knows: those added up, those waiting to be added up,
+/// and those granted under an earlier limit.
 pub async fn begin(session: &Session, link: i64) -> Result<(), Error> {
     let sql = "INSERT INTO limits (link, taken) SELECT $1, least(9223372036854775807, \
          coalesce((SELECT clicks FROM totals WHERE link = $1), 0) + coalesce((SELECT sum(c.count) \

@@ -52,7 +52,7 @@ pub fn link_of(row: &Row) -> Result<Link, Error> {
 }
 
 async fn find(session: &Session, key: &LinkKey, lock: &str) -> Result<Link, Error> {
-    // A text that is not a code has no row, and may be invalid for PostgreSQL.
+    // A text that is not a code has no row. It may also be invalid for PostgreSQL.
     if code::is_well_formed(&key.code) {
         let sql = format!("{SELECT} WHERE l.domain = $1 AND l.code = $2 {lock}");
         let rows = session.query(&sql, values![key.domain.0 => INT8, key.code => TEXT]).await?;
@@ -90,7 +90,7 @@ async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<
     Err(Error::field("code", "no free code was found"))
 }
 
-/// Returns the new id; none if the code is taken.
+/// Returns the new id; `None` if the code is taken.
 async fn try_insert(session: &Session, draft: &Draft, code: &str) -> Result<Option<i64>, Error> {
     let sql = "INSERT INTO links (domain, code, target, title, tags, status, redirect, forward_query, password_hash, \
          not_before, expires_at, max_clicks, created_at, updated_at) \
@@ -148,7 +148,7 @@ async fn create_once(
     key: &IdempotencyKey,
 ) -> Result<Created, Error> {
     let now = Timestamp::now().0;
-    // The same request may run on another node.
+    // Another node may run the same request.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate-links key ' || $1, 0))";
     transaction.query(lock, values![key.key => TEXT]).await?;
     let forget = "DELETE FROM idempotency WHERE key IN \
@@ -201,7 +201,7 @@ pub async fn create_many(
     Ok(outcomes)
 }
 
-/// Whether an error loses the transaction.
+/// Whether an error means that the transaction is lost.
 fn ends_transaction(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))
 }
@@ -235,7 +235,7 @@ pub async fn edit_many<T: Send>(
     });
     let outcomes = changed.collect();
     let mut changes = changes.iter().map(|(key, change)| (&found[*key], change));
-    // The first one prepares the statement for all.
+    // The first statement is prepared for all the others.
     if let Some((link, change)) = changes.next() {
         change.write(&transaction, link).await?;
     }
@@ -390,7 +390,7 @@ pub async fn delete(
     }
 }
 
-/// Deletes many links. Returns the result of `see` for each before.
+/// Deletes many links. Calls `see` with each link before it is deleted, and returns the results.
 pub async fn delete_many<T>(
     pool: &Pool,
     keys: &[LinkKey],

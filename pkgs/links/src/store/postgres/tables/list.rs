@@ -1,4 +1,4 @@
-//! Lists, with the same cursors as in a file, as far as [`Walk`] allows.
+//! Lists, with the same cursors as in SQLite, searched as far as [`Walk`] allows.
 
 use postgres::types::{ToSql, Type};
 use postgres::{Parameter, Pool, Row, Session};
@@ -13,7 +13,7 @@ use crate::store::{Error, ListQuery, Page, Sort};
 use super::links::{SELECT, link_of};
 use crate::store::postgres::values::values;
 
-/// The ids of a choice of domains; none for all.
+/// The ids of a selection of domains; `None` for all domains.
 pub fn ids(domains: &InDomains) -> Option<Vec<i64>> {
     match domains {
         InDomains::All => None,
@@ -25,7 +25,7 @@ pub async fn list(pool: &Pool, query: &ListQuery) -> Result<Page, Error> {
     walk(&*pool.get().await?, query, Walk::of(query)).await
 }
 
-/// The same, as far as this walk allows.
+/// Reads a page, as far as this walk allows.
 pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Result<Page, Error> {
     let limit = limit_of(query);
     let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
@@ -77,9 +77,9 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
     Ok(page_of(links, limit, query))
 }
 
-/// Which of a list's conditions an index serves.
+/// The conditions of a list that an index serves.
 struct Filter {
-    /// The domain of codes, if they are of a single one.
+    /// The domain, if the list is ordered by code within a single domain.
     domain: Option<DomainId>,
     /// Whether there are further conditions, which each link is checked against.
     is_sparse: bool,
@@ -109,7 +109,7 @@ impl Filter {
     }
 }
 
-/// Whether there are few of these. Looks no further than that.
+/// Whether a query finds few rows. Reads no more rows than it needs to decide.
 async fn few(session: &Session, of: &str, values: &[Parameter<'_>]) -> Result<bool, Error> {
     let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {}) AS found", FEW + 1);
     let found: i64 = session.query(&sql, values).await?.first().map_or(Ok(0), |row| row.try_get(0))?;
@@ -143,7 +143,7 @@ impl Statement {
         }
         if let Some(tag) = &query.tag {
             let tag = self.value(tag.clone(), Type::TEXT);
-            // The index of tags serves only the first tag.
+            // `@>` uses the index of tags, which pays off only if few links have the tag. `= ANY` does not use it.
             self.conditions.push(match is_few {
                 true => format!("l.tags @> ARRAY[{tag}]"),
                 false => format!("{tag} = ANY(l.tags)"),
@@ -171,7 +171,7 @@ struct Order {
     columns: &'static [&'static str],
     stretch: Stretch,
     descending: bool,
-    /// Whether other links lie in between.
+    /// Whether links that do not match may lie in between.
     is_sparse: bool,
 }
 
@@ -187,8 +187,8 @@ impl Order {
         Self { columns, stretch, descending: query.descending, is_sparse: stretch == Stretch::Unclicked }
     }
 
-    /// Reads the matching links among the next `rows` by clicks, and the place where these end, if they do. There is no
-    /// index for clicks: with one, no row of totals could be updated in place (HOT).
+    /// Reads the matching links among the next `rows` links by clicks. Also returns the place where these end, if there
+    /// are more. There is no index for clicks: with one, no row of totals could be updated in place (HOT).
     async fn clicked(
         &self,
         session: &Session,
@@ -209,14 +209,14 @@ impl Order {
         let mut statement = Statement::default();
         let ids = statement.value(ids, Type::INT8_ARRAY);
         statement.compare(query, false);
-        // In order.
+        // Reads the links in the order of the sums.
         let select =
             format!("{SELECT} JOIN unnest({ids}) WITH ORDINALITY AS sums (link, place) ON sums.link = l.id");
         let links = statement.run(session, &select, "ORDER BY sums.place").await?;
         Ok((links.iter().map(link_of).collect::<Result<_, _>>()?, end))
     }
 
-    /// The place of the last of the next `rows` links; none if there are fewer.
+    /// The place of the last of the next `rows` links; `None` if there are fewer.
     async fn end_of_part(
         &self,
         session: &Session,
@@ -271,7 +271,7 @@ impl Order {
         let (beyond, up_to) = if self.descending { ("<", ">=") } else { (">", "<=") };
         for (sign, places) in [(beyond, from), (up_to, until)] {
             let Some(places) = places else { continue };
-            // A cursor by age has its id twice.
+            // A cursor sorted by creation has its id twice.
             let places = places.iter().skip(places.len().saturating_sub(self.columns.len()));
             let marks: Vec<_> = places
                 .map(|place| match place {

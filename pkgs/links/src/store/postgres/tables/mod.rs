@@ -15,7 +15,7 @@ use postgres::Transaction;
 use crate::store::Error;
 use crate::store::postgres::MANY;
 
-/// Removes the timeout, since nobody waits for this transaction: a slow disk makes it late, instead of failing
+/// Removes the timeout, since nobody waits for this transaction. A slow disk then delays it instead of making it fail
 /// repeatedly.
 async fn patient(transaction: &Transaction<'_>) -> Result<(), Error> {
     Ok(transaction.batch(&format!("SET LOCAL statement_timeout = {}", MANY.as_millis())).await?)

@@ -1,4 +1,4 @@
-//! Tokens, by the same rules as in a file.
+//! Tokens, with the same rules as in SQLite.
 
 use postgres::{Pool, Row};
 use subtle::ConstantTimeEq;

@@ -21,7 +21,7 @@ pub(in crate::store::sqlite) type Key<'b> = (i64, i32, &'b str, Agent);
 pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &ClickBatch) -> Result<(), Error> {
     let connection = work.connection;
     let now = Timestamp::now();
-    // In the key's order, so that neighbouring rows share pages.
+    // Sorted by key, so that neighbouring rows share pages.
     let mut counts: Vec<(Key<'_>, u64)> = batch
         .clicks
         .iter()
@@ -81,7 +81,7 @@ pub(in crate::store::sqlite) fn add_to_total(
     Ok(known == 1 || first()? == 1)
 }
 
-/// Deletes the clicks of a link. The sum of all keeps them.
+/// Deletes the clicks of a link. The sum over all links keeps them.
 pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
     connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
@@ -103,8 +103,8 @@ pub(in crate::store::sqlite) fn add_by_day(
         }
         let Some(&((link, day, ..), _)) = new.first() else { continue };
         let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-        // At most half of the rows are new, those with the most visits, so that one flood of names does not displace
-        // everything.
+        // At most half of the rows are new ones, namely those with the most visits. So a flood of names does not
+        // displace everything.
         new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
         let (named, rest) = new.split_at(new.len().min(most / 2));
         make_room(connection, (link, day), named.len(), most)?;
@@ -131,7 +131,7 @@ fn make_room(
     if rows + more <= most {
         return Ok(());
     }
-    // A few more at once, so that not every flush has to sort the rows.
+    // Evicts a few more rows than needed, so that not every flush has to sort the rows.
     let excess = rows + more - most + most / 20;
     let evicted: Vec<(u8, u64)> = connection
         .prepare_cached(
@@ -179,14 +179,14 @@ fn insert(
     Ok(())
 }
 
-/// Sums the clicks of one link, of all, or of some domains.
+/// Sums the clicks of one link, of all links, or of some domains.
 pub(in crate::store::sqlite) fn stats(
     connection: &Connection,
     links: &Links,
     days: &RangeInclusive<i32>,
 ) -> Result<Stats, Error> {
     let (these, link) = links.condition();
-    // Their rows of these days, and the row of merged days, if there is one.
+    // The rows of these days, and the row of merged days, if there is one.
     let rows = format!(
         "SELECT referrer, agent, count FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
          UNION ALL SELECT referrer, agent, count FROM clicks WHERE {these} AND day = ?4"

@@ -6,7 +6,8 @@ use crate::store::rules::clicks::OLDER;
 use crate::store::{Error, Older};
 use crate::when::format_day;
 
-/// The merged days of the links that a condition with one parameter selects, if all of them are between these days.
+/// The merged days of the links that a condition with one parameter selects. `None` unless all of them are between
+/// `first` and `last`.
 pub(in crate::store::sqlite) fn within(
     connection: &Connection,
     (these, link): (&str, i64),

@@ -10,10 +10,10 @@ use crate::store::rules::clicks::{MAX_HOURS_FORGOTTEN, MAX_LINKS_FOLDED};
 use crate::store::{Error, TimeCount};
 use crate::when::format_hour;
 
-/// Clicks of a link in an hour: all, and bots'.
+/// Clicks of a link in an hour: of everybody, and of bots.
 pub(in crate::store::sqlite) type Hour = ((i64, i32), [u64; 2]);
 
-/// Adds to sorted hours, so that neighbouring rows share pages.
+/// Adds hours to the stored ones. They are sorted, so that neighbouring rows share pages.
 pub(in crate::store::sqlite) fn add(
     connection: &Connection,
     hours: impl IntoIterator<Item = Hour>,
@@ -45,8 +45,8 @@ pub(in crate::store::sqlite) fn sums(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Deletes hours before `before`, of as many links from `from` on as one job may. Returns where to continue; none once
-/// all are done.
+/// Deletes hours before `before`, of as many links from `from` on as one job may. Returns where to continue, or `None`
+/// once all are done.
 pub(in crate::store::sqlite) fn forget(
     connection: &Connection,
     before: i32,

@@ -98,7 +98,7 @@ pub(in crate::store::sqlite) fn insert(
 /// Inserts under the draft's code, or under the first free random one.
 fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Result<(i64, String), Error> {
     if let Some(domain) = &draft.domain {
-        // It may have been deleted meanwhile.
+        // The domain may have been deleted in the meantime.
         domains::expect(connection, domain)?;
     }
     if let Some(code) = &draft.code {
@@ -119,7 +119,7 @@ fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Re
     Err(Error::field("code", "no free code was found"))
 }
 
-/// Returns the new id; none if the code is taken.
+/// Returns the new id; `None` if the code is taken.
 fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Option<i64>, Error> {
     if !put(connection, draft, code, draft.created_at, "DO NOTHING")? {
         return Ok(None);
@@ -132,8 +132,8 @@ fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Opti
     Ok(Some(id))
 }
 
-/// Inserts a link under this code, or follows `on_conflict` if it is taken. Returns whether the row is now as drafted.
-/// It does not use RETURNING, with which an import of a million links takes minutes instead of seconds.
+/// Inserts a link under this code. If the code is taken, `on_conflict` applies. Returns whether the row is now as
+/// drafted. It does not use RETURNING, with which an import of a million links takes minutes instead of seconds.
 fn put(
     connection: &Connection,
     draft: &Draft,
@@ -284,7 +284,7 @@ fn import_row(
     }
 }
 
-/// Replaces the link with this code by the draft. Its id, clicks and creation time are kept.
+/// Replaces the link with this code by the draft. The id, clicks and creation time are kept.
 fn replace(connection: &Connection, code: &str, draft: &Draft) -> Result<(), Error> {
     let update = "DO UPDATE SET target = excluded.target, title = excluded.title, tags = excluded.tags, \
         status = excluded.status, redirect = excluded.redirect, forward_query = excluded.forward_query, \

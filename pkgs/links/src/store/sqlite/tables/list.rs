@@ -1,6 +1,6 @@
-//! Lists: filtered, sorted, and paged by key instead of offset. So a page costs the same anywhere, and no link is
-//! repeated or missed while others come and go. What no index finds is searched part by part, as long as [`Walk`] has
-//! time.
+//! Lists: filtered, sorted, and paged by key instead of offset. So every page costs the same, and no link is repeated
+//! or missed while others are created and deleted. If no index finds the links, they are searched part by part, as long
+//! as [`Walk`] has time.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
@@ -18,13 +18,13 @@ pub(in crate::store::sqlite) fn list(connection: &Connection, query: &ListQuery)
     walk(connection, query, Walk::of(query))
 }
 
-/// The same, as far as this walk allows.
+/// Reads a page, as far as this walk allows.
 pub(in crate::store::sqlite) fn walk(
     connection: &Connection,
     query: &ListQuery,
     mut walk: Walk,
 ) -> Result<Page, Error> {
-    // All parts as of one moment.
+    // All parts read one consistent snapshot.
     let connection = &*connection.unchecked_transaction()?;
     let limit = limit_of(query);
     let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
@@ -65,7 +65,7 @@ pub(in crate::store::sqlite) fn walk(
 
 /// The conditions of a list.
 struct Filter {
-    /// The condition that the list's index serves.
+    /// The condition for which an index is used.
     indexed: Option<String>,
     /// The conditions that each link is checked against, with their values.
     conditions: Vec<String>,
@@ -125,7 +125,7 @@ impl Filter {
     }
 }
 
-/// Whether there are few of these. Looks no further than that.
+/// Whether a query finds few rows. Reads no more rows than it needs to decide.
 fn is_few<const N: usize>(connection: &Connection, of: &str, values: [&String; N]) -> Result<bool, Error> {
     let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {})", FEW + 1);
     let found: usize =
@@ -158,8 +158,8 @@ impl Order {
         }
     }
 
-    /// Reads the next links, at most `most`. If they are a part, it has `rows` links, and the place where it ends is
-    /// returned.
+    /// Reads the next links, at most `most`. With `rows`, reads the next part of that many links, and also returns the
+    /// place where it ends.
     fn next(
         &self,
         connection: &Connection,
@@ -174,8 +174,9 @@ impl Order {
         Ok((self.part(connection, filter, (from, until.as_deref()), most)?, until))
     }
 
-    /// Reads the matching links among the next `rows` by clicks, and the place where these end, if they do. There is no
-    /// index for clicks, which each flush would have to update: reading the sums of a million links takes some 50 ms.
+    /// Reads the matching links among the next `rows` links by clicks. Also returns the place where these end, if there
+    /// are more. There is no index for clicks, which each flush would have to update: reading the sums of a million
+    /// links takes some 50 ms.
     fn clicked(
         &self,
         connection: &Connection,
@@ -198,7 +199,7 @@ impl Order {
         let end = sums.last().filter(|_| sums.len() == rows);
         let end = end.map(|&(clicks, link)| vec![Place::Number(clicks), Place::Number(link)]);
         let ids: Vec<String> = sums.iter().map(|(_, link)| link.to_string()).collect();
-        // In order.
+        // Reads the links in the order of the sums.
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT key AS place, value AS clicked FROM json_each(?)) AS sums \
              CROSS JOIN links ON id = sums.clicked {} ORDER BY sums.place",
@@ -211,7 +212,7 @@ impl Order {
         Ok((links, end))
     }
 
-    /// The place of the last of the next `rows` links; none if there are fewer.
+    /// The place of the last of the next `rows` links; `None` if there are fewer.
     fn end_of_part(
         &self,
         connection: &Connection,
@@ -294,8 +295,9 @@ impl Order {
         segment
     }
 
-    /// The same in segments that each start and end within the index. For a comparison of two columns of which the
-    /// second is the row's id, SQLite only looks up the first, and would read all links with the same value.
+    /// Like [`between`](Self::between), in segments that each start and end within the index. In a comparison of two
+    /// columns of which the second is the row's id, SQLite uses the index only for the first column, and would read all
+    /// links with the same value.
     fn segments(&self, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Vec<Segment> {
         let (beyond, before, up_to) = if self.descending { ("<", ">", ">=") } else { (">", "<", "<=") };
         let ["updated_at", id] = self.columns[..] else { return vec![self.between((from, until))] };
@@ -320,7 +322,7 @@ impl Order {
         first.into_iter().chain([middle]).chain(last).collect()
     }
 
-    /// The values of a place for these columns; a cursor by age has its id twice.
+    /// The values of a place for these columns. A cursor sorted by creation has its id twice.
     fn own<'p>(&self, place: &'p [Place]) -> &'p [Place] {
         &place[place.len().saturating_sub(self.columns.len())..]
     }

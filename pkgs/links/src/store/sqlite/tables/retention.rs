@@ -1,7 +1,7 @@
 //! Old days of clicks, merged into one day.
 //!
-//! A link has a limited number of rows per day, but more days every day. So rows of old days are added to those of
-//! [`OLDER`], which follow the same limit as any other day. Sums by referrer and agent stay the same, except for the
+//! A link has a limited number of rows per day, but the number of days grows. So rows of old days are added to those of
+//! [`OLDER`], which have the same limit as any other day. Sums by referrer and agent stay the same, except for the
 //! referrers with the fewest visits.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use super::countries;
 use crate::store::Error;
 use crate::store::rules::clicks::{MAX_LINKS_FOLDED, MAX_ROWS_FOLDED, OLDER};
 
-/// Merges what is older than day `before`, of as many links from `from` on as one job may. Returns where to continue;
-/// none once all are done.
+/// Merges days before `before`, of as many links from `from` on as one job may. Returns where to continue, or `None`
+/// once all are done.
 pub(in crate::store::sqlite) fn fold(
     connection: &Connection,
     before: i32,
@@ -39,7 +39,7 @@ pub(in crate::store::sqlite) fn fold(
     Ok(from)
 }
 
-/// The first link from `from` on with clicks.
+/// The first link with clicks, from `from` on.
 fn next(connection: &Connection, from: i64) -> Result<Option<i64>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT link FROM clicks WHERE link >= ?1 ORDER BY link LIMIT 1")?;
@@ -70,7 +70,7 @@ fn fold_link(connection: &Connection, link: i64, before: i32, most: usize) -> Re
         *sums.entry((link, OLDER, referrer, Agent::from_u8(*agent))).or_default() += clicks;
     }
     let sums: Vec<_> = sums.into_iter().collect();
-    // As if they had been seen on the last of these days, not now.
+    // The rows count as seen on the last of these days, not now.
     clicks::add_by_day(connection, &sums, Timestamp::of_day(*last))?;
     connection
         .prepare_cached(

@@ -22,7 +22,7 @@ impl Links {
             Self::All => ("link = ?1".to_owned(), ALL),
             Self::At(domains) => {
                 let there = in_domains::condition(domains).unwrap_or_else(|| "true".to_owned());
-                // Uses the parameter like the others.
+                // The parameter must be used here as well, so that all conditions take it.
                 (format!("?1 = {ALL} AND link IN (SELECT id FROM links WHERE {there})"), ALL)
             }
         }

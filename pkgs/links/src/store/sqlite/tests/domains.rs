@@ -1,4 +1,4 @@
-//! Several domains: they share nothing, and an older database only has the default one.
+//! Several domains: they share no links, and an older database only has the default domain.
 
 use super::*;
 use crate::domains::{
@@ -16,7 +16,7 @@ fn domain(host: &str) -> NewDomain {
     NewDomain { host: host.to_owned(), ..NewDomain::default() }
 }
 
-/// A link at a domain, with a target that shows which.
+/// A link at a domain. Its target contains the domain.
 fn at(host: &str, code: &str) -> NewLink {
     let target = format!("https://example.com/{host}/{code}");
     NewLink { domain: Some(host.to_owned()), target, ..link(code) }
@@ -186,7 +186,7 @@ fn what_another_process_does_to_domains_is_seen() {
     other.create_domain(domain("a.example")).wait().unwrap();
     seen(true);
     other.delete_domain("a.example".to_owned(), false).wait().unwrap();
-    // Whether it is already visible or not: nothing is created where there is no domain.
+    // Whether or not the deletion is already visible, no link is created at a deleted domain.
     let late = fixture.store.create(at("a.example", "one"), None).wait();
     assert!(matches!(late, Err(Error::NoDomain(_) | Error::Field { field: "domain", .. })), "{late:?}");
     seen(false);
@@ -319,7 +319,7 @@ fn a_token_stays_with_its_domains_also_where_they_are_gone() {
     assert_eq!(fixture.reader().tokens().unwrap()[0].domains, names(&["default"]));
 }
 
-/// A database from the release before domains, with links up to this id.
+/// A database from the release before domains, with links whose ids go up to `links`.
 fn before_domains(path: &Path, links: i64) {
     let connection = Connection::open(path).unwrap();
     for step in &schema::MIGRATIONS[..4] {
@@ -401,7 +401,7 @@ fn a_migration_that_breaks_off_leaves_all_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("links.db");
     before_domains(&path, 50);
-    // The last of its steps can't be done.
+    // The last step of the migration can't be done.
     Connection::open(&path).unwrap().execute_batch("ALTER TABLE tokens ADD COLUMN domains TEXT").unwrap();
     let sql = "SELECT name, sql FROM sqlite_schema ORDER BY name";
     let before =
