@@ -4,8 +4,10 @@
 //! - [`library`]: h2 itself, over a single type of stream.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
+//! - [`cork`]: gathers short answers that are sent together.
 //! - [`stall_detector`]: detects clients that take nothing, and lets them finish sending at the end.
 
+mod cork;
 pub mod fast_path;
 mod library;
 mod request;
@@ -26,6 +28,7 @@ use crate::peer::{Peer, Protocol};
 use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
+use cork::{Cork, CorkedIo};
 use fast_path::{FastPathIo, Shared};
 pub use library::ByteStream;
 use library::{Accepted, handshake};
@@ -80,7 +83,9 @@ pub async fn serve<S: HttpService>(
         received: Arc::clone(&received),
         buffer: SendBuffer::new(worker.answers.held()),
     });
-    let io = FastPathIo::new(WatchedIo::new(io, stall.clone()), &service, &context, &fast);
+    let cork = Cork::default();
+    let io = CorkedIo::new(WatchedIo::new(io, stall.clone()), cork.clone());
+    let io = FastPathIo::new(io, &service, &context, &fast);
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(config.streams)
@@ -106,6 +111,7 @@ pub async fn serve<S: HttpService>(
             leaving = true;
             connection.graceful_shutdown();
         }
+        cork.hold();
         loop {
             // Polling the connection sends output. So requests that came together are accepted together, and answered
             // together.
@@ -120,8 +126,13 @@ pub async fn serve<S: HttpService>(
                 continue;
             }
             if accepted.is_empty() {
+                // Polling the connection once more flushes what was gathered.
+                if cork.release() {
+                    continue;
+                }
                 break;
             }
+            cork.hold();
             let second = worker.registry.clock.second();
             for Accepted { request, respond } in accepted.drain(..) {
                 let context = Arc::clone(&context);
@@ -139,7 +150,7 @@ pub async fn serve<S: HttpService>(
             // There were requests in between.
             waiting = None;
         }
-        let busy = connection.has_streams() || S::FAST && fast.is_unsent();
+        let busy = connection.has_streams() || cork.is_filled() || S::FAST && fast.is_unsent();
         let wait = poll_wait(worker, deadline, busy, &stall, &mut waiting, leaving);
         if wait.is_ready() && waiting == Some(Wait::Idle) {
             leaving = true;

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::cork::CorkedIo;
 use super::super::request::ConnectionContext;
 use super::answer;
 use super::client_frames::{ClientFrames, Step};
@@ -39,7 +40,7 @@ const SCHEMES: &[&[u8]] = &[b"https", b"http"];
 
 /// A connection as h2 sees it. Without a fast path, it is just the stream.
 pub struct FastPathIo<I, S> {
-    io: I,
+    io: CorkedIo<I>,
     fast: Option<Box<FastPath<S>>>,
 }
 
@@ -85,7 +86,7 @@ enum Turn {
 }
 
 impl<I, S: HttpService> FastPathIo<I, S> {
-    pub fn new(io: I, service: &S, context: &Arc<ConnectionContext>, shared: &Arc<Shared>) -> Self {
+    pub fn new(io: CorkedIo<I>, service: &S, context: &Arc<ConnectionContext>, shared: &Arc<Shared>) -> Self {
         let fast = S::FAST.then(|| Box::new(FastPath::new(service.clone(), context, shared)));
         Self { io, fast }
     }
@@ -120,7 +121,7 @@ impl<S: HttpService> FastPath<S> {
     /// Receives, answers plain requests, and gives h2 the rest.
     fn poll_read(
         &mut self,
-        io: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        io: &mut CorkedIo<impl AsyncRead + AsyncWrite + Unpin>,
         context: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -288,10 +289,10 @@ impl<S: HttpService> FastPath<S> {
     /// Sends the answers.
     fn poll_send(
         &mut self,
-        io: &mut (impl AsyncWrite + Unpin),
+        io: &mut CorkedIo<impl AsyncWrite + Unpin>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let sent = self.output.poll_write(io, context, |_| ());
+        let sent = self.output.poll_write(&mut io.uncorked(), context, |_| ());
         self.shared.set_unsent(sent.is_pending());
         if sent.is_pending() {
             let worker = &self.context.worker;
@@ -317,7 +318,7 @@ impl<S: HttpService> FastPath<S> {
     #[inline]
     fn poll_between(
         &mut self,
-        io: &mut (impl AsyncWrite + Unpin),
+        io: &mut CorkedIo<impl AsyncWrite + Unpin>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         if (self.output.is_empty() && !self.paused) || !self.server.is_between() {
@@ -329,7 +330,7 @@ impl<S: HttpService> FastPath<S> {
     /// Writes h2's frames, and rewrites some of them.
     fn poll_write(
         &mut self,
-        io: &mut (impl AsyncWrite + Unpin),
+        io: &mut CorkedIo<impl AsyncWrite + Unpin>,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {

@@ -1,0 +1,319 @@
+//! Gathers what h2 writes in one round of its connection's task, so that short answers to requests that came together
+//! leave in one call, and in one TLS record.
+//!
+//! h2 flushes after each DATA frame of more than 256 bytes, so eight answers of 1 KB used to take eight calls.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::http1::buffer_pool::Output;
+
+/// The most bytes that are gathered: a TLS record (RFC 8446, section 5.1). What is longer passes without a copy.
+const MOST: usize = 16 * 1024;
+
+/// The state that the connection's task shares with its [`CorkedIo`]. Without a task that calls
+/// [`hold`](Self::hold), nothing is gathered.
+#[derive(Clone, Debug, Default)]
+pub struct Cork(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether writes are gathered, and flushing waits.
+    holds: AtomicBool,
+    /// Whether something is gathered.
+    is_filled: AtomicBool,
+}
+
+impl Cork {
+    /// A round starts: from now on, writes are gathered.
+    pub fn hold(&self) {
+        self.0.holds.store(true, Relaxed);
+    }
+
+    /// A round is over: the next flush sends everything. Returns whether one is needed.
+    pub fn release(&self) -> bool {
+        self.0.holds.swap(false, Relaxed) && self.is_filled()
+    }
+
+    /// Whether something is gathered that the client has yet to take.
+    pub fn is_filled(&self) -> bool {
+        self.0.is_filled.load(Relaxed)
+    }
+}
+
+/// A stream that gathers short writes.
+pub struct CorkedIo<I> {
+    io: I,
+    cork: Cork,
+    gathered: Output,
+}
+
+/// The same stream for writes that are complete, and need not wait for others.
+pub struct Uncorked<'a, I>(&'a mut CorkedIo<I>);
+
+impl<I> CorkedIo<I> {
+    pub fn new(io: I, cork: Cork) -> Self {
+        Self { io, cork, gathered: Output::default() }
+    }
+
+    /// The stream for writes that are not gathered.
+    pub fn uncorked(&mut self) -> Uncorked<'_, I> {
+        Uncorked(self)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> CorkedIo<I> {
+    /// Writes everything that is gathered.
+    #[inline]
+    fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.gathered.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.gathered.poll_write(&mut self.io, context, |_| ()))?;
+        self.cork.0.is_filled.store(false, Relaxed);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether this many bytes are to be gathered.
+    fn gathers(&self, bytes: usize) -> bool {
+        bytes < MOST && self.cork.0.holds.load(Relaxed)
+    }
+
+    /// Gathers these pieces, in place of what has no room beside them.
+    fn poll_gather<'p>(
+        &mut self,
+        context: &mut Context<'_>,
+        pieces: impl Iterator<Item = &'p [u8]>,
+        bytes: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.gathered.len() + bytes > MOST {
+            ready!(self.poll_gathered(context))?;
+        }
+        if bytes > 0 {
+            let buffer = self.gathered.buffer();
+            pieces.for_each(|piece| buffer.extend_from_slice(piece));
+            self.cork.0.is_filled.store(true, Relaxed);
+        }
+        Poll::Ready(Ok(bytes))
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for CorkedIo<I> {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for CorkedIo<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.gathers(bytes.len()) {
+            return self.poll_gather(context, std::iter::once(bytes), bytes.len());
+        }
+        Pin::new(&mut self.uncorked()).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = pieces.iter().map(|piece| piece.len()).sum();
+        if self.gathers(bytes) {
+            return self.poll_gather(context, pieces.iter().map(|piece| &**piece), bytes);
+        }
+        Pin::new(&mut self.uncorked()).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    /// Does nothing if something is gathered and the round is not over.
+    #[inline]
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.gathered.is_empty() && self.cork.0.holds.load(Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.uncorked()).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_gathered(context))?;
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Uncorked<'_, I> {
+    #[inline]
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.0.poll_gathered(context))?;
+        Pin::new(&mut self.0.io).poll_write(context, bytes)
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.0.poll_gathered(context))?;
+        Pin::new(&mut self.0.io).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.io.is_write_vectored()
+    }
+
+    #[inline]
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.0.poll_gathered(context))?;
+        Pin::new(&mut self.0.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A stream that takes only so much, and remembers each call's bytes.
+    #[derive(Default)]
+    struct Wire {
+        calls: Vec<Vec<u8>>,
+        room: usize,
+        flushes: usize,
+    }
+
+    impl AsyncWrite for Wire {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let count = bytes.len().min(self.room);
+            if count == 0 {
+                return Poll::Pending;
+            }
+            self.room -= count;
+            self.calls.push(bytes[..count].to_vec());
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.flushes += 1;
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    struct Line {
+        io: CorkedIo<Wire>,
+        cork: Cork,
+    }
+
+    impl Line {
+        fn new(room: usize) -> Self {
+            let cork = Cork::default();
+            Self { io: CorkedIo::new(Wire { room, ..Wire::default() }, cork.clone()), cork }
+        }
+
+        /// How many of these bytes are taken; none if the stream is full.
+        fn write(&mut self, bytes: &[u8]) -> Option<usize> {
+            match Pin::new(&mut self.io).poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
+                Poll::Ready(taken) => Some(taken.expect("it works")),
+                Poll::Pending => None,
+            }
+        }
+
+        fn flush(&mut self) -> bool {
+            Pin::new(&mut self.io).poll_flush(&mut Context::from_waker(Waker::noop())).is_ready()
+        }
+
+        /// What was written since the last call, by call.
+        fn calls(&mut self) -> Vec<Vec<u8>> {
+            std::mem::take(&mut self.io.io.calls)
+        }
+    }
+
+    #[test]
+    fn writes_of_a_round_leave_together() {
+        let mut line = Line::new(usize::MAX);
+        // Before the first round, as in h2's handshake.
+        assert_eq!(line.write(b"settings"), Some(8));
+        assert!(line.flush());
+        assert_eq!((line.calls(), line.io.io.flushes), (vec![b"settings".to_vec()], 1));
+        line.cork.hold();
+        for bytes in [&b"a"[..], b"bc", b""] {
+            assert_eq!(line.write(bytes), Some(bytes.len()));
+            assert!(line.flush());
+        }
+        assert_eq!((line.calls(), line.io.io.flushes), (vec![], 1));
+        assert!(line.cork.is_filled() && line.cork.release());
+        assert!(line.flush());
+        assert_eq!((line.calls(), line.io.io.flushes), (vec![b"abc".to_vec()], 2));
+        assert!(!line.cork.is_filled() && !line.cork.release());
+        // With nothing gathered, a flush is a flush.
+        line.cork.hold();
+        assert!(line.flush() && !line.cork.release());
+        assert_eq!(line.io.io.flushes, 3);
+    }
+
+    #[test]
+    fn what_is_long_follows_what_is_gathered_without_a_copy() {
+        let mut line = Line::new(usize::MAX);
+        line.cork.hold();
+        let (long, half) = (vec![b'x'; MOST], vec![b'y'; MOST / 2]);
+        assert_eq!((line.write(b"a"), line.write(&long)), (Some(1), Some(MOST)));
+        assert_eq!(line.calls(), [b"a".to_vec(), long]);
+        for _ in 0..3 {
+            assert_eq!(line.write(&half), Some(MOST / 2));
+        }
+        assert_eq!(line.calls(), [[&half[..], &half].concat()], "there is room for two");
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut line.io.uncorked()).poll_write(context, b"now").is_ready());
+        assert_eq!(line.calls(), [half, b"now".to_vec()]);
+        assert!(!line.cork.release());
+    }
+
+    #[test]
+    fn a_full_stream_is_told_of_once_the_cork_is_full() {
+        let mut line = Line::new(3);
+        line.cork.hold();
+        let most = vec![b'x'; MOST - 1];
+        assert_eq!((line.write(&most), line.write(b"ab"), line.write(b"c")), (Some(MOST - 1), None, Some(1)));
+        assert!(line.cork.release() && !line.flush());
+        assert!(line.cork.is_filled(), "the client has yet to take it");
+        line.io.io.room = usize::MAX;
+        line.cork.hold();
+        assert!(line.flush() && line.cork.release() && line.flush());
+        let sent = line.calls().concat();
+        assert_eq!(sent, [&most[..], b"c"].concat());
+        assert!(!line.cork.is_filled());
+    }
+}
