@@ -1,13 +1,14 @@
-//! Signing in with OpenID Connect: the issuer, the client, and what a session keeps.
+//! Signing in with OpenID Connect: the issuer, the client, and the content of a session.
 //!
-//! The console sends the services the ID token of the user who signed in, as oauth2-proxy and kubectl do. So it holds
-//! no key worth more than a person's rights. Each service decides what a user may do by the user's groups
-//! (`--jwt-issuer`, `--jwt-write` and so on), and its audit log names the user.
+//! The console sends the services the ID token of the user who signed in, as oauth2-proxy and kubectl do. The console
+//! therefore holds no key with more rights than that user. Each service decides by the user's groups what the user may
+//! do (`--jwt-issuer`, `--jwt-write` and so on), and its audit log names the user.
 //!
-//! The way back from the issuer starts at another site, so the browser does not send a cookie with `SameSite=Strict`,
-//! as the session's is. What has to be known about a returning user is therefore in a separate cookie: `Lax`, valid for
-//! ten minutes, useless without the matching `state`. And the answer is a page instead of a redirect. It continues
-//! automatically to where the user wanted to go, which makes that a request of our own site, with the session's cookie.
+//! The redirect back from the issuer is a cross-site request. The browser therefore doesn't send cookies with
+//! `SameSite=Strict`, such as the session's. The data that is needed about a returning user is in a separate cookie: it
+//! is `Lax`, valid for ten minutes, and useless without the matching `state`. The answer is a page instead of a
+//! redirect. It continues automatically to the page that the user wanted; that is a same-site request, with the
+//! session's cookie.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(crate) const BEGIN: &str = "/sign-in/oidc";
 /// The path that the issuer sends browsers back to.
 pub(crate) const BACK: &str = "/sign-in/oidc/callback";
 
-/// The longest cookie that is read, in bytes. Browsers store none that is longer.
+/// The longest cookie that is read, in bytes. Browsers store no longer one.
 const COOKIE_BYTES: usize = 4096;
 
 /// Where people without a key sign in.
@@ -110,10 +111,10 @@ fn scopes(text: &str) -> Result<String, &'static str> {
 /// Why signing in at the issuer cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The authorities.
+    /// The certificate authorities can't be read.
     #[error("--oidc-cacert: {0}")]
     Roots(String),
-    /// Randomness.
+    /// Signing in can't be prepared.
     #[error(transparent)]
     SignIn(#[from] sign_in::Error),
 }
@@ -121,17 +122,17 @@ pub enum OpenError {
 /// Signs people in at an issuer.
 pub(crate) struct SingleSignOn {
     pub(crate) sign_in: SignIn,
-    /// The issuer's place, for people.
+    /// The issuer's address, for people.
     pub(crate) place: String,
     redirect: Option<String>,
     name_claim: String,
 }
 
 impl OidcArgs {
-    /// Prepares signing in; none if no issuer is given.
+    /// Prepares signing in; none if no issuer is configured.
     ///
     /// # Errors
-    /// When the issuer's authorities cannot be read, or the system has no randomness.
+    /// When the issuer's certificate authorities can't be read, or the system has no randomness.
     pub(crate) fn open(&self) -> Result<Option<SingleSignOn>, OpenError> {
         let (Some(url), Some(id)) = (&self.oidc_issuer, &self.oidc_client_id) else { return Ok(None) };
         let host = Url::parse(url.as_str()).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -221,7 +222,7 @@ mod tests {
         for (origin, expected) in [
             ("https://console.example", Some("https://console.example/sign-in/oidc/callback")),
             ("http://127.0.0.1:8110", Some("http://127.0.0.1:8110/sign-in/oidc/callback")),
-            // A code would be sent without TLS.
+            // The authorization code would be sent without TLS.
             ("http://console.example", None),
             ("null", None),
         ] {
