@@ -153,8 +153,8 @@ impl OidcArgs {
 }
 
 impl SingleSignOn {
-    /// The URL to send a browser back to that submitted our form with these fields. Its `Origin` was found to equal the
-    /// host; the issuer accepts only registered URLs.
+    /// The URL that the issuer redirects the browser back to. The fields are those of the form's request; its `Origin`
+    /// has been checked to match the host. The issuer accepts only registered URLs.
     pub(crate) fn redirect(&self, fields: &HeaderMap) -> Option<String> {
         let derived = || {
             let origin = fields.get(header::ORIGIN)?.to_str().ok()?;
@@ -163,18 +163,18 @@ impl SingleSignOn {
         self.redirect.clone().or_else(derived)
     }
 
-    /// The user who has come back.
+    /// The user who has come back from the issuer.
     pub(crate) fn user(&self, arrival: &Arrival) -> User {
         User { id: arrival.claims.sub.clone(), name: arrival.claims.name(&self.name_claim) }
     }
 }
 
-/// The name of the cookie of users on their way; see `visitor` for the prefix.
+/// The name of the cookie of users who are at the issuer; see `visitor` for the prefix.
 fn cookie_name(secure: bool) -> &'static str {
     if secure { "__Host-linerate-sign-in" } else { "linerate-sign-in" }
 }
 
-/// The value of that cookie.
+/// The value of the cookie; empty if it is absent or too long.
 pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> &str {
     let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -182,7 +182,7 @@ pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> &str {
     if said.len() <= COOKIE_BYTES { said } else { "" }
 }
 
-/// The field that sets that cookie; without a value, it deletes it.
+/// The header that sets the cookie. An empty value deletes it.
 pub(crate) fn set_cookie(value: &str, secure: bool) -> HeaderValue {
     let (name, seconds) = (cookie_name(secure), if value.is_empty() { 0 } else { LIFE.as_secs() });
     let secure = if secure { "; Secure" } else { "" };
