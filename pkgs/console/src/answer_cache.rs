@@ -1,5 +1,5 @@
-//! Remembers for a moment what was found out for somebody, so that not every page and every piece of an upload asks
-//! again.
+//! Caches answers of services for a short time, so that not every page and every piece of an upload sends the same
+//! request again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-/// How many answers are kept: as many as there may be sessions.
+/// How many answers are cached: one for each possible session.
 const MOST: usize = 64;
 
-/// Answers, by the digest of the key they were found out for.
+/// Answers, by the digest of the key that was used to get them.
 #[derive(Debug)]
 pub(crate) struct AnswerCache<T> {
     fresh: Duration,
@@ -18,12 +18,12 @@ pub(crate) struct AnswerCache<T> {
 }
 
 impl<T: Clone> AnswerCache<T> {
-    /// Keeps answers for this long.
+    /// A cache whose entries are valid for this long.
     pub(crate) fn new(fresh: Duration) -> Self {
         Self { fresh, known: Mutex::default() }
     }
 
-    /// The remembered answer for this key, or a new one; failures aren't remembered.
+    /// The cached answer for this key, or a new one. Failures aren't cached.
     ///
     /// # Errors
     /// Those of `ask`.

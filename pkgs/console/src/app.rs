@@ -22,48 +22,47 @@ use crate::sign_in_limits::SignInLimits;
 use crate::single_sign_on::SingleSignOn;
 use crate::upstream::Upstream;
 
-/// How long the console goes by what it found out about a key's permissions, since every page and every piece of an
-/// upload needs to know. For that long, a revoked key still passes the console's own checks, but not those of the
-/// services.
+/// How long a key's permissions are cached, since every page and every piece of an upload needs them. During that time,
+/// a revoked key still passes the console's own checks, but not those of the services.
 const MAY: Duration = Duration::from_secs(5);
 
-/// How long click counts are shown before they are fetched again.
+/// How long click counts are cached.
 const CLICKS: Duration = Duration::from_secs(10);
 
 /// State that pages share.
 pub(crate) struct App {
-    /// The services that are shown.
+    /// Asks the services for the overview.
     pub(crate) sampler: Sampler,
     /// linerate-links, whose keys let people sign in.
     pub(crate) links: Option<Upstream>,
-    /// linerate-files, for those who may write to it.
+    /// linerate-files, for users who may write everything.
     pub(crate) files: Option<Upstream>,
     pub(crate) writer: Option<Upstream>,
-    /// linerate-api's users, whose keys let people sign in too.
+    /// linerate-api's users. Their keys let people sign in too.
     pub(crate) users: Option<Upstream>,
-    /// Whether everybody who is signed in sees users, since linerate-api asks for no keys.
+    /// Whether every signed-in user sees users, because linerate-api requires no keys.
     pub(crate) users_without_key: bool,
-    /// The services' own audit logs, where the console is told of them.
+    /// The services' own audit logs whose paths are configured.
     pub(crate) audits: Vec<AuditFile>,
-    /// The grant that everybody uses where nobody has to sign in.
+    /// The grant that everybody uses if nobody has to sign in.
     pub(crate) open: Option<Grant>,
-    /// The host names that requests may use; any where absent.
+    /// The host names that requests may use; any if absent.
     pub(crate) hosts: Option<AllowedHosts>,
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) sessions: Sessions,
-    /// Where people without a key sign in.
+    /// The issuer where people without a key sign in.
     pub(crate) single_sign_on: Option<SingleSignOn>,
     pub(crate) session_seconds: u64,
     pub(crate) secret: Secret,
     pub(crate) sign_in_limits: SignInLimits,
     pub(crate) live: Live,
-    /// Whether a links key may write to all domains.
+    /// Caches whether a links key may write to all domains.
     pub(crate) may_all: AnswerCache<bool>,
-    /// The clicks of all links that a key may see.
+    /// Caches the clicks of all links that a key may see.
     pub(crate) clicks: AnswerCache<Arc<Stats>>,
     pub(crate) shutdown: Shutdown,
     pub(crate) known: Known,
-    /// The console's own audit log, of who did what.
+    /// The console's own audit log.
     pub(crate) audit_log: Option<AuditLog>,
     /// Recorded profiles of processes.
     pub(crate) profiles: Profiles,
@@ -71,17 +70,17 @@ pub(crate) struct App {
     pub(crate) imports: Imports,
 }
 
-/// What was recently found out about the machine.
+/// Recent results about the machine.
 #[derive(Default)]
 pub(crate) struct Known {
     doctor: SharedLookup<Result<Examined, String>>,
     host: SharedLookup<Host>,
     queues: SharedLookup<Result<Queues, String>>,
-    /// The last two readings of the queues, to tell what has changed between them.
+    /// The last two readings of the queues, for the changes between them.
     queues_before: Mutex<Option<(Queues, Queues)>>,
 }
 
-/// Empty caches for what keys may do, and for their clicks.
+/// Empty caches for the permissions of keys, and for clicks.
 pub(crate) fn answer_caches() -> (AnswerCache<bool>, AnswerCache<Arc<Stats>>) {
     (AnswerCache::new(MAY), AnswerCache::new(CLICKS))
 }
@@ -92,13 +91,13 @@ impl App {
         self.audits.iter().find(|file| file.service == service)
     }
 
-    /// The doctor's findings, at most this old, and when they were made.
+    /// The doctor's findings, at most this old, and the time of the check.
     pub(crate) async fn doctor(&self, fresh: Duration) -> Arc<(Instant, Result<Examined, String>)> {
         let machine = Arc::clone(&self.machine);
         self.known.doctor.at(fresh, move || machine.doctor()).await
     }
 
-    /// The doctor's last findings, if there are any; when they are older than this, it looks again in the background.
+    /// The doctor's last findings, if there are any. If they are older than this, a new check starts in the background.
     pub(crate) fn doctor_lately(
         self: &Arc<Self>,
         fresh: Duration,
@@ -123,7 +122,7 @@ impl App {
         self.known.queues.at(Duration::ZERO, move || machine.queues()).await.1.clone()
     }
 
-    /// The queues, and how they were some time before.
+    /// The queues, and an earlier reading of them.
     pub(crate) async fn queues(&self) -> Result<(Option<Queues>, Queues), String> {
         let machine = Arc::clone(&self.machine);
         let now =
@@ -140,7 +139,7 @@ impl App {
     }
 }
 
-/// Something that takes a while to find out: it runs on a thread that may block, and only once however many ask for it.
+/// A lookup that takes a while. It runs on a blocking thread, and only once at a time for everybody who needs it.
 struct SharedLookup<T> {
     last: watch::Sender<Option<Arc<(Instant, T)>>>,
     looking: tokio::sync::Mutex<()>,
@@ -163,7 +162,7 @@ impl<T: Send + Sync + 'static> SharedLookup<T> {
         if let Some(last) = self.last().filter(|last| last.0.elapsed() <= fresh) {
             return last;
         }
-        // A panic in there is logged by its hook, and ends only this request.
+        // The panic hook logs a panic, and only this request fails.
         let found = tokio::task::spawn_blocking(look).await.expect("the look has ended");
         let found = Arc::new((Instant::now(), found));
         self.last.send_replace(Some(Arc::clone(&found)));

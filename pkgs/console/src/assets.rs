@@ -1,5 +1,5 @@
-//! Files that all pages share, such as styles and scripts: compiled in, compressed when the console starts, and cached
-//! by browsers indefinitely, since each one's address contains a digest of its content.
+//! Files that all pages share, such as styles and scripts. They are compiled in, and compressed when the console
+//! starts. Browsers cache them indefinitely, since the address of each contains a digest of its content.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -55,7 +55,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
 /// The path of an asset.
 ///
 /// # Panics
-/// When there is no asset with this name, which any test that shows the page finds.
+/// When there is no asset with this name. Any test that renders the page detects that.
 pub(crate) fn path(name: &str) -> &'static str {
     let asset = ASSETS.iter().find(|asset| asset.name == name);
     asset.map(|asset| asset.path.as_str()).expect("an asset that there is")

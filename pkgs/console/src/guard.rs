@@ -1,5 +1,5 @@
-//! Checks every request before a page gets it: the host name, the session and the form's origin. Also sets the headers
-//! that restrict what browsers do with the answer.
+//! Checks every request before a page handles it: the host name, the session, and the form's origin. Also sets the
+//! security headers of the response.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,24 +25,24 @@ use crate::single_sign_on::{BACK, BEGIN};
 use crate::visitor::{Visitor, cookie, set_cookie};
 use crate::{assets, pages};
 
-/// The longest form, in bytes; a link that uses all its limits takes a tenth of it.
+/// The longest form, in bytes. A link that uses all its limits takes a tenth of it.
 const FORM_BYTES: usize = 256 * 1024;
 
-/// The longest form with rows to import, which are all held in memory.
+/// The longest form with rows to import, in bytes. All rows are held in memory.
 const IMPORT_BYTES: usize = 8 << 20;
 
 /// The most fields in a form with a file.
 const MOST_FIELDS: usize = 16;
 
-/// Uploads in pieces, whose token is in a header, since their bodies are bytes of files.
+/// Uploads in pieces. Their token is in a header, since their bodies are bytes of files.
 const UPLOADS: &str = "/files/uploads";
 const TOKEN: &str = "x-csrf";
 
-/// What is answered when a form has the wrong token.
+/// The answer to a form with a wrong token.
 const OLD: &str =
     "this form is older than the session, or of none: go back, load the page again, and send it once more";
 
-/// Only what the console itself serves may be loaded, and nothing written inside a page is ever run.
+/// Browsers may load only what the console itself serves. Inline scripts and styles never run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -56,7 +56,7 @@ impl<S: Sync> FromRequestParts<S> for Fields {
     }
 }
 
-/// Lets permitted requests through, and adds the headers that tell browsers what they may do with the answer.
+/// Lets permitted requests through, and adds the security headers.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let mut response = if let Some(hosts) = &app.hosts
@@ -74,14 +74,14 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
-/// How a request arrived; over a Unix socket, an empty host name can't come from a web page.
+/// How a request arrived. Over a Unix socket, the host name may be empty, which can't come from a web page.
 fn socket_family(request: &Request) -> SocketFamily {
     let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
     let unix = request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
     if unnamed && unix { SocketFamily::Unix } else { SocketFamily::Network }
 }
 
-/// Lets a permitted visitor in, with any form they send.
+/// Lets a visitor in, and reads any form that they send.
 async fn admit(
     visitor: Result<(Visitor, Option<HeaderValue>), getrandom::Error>,
     request: Request,
@@ -93,9 +93,9 @@ async fn admit(
     };
     let returns = request.uri().path() == BACK;
     let signing_in = returns || ["/sign-in", BEGIN].contains(&request.uri().path());
-    // Somebody followed a link from another site, so the browser held the session's cookie back, and a new visitor's
-    // cookie would replace it. The console answers with a page of its own that asks again, now with the cookie. That
-    // can only show a page, since forms need more than a cookie.
+    // The visitor followed a link from another site, so the browser didn't send the session's cookie. A new cookie
+    // would replace that one. The console therefore answers with a page that requests the same page again, now with the
+    // cookie. This can only show a page, since forms need more than a cookie.
     if set_cookie.is_some()
         && !returns
         && *request.method() == Method::GET
@@ -118,7 +118,8 @@ async fn admit(
             Err((status, why)) => pages::refused(status, why),
         }
     };
-    // A session that has just begun sets its own cookie. A visitor from another site may have one that wasn't sent.
+    // A session that has just begun sets its own cookie. A visitor who returns from the issuer may have one that wasn't
+    // sent.
     if let Some(cookie) = set_cookie.filter(|_| !returns)
         && !response.headers().contains_key(header::SET_COOKIE)
     {
@@ -127,19 +128,19 @@ async fn admit(
     response
 }
 
-/// Whether somebody follows a link on another site's page. The request that asks again isn't one.
+/// Whether the visitor follows a link on another site's page. The repeated request doesn't count as one.
 fn of_another_site(fields: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| fields.get(name).is_some_and(|given| given == value);
     says("sec-fetch-site", "cross-site") && says("sec-fetch-mode", "navigate")
 }
 
-/// The visitor, and the cookie to give them if they have none.
+/// The visitor, and the new cookie if they have none.
 fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>), getrandom::Error> {
     let peer = request.extensions().get::<Peer>();
     let secure = peer.is_some_and(|peer| peer.tls.is_some());
     let address = peer.and_then(|peer| peer.client(request.headers()));
     let sent = cookie(request.headers(), secure);
-    // Live updates don't keep a session alive.
+    // Requests for live updates don't extend a session.
     let used = !request.uri().path().starts_with("/live/");
     let (grant, session) = match &app.open {
         Some(grant) => (Some(grant.clone()), false),
@@ -162,7 +163,7 @@ fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>
     Ok((Visitor { grant, cookie, form, session, secure, address, request }, set))
 }
 
-/// The request's id in the access log, or the one a trusted proxy gave; otherwise a new one.
+/// The request's ID: the one in the access log, else the one from a trusted proxy, else a new one.
 fn request_id(peer: Option<&Peer>, request: &Request) -> RequestId {
     if let Some(logged) = request.extensions().get::<RequestContext>() {
         return logged.id().clone();
@@ -172,7 +173,7 @@ fn request_id(peer: Option<&Peer>, request: &Request) -> RequestId {
     given.unwrap_or_else(RequestId::generate)
 }
 
-/// Reads a form sent from one of the console's pages.
+/// Reads a form that was sent from one of the console's pages.
 async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCode, &'static str)> {
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
@@ -213,7 +214,7 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     Ok(Request::from_parts(parts, Body::empty()))
 }
 
-/// Reads a form with a file in it (RFC 7578), sent from one of the console's pages.
+/// Reads a form that contains a file (RFC 7578) and was sent from one of the console's pages.
 async fn form_with_file(
     visitor: &Visitor,
     request: Request,
@@ -257,8 +258,8 @@ async fn form_with_file(
     Ok(Request::from_parts(parts, Body::empty()))
 }
 
-/// Sends whoever isn't signed in to the sign-in page, and back afterwards. A part of a page can't be redirected, so
-/// htmx is told to reload the whole page.
+/// Redirects a visitor without a session to the sign-in page, and back afterwards. A part of a page can't be
+/// redirected, so htmx is told to reload the whole page.
 fn to_sign_in(request: &Request) -> Response {
     let back = match *request.method() {
         Method::GET => request.uri().path_and_query().map_or("/", |path| path.as_str()),
@@ -277,7 +278,7 @@ fn harden(fields: &mut HeaderMap) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not `no-referrer`, with which forms would lose their Origin.
+        // With `no-referrer`, browsers would send forms without a useful Origin.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -286,6 +287,6 @@ fn harden(fields: &mut HeaderMap) {
     ] {
         fields.insert(name, HeaderValue::from_static(value));
     }
-    // Pages show the current state, and only to whoever is signed in.
+    // Pages show the current state, and only to signed-in users, so nobody may cache them.
     fields.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }

@@ -1,4 +1,4 @@
-//! Which keys let people sign in: those that a service accepts.
+//! Checks which keys let people sign in: those that a service accepts.
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use crate::upstream;
 use crate::users::Users;
 use crate::visitor::Visitor;
 
-/// The longest key that is tried, in bytes; real ones are far shorter.
+/// The longest key that is tried, in bytes. Real ones are far shorter.
 pub(crate) const KEY_BYTES: usize = 256;
 
 /// Which service a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyOf {
-    /// For linerate-links; these keys let people sign in.
+    /// linerate-links. Its keys let people sign in.
     Links,
-    /// For linerate-api; added by somebody who is already signed in, to work with users.
+    /// linerate-api. A signed-in user adds such a key to work with users.
     Api,
 }
 
@@ -32,10 +32,10 @@ impl KeyOf {
     }
 }
 
-/// Whether a key is valid, according to its service.
+/// Checks a key with its service.
 ///
 /// # Errors
-/// With a status and a sentence for whoever tried it.
+/// A status and a sentence for the user who tried the key.
 pub(crate) async fn check(
     app: &App,
     visitor: &Visitor,
@@ -70,11 +70,11 @@ pub(crate) async fn check(
     }
 }
 
-/// Whether a service accepts a key or token, according to the service itself.
+/// Asks a service whether it accepts a key or token.
 pub(crate) async fn ask(app: &App, of: KeyOf, key: &str) -> Result<bool, upstream::Error> {
     match (of, &app.links, &app.users) {
         (KeyOf::Links, Some(upstream), _) => Links { upstream, token: key }.knows_key().await,
-        // A linerate-api that asks for no keys would accept any.
+        // A linerate-api that requires no keys would accept any key.
         (KeyOf::Api, _, Some(upstream)) if (Users { upstream, token: None }).admitted().await? => Ok(false),
         (KeyOf::Api, _, Some(upstream)) => Users { upstream, token: Some(key) }.admitted().await,
         _ => Ok(false),

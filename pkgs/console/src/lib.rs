@@ -7,22 +7,22 @@
 //!                                                   └▶ machine ─▶ the operator's command line
 //! ```
 //!
-//! It stores nothing itself. What it shows comes from the services, through the APIs on their admin listeners, and from
-//! the machine, through [`Machine`], which the operator's command line implements with the same code that its own
-//! commands use.
+//! It stores nothing itself. It shows data from the services, through the APIs on their admin listeners, and from the
+//! machine, through [`Machine`]. The operator's command line implements that trait with the same code as its own
+//! commands.
 //!
 //! - [`serve`]: the listeners, from start to drain.
-//! - [`machine`]: what the console learns from the machine.
-//! - `routes`: the paths of pages; `app`: the state they share; `guard`: the checks before all of them; `visitor`: who
-//!   sends a request.
-//! - `session`, `keys`, `csrf`, `sign_in_limits`: who is signed in and with what, whether a form is theirs, and how
-//!   often one may try.
+//! - [`machine`]: the interface to the machine.
+//! - `routes`: the paths of pages; `app`: the state that pages share; `guard`: the checks before every page; `visitor`:
+//! who sends a request.
+//! - `session`, `keys`, `csrf`, `sign_in_limits`: who is signed in and with which keys, whether a form is theirs, and
+//! how often somebody may try to sign in.
 //! - `single_sign_on`: signing in at an issuer instead, and the cookie that recognises people when they come back from
-//!   there.
+//! there.
 //! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: clients for the services. `audit`: the services'
 //!   audit logs.
-//! - `overview`: what the services do, second by second. `live`: how many pages watch that. `answer_cache`: recent
-//!   answers.
+//! - `overview`: what the services do, second by second. `live`: limits how many pages watch that. `answer_cache`:
+//! recent answers.
 //! - [`flame`]: flame graphs of what processes do.
 //! - `profiles`: recorded profiles, kept for a while.
 //! - `imports`: importing links from files, piece by piece.

@@ -1,20 +1,20 @@
-//! Limits how many pages are live at once: each asks for new figures every second and holds a connection.
+//! Limits the number of live pages at once. Each one requests new figures every second and holds a connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The limit for everybody together.
+/// The limit for all sessions together.
 const ALL: usize = 32;
 
-/// The limit for one session: browsers open six HTTP/1.1 connections per host, and need some of them to load pages.
+/// The limit for one session. Browsers open six HTTP/1.1 connections per host, and need some of them to load pages.
 const EACH: usize = 4;
 
 /// Why a page doesn't update by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// All places are taken.
+    /// All slots are taken.
     All,
-    /// All of this session's places are taken.
+    /// All of this session's slots are taken.
     Own,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Full {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live(Arc<Mutex<HashMap<String, usize>>>);
 
-/// A place for a live page, held as long as this value lives.
+/// A slot for a live page, held as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Place {
     live: Live,
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 }
 
 impl Live {
-    /// Takes a place for one more page of this session.
+    /// Takes a slot for one more page of this session.
     ///
     /// # Errors
     /// [`Full`].

@@ -1,19 +1,19 @@
-//! What the console learns from the machine, as plain data; the program that runs the console knows how to find it out.
+//! The console's interface to the machine, as plain data. The program that runs the console implements it.
 
 use std::fmt;
 
-/// The machine that the console runs on. Calls may take a while and are made on a thread that may block.
+/// The machine that the console runs on. Calls may take a while, so they run on blocking threads.
 pub trait Machine: Send + Sync + 'static {
     /// What keeps the machine from reaching its line rate.
     ///
     /// # Errors
-    /// Why that can't be told.
+    /// The reason if that can't be found out.
     fn doctor(&self) -> Result<Examined, String>;
 
     /// The CPUs that serve the queues of its network interfaces, and the counters so far.
     ///
     /// # Errors
-    /// Why that can't be told.
+    /// The reason if that can't be found out.
     fn queues(&self) -> Result<Queues, String>;
 
     /// A summary of the machine.
@@ -24,27 +24,28 @@ pub trait Machine: Send + Sync + 'static {
         false
     }
 
-    /// Changes something on the machine for somebody, named as in logs, and says in a sentence what was done.
+    /// Changes something on the machine on behalf of a user, named as in logs. Returns a sentence that says what was
+    /// done.
     ///
     /// # Errors
-    /// Why nothing was changed.
+    /// The reason if nothing was changed.
     fn change(&self, _change: &QueueChange, _by: &str) -> Result<String, String> {
         Err(UNHELPED.into())
     }
 
-    /// Records what processes do, for somebody.
+    /// Records what processes do, on behalf of a user.
     ///
     /// # Errors
-    /// Why nothing was recorded.
+    /// The reason if nothing was recorded.
     fn watch(&self, _watch: &Watch, _by: &str) -> Result<Watched, String> {
         Err(UNHELPED.into())
     }
 }
 
-/// The answer where there is no helper.
+/// The answer if there is no helper.
 const UNHELPED: &str = "this console was started without --helper";
 
-/// A summary of the machine; what can't be found out is absent.
+/// A summary of the machine. Unknown values are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
     /// Its name.
@@ -57,15 +58,15 @@ pub struct Host {
     pub generation: Option<String>,
     /// Memory, and how much of it is available, in bytes.
     pub memory: Option<(u64, u64)>,
-    /// The version of the running image, where there is one.
+    /// The version of the running image, if the machine runs one.
     pub version: Option<String>,
-    /// Whether the running version is still on trial, in a few words, and what else may boot.
+    /// Whether the running version is still on trial, in a few words, and which other versions may boot.
     pub trial: Option<String>,
     /// When the running version was installed, in seconds since 1970.
     pub updated: Option<u64>,
     /// The file systems that services keep their data on.
     pub disks: Vec<Disk>,
-    /// Processes that ran or waited for a CPU, averaged over a minute.
+    /// The number of processes that ran or waited for a CPU, averaged over a minute.
     pub load: Option<f64>,
     /// CPUs online.
     pub cpus: Option<usize>,
@@ -92,7 +93,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As the command line and pages show it.
+    /// Its name on the command line and on pages.
     pub fn label(self) -> &'static str {
         match self {
             Self::Notice => "notice",
@@ -113,9 +114,9 @@ impl fmt::Display for Severity {
 pub struct Examined {
     /// The profile's host, if there is a profile.
     pub profile: Option<String>,
-    /// When, in seconds since 1970.
+    /// The time of the check, in seconds since 1970.
     pub at: u64,
-    /// Worst first.
+    /// The findings, worst first.
     pub findings: Vec<Finding>,
     /// Findings that have been resolved, most recent first.
     pub past: Vec<ResolvedFinding>,
@@ -181,7 +182,7 @@ pub struct Rule {
 /// Which CPUs serve the queues of the machine's interfaces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queues {
-    /// The time of the reading, in milliseconds of a clock that doesn't jump.
+    /// The time of the reading, in milliseconds of a monotonic clock.
     pub at_millis: u64,
     /// The interfaces that have hardware.
     pub interfaces: Vec<Interface>,
@@ -269,15 +270,15 @@ pub struct Ticks {
     pub all: u64,
 }
 
-/// What may be changed of the machine, or looked at by rights of its own.
+/// A change to the placement of queues, which needs privileges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueChange {
     /// Places an interface's queues as planned.
     Apply {
-        /// Which.
+        /// The interface.
         interface: String,
     },
-    /// Restores what was there before the first change.
+    /// Restores the settings from before the first change.
     Undo {
         /// The interface.
         interface: String,
@@ -304,6 +305,6 @@ pub struct Watched {
     pub event: String,
     /// Whether the kernel's own part is included.
     pub kernel: bool,
-    /// Records that were lost for lack of room.
+    /// How many records were lost because a ring was full.
     pub lost: u64,
 }

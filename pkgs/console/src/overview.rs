@@ -1,4 +1,4 @@
-//! What the services do, second by second; they are only asked while somebody is looking.
+//! What the services do, second by second. They are only asked while somebody watches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use tokio::sync::Mutex;
 use crate::metrics::{Metrics, quantile};
 use crate::upstream::{Ask, Upstream};
 
-/// A reading younger than this is used again, however many people are looking.
+/// A reading that is younger than this is shared by all viewers.
 const FRESH: Duration = Duration::from_millis(900);
 
-/// When two readings are further apart than this, nobody was looking in between, so they don't give a current rate.
+/// If two readings are further apart than this, nobody was watching in between, so they don't give a current rate.
 const LATELY: Duration = Duration::from_secs(10);
 
-/// How many readings are kept for the curves.
+/// How many readings are kept for the charts.
 const KEPT: usize = 61;
 
-/// Asks the services, and remembers their answers.
+/// Asks the services, and stores their answers.
 pub(crate) struct Sampler {
     services: Vec<Upstream>,
     readings: Mutex<VecDeque<Arc<Moment>>>,
 }
 
-/// What all services answered at one time.
+/// The answers of all services at one time.
 struct Moment {
     at: Instant,
     services: Vec<Said>,
 }
 
-/// What one service answered.
+/// The answer of one service.
 enum Said {
-    /// It gave no answer, for this reason.
+    /// There was no answer, for this reason.
     Nothing(String),
     /// Whether it is ready, or why not, and its counters.
     Counts { unready: Option<String>, counts: Box<Counts> },
@@ -60,7 +60,7 @@ pub(crate) struct Service {
     pub(crate) state: State,
     /// Requests per second.
     pub(crate) rate: Option<f64>,
-    /// Responses per second that were the service's own failures (5xx).
+    /// Responses per second that failed because of the service itself (5xx).
     pub(crate) failures: Option<f64>,
     /// Bytes sent per second.
     pub(crate) sent: Option<f64>,
@@ -70,22 +70,22 @@ pub(crate) struct Service {
     pub(crate) hits: Option<f64>,
     /// Open connections.
     pub(crate) open: Option<f64>,
-    /// In bytes.
+    /// Its memory, in bytes.
     pub(crate) memory: Option<f64>,
     /// How many CPUs it keeps busy.
     pub(crate) cpu: Option<f64>,
     /// When it was started, in seconds since 1970.
     pub(crate) started: Option<f64>,
-    /// Requests since then.
+    /// Requests since it was started.
     pub(crate) requests: Option<f64>,
-    /// Requests per second, oldest first; none where nobody was looking.
+    /// Requests per second, oldest first; none while nobody was watching.
     pub(crate) curve: Vec<Option<f64>>,
 }
 
 /// Whether a service answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It does.
+    /// It is ready.
     #[default]
     Ready,
     /// It runs, but isn't ready for this reason.
@@ -132,7 +132,7 @@ async fn said(service: &Upstream) -> Said {
     }
 }
 
-/// Why a service says it isn't ready.
+/// The reason that a service gives for not being ready.
 fn reason(body: &[u8]) -> String {
     let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let why = ["reason", "detail", "status"].into_iter().find_map(|name| said.get(name)?.as_str());
@@ -164,7 +164,7 @@ fn counts(name: &str, metrics: &Metrics) -> Counts {
     }
 }
 
-/// The growth per second; none if the value has fallen, since the service was then restarted.
+/// The growth per second; none if the value has fallen, because the service was restarted.
 fn rate(before: f64, after: f64, time: Duration) -> Option<f64> {
     (after >= before && !time.is_zero()).then(|| (after - before) / time.as_secs_f64())
 }
@@ -208,7 +208,7 @@ fn shown(name: &'static str, index: usize, readings: &[Arc<Moment>]) -> Service 
         service.sent = before.sent.zip(after.sent).and_then(|(before, after)| rate(before, after, *time));
         service.cpu = before.cpu.zip(after.cpu).and_then(|(before, after)| rate(before, after, *time));
     }
-    // Over the whole time that somebody has been looking, since one second has few requests on a quiet machine.
+    // Use the whole time that somebody has been watching: on a quiet machine, one second has few requests.
     if let (Some((before, _, _)), Some((_, after, _))) =
         (pairs.iter().flatten().next(), pairs.iter().flatten().last())
     {

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::single_sign_on::{BACK, BEGIN};
 use crate::{guard, pages};
 
-/// The router for all of them.
+/// The router for all pages.
 pub(crate) fn router(app: Arc<App>) -> Router {
     use pages::{
         access, doctor, files, link, link_form, links, overview, profile, queues, service_keys, sessions,

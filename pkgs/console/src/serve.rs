@@ -178,7 +178,7 @@ impl FromStr for Where {
                     Err("nobody can connect to systemd:NAME; expected IP:PORT or unix:PATH".into())
                 }
                 Ok(Address::Tcp(address)) if address.port() == 0 => Err("nobody listens at port 0".into()),
-                // The unspecified address is reached over loopback.
+                // An unspecified address is reached over loopback.
                 Ok(Address::Tcp(address)) if address.ip().is_unspecified() => {
                     Ok(Self(Some(Address::Tcp((std::net::Ipv4Addr::LOCALHOST, address.port()).into()))))
                 }
@@ -189,10 +189,10 @@ impl FromStr for Where {
     }
 }
 
-/// What performs the actions that need more rights.
+/// The program that performs actions that need more rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelperAt {
-    /// Nothing.
+    /// No program.
     None,
     /// The console itself, as its own user.
     Own,
@@ -213,7 +213,7 @@ impl FromStr for HelperAt {
     }
 }
 
-/// A key of links, which is never shown.
+/// A key of links. Its `Debug` output hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
@@ -241,22 +241,22 @@ pub enum Error {
          leave --token out"
     )]
     Open(Address),
-    /// Nobody could sign in.
+    /// Nobody could sign in without linerate-links.
     #[error("without linerate-links (--links none) nobody can sign in, since its keys let people in")]
     NobodyCan,
-    /// A listener.
+    /// A listener failed.
     #[error(transparent)]
     Listener(#[from] listener::Error),
-    /// The access log.
+    /// The access log can't be opened.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
-    /// The issuer for signing in.
+    /// The issuer for signing in can't be used.
     #[error(transparent)]
     Oidc(#[from] single_sign_on::OpenError),
     /// The system has no randomness.
     #[error("cannot make a secret: {0}")]
     Randomness(getrandom::Error),
-    /// Signals or threads.
+    /// Signals or threads failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -337,7 +337,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let mut lines: String = addresses
         .map(|(index, address)| address.line("console", if index < plain { "http" } else { "https" }))
         .collect();
-    // If everybody on this machine may use it, so could pages of any site, by DNS rebinding.
+    // Without a sign-in, pages of any site could use the console by DNS rebinding, so the host name is checked.
     let checked = local || !args.hosts.allowed_hosts.is_empty();
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
     let app = Arc::new(app(args, machine, hosts, audit_log.clone(), shutdown.clone())?);
@@ -355,7 +355,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
         threads.push(admin.start_boxed("console-admin", pages, &shutdown)?);
     }
     readiness.set_ready();
-    // The console runs even if nobody reads this.
+    // The console runs even if nobody reads the addresses.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     ready::watchdog(move || watched.iter_mut().all(Watch::alive))?;
 
@@ -430,7 +430,7 @@ fn app(
     })
 }
 
-/// Whether only this machine can connect there. What systemd passes may be anything.
+/// Whether only this machine can connect to an address. A socket from systemd may have any address.
 fn is_local(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => address.ip().is_loopback(),
@@ -451,7 +451,7 @@ fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
         limits: listener::Limits {
             connections: args.max_connections.get() as usize,
             make_room: true,
-            // A file in a plain form, or a piece of one. A file to import is the longest.
+            // Room for a file in a plain form, or a piece of one. Files to import are the largest.
             body_bytes: 9 << 20,
             body_bytes_total: 24 << 20,
             answer_bytes_total: 32 << 20,

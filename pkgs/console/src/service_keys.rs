@@ -1,4 +1,4 @@
-//! The keys of linerate-links and linerate-api, for whoever has a key that may write everything there.
+//! The keys of linerate-links and linerate-api, for users whose own key may write everything there.
 
 use http::Method;
 use serde::Deserialize;
@@ -21,11 +21,11 @@ pub(crate) struct Key {
     pub(crate) rate: Option<u32>,
     pub(crate) created_at: String,
     pub(crate) expires_at: Option<String>,
-    /// Accurate to a minute.
+    /// Accurate to one minute.
     pub(crate) last_used_at: Option<String>,
 }
 
-/// A new key with its secret. It has no `Debug`, so that it isn't logged.
+/// A new key with its secret. It has no `Debug`, so that it can't be logged.
 #[derive(Deserialize)]
 pub(crate) struct Made {
     pub(crate) key: String,
@@ -38,7 +38,7 @@ struct Listing {
     keys: Vec<Key>,
 }
 
-/// A service's keys, for whoever has this key.
+/// A service's keys, for the user with this key.
 pub(crate) struct Keys<'a> {
     pub(crate) of: KeyOf,
     pub(crate) upstream: &'a Upstream,
@@ -57,7 +57,7 @@ impl Keys<'_> {
         self.json(Ask { path: &format!("{}/{id}", self.path()), ..self.get() }).await
     }
 
-    /// Creates a key; only this response has its secret.
+    /// Creates a key. Only this response contains its secret.
     pub(crate) async fn create(&self, key: &Map<String, Value>) -> Result<Made, Error> {
         let body = Some(("application/json", serde_json::to_vec(key).unwrap_or_default()));
         self.json(Ask { method: Method::POST, path: self.path(), body, ..self.get() }).await
@@ -82,7 +82,7 @@ impl Keys<'_> {
 
     async fn json<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, Error> {
         let answer = self.upstream.ask_well(ask).await?;
-        // The body has the secret, so errors don't quote it.
+        // The body contains the secret, so errors don't quote it.
         serde_json::from_slice(&answer.body).map_err(|error| Error::Strange {
             name: self.upstream.name,
             why: format!("line {}, column {}", error.line(), error.column()),

@@ -1,4 +1,4 @@
-//! The visitor who requests a page, and the cookie that recognises them.
+//! The visitor who sends a request, and the cookie that recognises them.
 
 use std::net::IpAddr;
 
@@ -14,9 +14,9 @@ use crate::session::Grant;
 /// Somebody who requests a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
-    /// What the services are asked with; none before signing in.
+    /// The credentials for the services; none before signing in.
     pub(crate) grant: Option<Grant>,
-    /// The cookie's value, which belongs to a session or, before signing in, only to forms.
+    /// The cookie's value. It belongs to a session or, before signing in, only to forms.
     pub(crate) cookie: String,
     /// The token for forms.
     pub(crate) form: String,
@@ -26,7 +26,7 @@ pub(crate) struct Visitor {
     pub(crate) secure: bool,
     /// Their address.
     pub(crate) address: Option<IpAddr>,
-    /// The request's id, for the access log and a proxy in front.
+    /// The request's ID, for the access log and a proxy in front.
     pub(crate) request: RequestId,
 }
 
@@ -38,12 +38,13 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
     }
 }
 
-/// The name of the cookie. With its prefix, browsers accept it only from this host and only over TLS (RFC 6265bis).
+/// The name of the cookie. Because of its prefix, browsers accept it only from this host and only over TLS (RFC
+/// 6265bis).
 fn cookie_name(secure: bool) -> &'static str {
     if secure { "__Host-linerate" } else { "linerate" }
 }
 
-/// The value of the cookie, if the console could have made it.
+/// The value of the cookie, if it has the format of the console's cookies.
 pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
     let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -52,12 +53,12 @@ pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
     ours.then(|| value.to_owned())
 }
 
-/// A cookie that no script can read and no other site's page sends.
+/// A cookie that scripts can't read and that browsers don't send with cross-site requests.
 pub(crate) fn set_cookie(value: &str, secure: bool, seconds: u64) -> HeaderValue {
     let name = cookie_name(secure);
     let secure = if secure { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    // It only has letters, digits and signs.
+    // The text has only letters, digits and signs.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 

@@ -1,4 +1,4 @@
-//! The machine as the console shows it, found out by the same code that `doctor` and `nic` use.
+//! The machine as the console shows it. It uses the same code as `doctor` and `nic`.
 
 mod release;
 
@@ -25,17 +25,16 @@ use crate::profile::Profile;
 use crate::system::{self, System};
 use crate::topology::Topology;
 
-/// How long counters are watched to see what is being lost now, in seconds.
+/// How long counters are watched to find current losses, in seconds.
 const INTERVAL: u64 = 1;
 
 /// Where services keep the data that must not run out of disk space.
 const DATA: &str = "/var/lib";
 
-/// The services that keep data there, each in its own directory.
+/// The services that keep data in [`DATA`], each in its own directory.
 const SERVICES: [&str; 3] = ["links", "files", "api"];
 
-/// The machine behind a [`System`], which is opened anew for each look, so that no socket stays open while nobody is
-/// looking.
+/// The machine behind a [`System`]. It is opened anew for each request, so no socket stays open while nobody looks.
 pub struct LiveMachine {
     recorded: Option<PathBuf>,
     profile: Option<PathBuf>,
@@ -46,7 +45,7 @@ pub struct LiveMachine {
 
 /// Who performs actions that need privileges.
 enum Helper {
-    /// This process, so what its user may not do isn't done.
+    /// This process, with the rights of its user.
     Own(Box<Worker>),
     /// The helper behind a socket.
     At(PathBuf),
@@ -87,7 +86,7 @@ impl LiveMachine {
 
     /// This machine, or one recorded in a file, compared with the profile in another file.
     pub fn new(recorded: Option<PathBuf>, profile: Option<PathBuf>) -> Self {
-        // Findings are noted here from now on, and aren't stored anywhere.
+        // Findings are noted in memory from now on, and aren't stored anywhere.
         Self { recorded, profile, since: Mutex::default(), helper: None, begun: Instant::now() }
     }
 
@@ -113,7 +112,8 @@ impl Machine for LiveMachine {
             profile.as_ref().map(|profile| profile.host.clone().unwrap_or_else(|| "this host".into()));
         let Diagnosis { mut findings, idle, denied } =
             doctor::diagnose(&*system, &profile.unwrap_or_default(), INTERVAL);
-        // The machine's own doctor looks more often, and may see more; the console doesn't change its notes.
+        // The machine's own doctor checks more often and may see more. The console reads its notes but doesn't change
+        // them.
         let noted = match self.recorded {
             Some(_) => Since::default(),
             None => Since::load(since::DIRECTORY.as_ref()),
@@ -146,7 +146,7 @@ impl Machine for LiveMachine {
             Err(nic::Error::NoDevices) => Vec::new(),
             names => names.map_err(|error| exit::chain(&error))?,
         };
-        // As the doctor does: the profile, or else what was applied, or else what would be.
+        // As the doctor does: the profile; without one, the placement that was applied, or else the default.
         let profile = self.profile()?.unwrap_or_default();
         let wishes =
             doctor::wishes(&RuleContext { system, profile: &profile, interval: &Interval::default() });
@@ -249,8 +249,7 @@ impl Machine for LiveMachine {
     }
 }
 
-/// The file systems that services keep their data on; if none has its own directory, the one where all of them would
-/// be.
+/// The file systems that hold the services' data. If no service has its own directory, the one that [`DATA`] is on.
 fn disks(system: &dyn System) -> Vec<Disk> {
     let mut disks: Vec<(system::Free, Disk)> = Vec::new();
     for service in SERVICES {
@@ -273,7 +272,7 @@ fn disks(system: &dyn System) -> Vec<Disk> {
     disks.into_iter().map(|(_, disk)| disk).collect()
 }
 
-/// Resolved findings, both noted here and by the machine's own doctor, that aren't found now either.
+/// Resolved findings that the console or the machine's own doctor noted, without those that have been found again.
 fn past(
     findings: &[doctor::Finding],
     own: Vec<since::ResolvedFinding>,

@@ -89,7 +89,7 @@ impl Cpus {
         self.0.insert(cpu);
     }
 
-    /// Whether all of them are in `other`.
+    /// Whether all CPUs of this set are in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
     }
@@ -125,7 +125,8 @@ impl FromStr for Cpus {
     }
 }
 
-/// The CPUs of a list in the order they are written, none of them twice: `4,0-2` is 4, 0, 1, 2.
+/// The CPUs of a list in the order in which they are written: `4,0-2` is 4, 0, 1, 2. A CPU that is named twice is an
+/// error.
 pub fn in_order(text: &str) -> Result<Vec<usize>, ParseError> {
     let mut seen = BTreeSet::new();
     ordered(text, |cpu| if seen.insert(cpu) { Ok(()) } else { Err(ParseError::Twice(cpu)) })

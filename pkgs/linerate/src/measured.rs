@@ -1,7 +1,7 @@
 //! Measures the services as they run on this machine, and compares them with an earlier run.
 //!
-//! The load comes from the same machine, so the comparison uses the CPU time that a request costs the service; the
-//! number of requests per second says as much about the load as about the service.
+//! The load runs on the same machine, so requests per second depend on the load generator as much as on the service.
+//! The comparison therefore uses the CPU time that a request costs the service.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::system::System;
 
-/// The services that can be measured; their processes are called `linerate-` and this.
+/// The services that can be measured. Each runs in a process called `linerate-NAME`.
 const SERVICES: [&str; 3] = ["links", "files", "api"];
 
 /// A service, and the path to request.
@@ -85,7 +85,7 @@ pub enum Error {
         /// The status.
         status: u16,
     },
-    /// Generating load, or its results.
+    /// The load generator or its results.
     #[error(transparent)]
     Bench(#[from] bench::Error),
     /// A file that isn't a saved run.
@@ -98,16 +98,17 @@ pub enum Error {
     },
 }
 
-/// A service now and then.
+/// A service's cost in the earlier run and now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// The service.
     pub service: String,
-    /// CPU time per request then, in microseconds.
+    /// CPU time per request in the earlier run, in microseconds.
     pub before_us: f64,
     /// CPU time per request now.
     pub now_us: f64,
-    /// Whether the difference means nothing: the rounds of both runs overlap, or it is below the tolerance.
+    /// Whether the difference is insignificant: the rounds of the two runs overlap, or the difference is below the
+    /// tolerance.
     pub as_before: bool,
 }
 
@@ -168,7 +169,7 @@ pub fn measure(
     Ok(report)
 }
 
-/// A service's process. The kernel keeps fifteen characters of a name, which is enough for these.
+/// The process of a service. The kernel keeps fifteen characters of a process name, which is enough for these.
 fn process(system: &dyn System, service: &'static str) -> Result<u32, Error> {
     let name = format!("linerate-{service}");
     let called = |pid: &u32| system.read(&format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
@@ -194,7 +195,7 @@ fn reach(target: &Target) -> Result<(SocketAddr, u16), Error> {
 }
 
 /// Compares with a saved run, service by service. A change of less than `tolerance` percent counts as none: two runs
-/// differ more than the rounds of one, as the rest of the machine has more or less to do.
+/// differ more than the rounds of one run, since the load of the rest of the machine varies.
 pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Change>, Error> {
     let saved = saved(path)?;
     let changes = report.rows.iter().filter_map(|row| {
@@ -208,7 +209,7 @@ pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Chang
     Ok(changes.collect())
 }
 
-/// Whether a file is a saved run; better checked before the load than after.
+/// Checks that a file is a saved run, before any load is generated.
 pub fn check(path: &Path) -> Result<(), Error> {
     saved(path).map(drop)
 }
@@ -219,7 +220,7 @@ fn saved(path: &Path) -> Result<Saved, Error> {
     serde_json::from_slice(&text).map_err(|error| failed(error.into()))
 }
 
-/// Draws a bar for each service, with that of the earlier run above it if there is one.
+/// Draws a bar for each service, below the bar of the earlier run if there is one.
 pub fn draw(report: &Report, changes: &[Change], path: &Path) -> Result<(), Error> {
     let mut bars = Vec::new();
     for row in &report.rows {

@@ -1,7 +1,7 @@
 //! How a machine should be: the file that its image was built with.
 //!
-//! It is JSON, written by `modules/` and read by `linerate doctor --profile`. Every field is optional, and what is left
-//! out isn't checked. Unknown names are refused, so that mistakes are found when the image is built rather than when it
+//! It is JSON, written by `modules/` and read by `linerate doctor --profile`. Every field is optional, and absent
+//! fields aren't checked. Unknown names are refused, so that a mistake is found when the image is built and not when it
 //! runs.
 //!
 //! ```
@@ -72,7 +72,7 @@ pub struct Profile {
     pub services: BTreeMap<String, Service>,
     /// File systems, by a path on them.
     pub disk: BTreeMap<String, Disk>,
-    /// How it was built, if it is an image; without this, nothing about images is checked.
+    /// The image, if the machine runs one; without it, no rule checks the image.
     pub image: Option<Image>,
     /// The clock; not checked if left out.
     pub time: Option<Time>,
@@ -82,7 +82,7 @@ pub struct Profile {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Kernel {
-    /// Settings by their `sysctl` names, with their values: numbers, or texts in which white space is one space.
+    /// Settings by their `sysctl` names, with their values: numbers, or strings with single spaces between fields.
     pub sysctl: BTreeMap<String, Value>,
     /// Words that the kernel's command line has to contain, exactly as written.
     pub parameters: Vec<String>,
@@ -93,12 +93,12 @@ pub struct Kernel {
 pub struct Value(String);
 
 impl Value {
-    /// The value, with one space between fields; the kernel uses tabs in some.
+    /// The value, with one space between fields. The kernel separates some fields with tabs.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The content of a kernel's file, normalised like the values in a profile.
+    /// The content of a kernel file, normalised like the values in a profile.
     pub fn read(content: &str) -> Self {
         Self(content.split_whitespace().collect::<Vec<_>>().join(" "))
     }
@@ -158,8 +158,8 @@ pub struct Nic {
     /// Its rings.
     #[serde(default)]
     pub rings: Rings,
-    /// What it does for the kernel, by the kernel's own names (`net/ethtool/common.c`, and for most of them the output
-    /// of `ethtool --json -k`): `rx-gro`, `rx-lro`, `tx-tcp-segmentation`.
+    /// Offloads, by the kernel's own names (`net/ethtool/common.c`; the output of `ethtool --json -k` has most of them):
+    /// `rx-gro`, `rx-lro`, `tx-tcp-segmentation`.
     #[serde(default)]
     pub offloads: BTreeMap<String, bool>,
     /// How long it collects packets before it interrupts.
@@ -168,8 +168,8 @@ pub struct Nic {
     /// The queueing discipline of the interface, or of each of its queues if it has several.
     #[serde(default)]
     pub qdisc: Option<String>,
-    /// How much it may carry permanently in each direction, in megabits per second: the baseline of a cloud instance
-    /// that may carry more for a while.
+    /// The bandwidth that it may use permanently in each direction, in megabits per second: the baseline of a cloud
+    /// instance that may exceed it for a while.
     #[serde(default)]
     pub sustained_mbit: Option<u32>,
     /// Where its queues are served, as for `linerate nic apply`; not checked if left out.
@@ -213,8 +213,8 @@ pub struct Service {
     pub listen: Vec<Address>,
     /// The number of connections that may wait to be accepted, on each TCP address of `listen`.
     pub backlog: Option<u32>,
-    /// The only CPUs that its processes may run on: `0-7`. Interrupts may be on the same CPUs: a packet is still in the
-    /// cache when it is processed where it arrived.
+    /// The only CPUs that its processes may run on: `0-7`. Interrupts may use the same CPUs: a packet that is processed
+    /// on the CPU where it arrived is still in the cache.
     #[serde(deserialize_with = "maybe_parsed")]
     pub cpus: Option<Cpus>,
     /// A URL that answers 200 once the service is ready; only `http://`.
@@ -241,7 +241,7 @@ pub struct Disk {
     pub min_free_percent: u8,
 }
 
-/// An image: its store is checked as it is read, against a hash in the boot file.
+/// An image. dm-verity checks each block of its store on reading, against the hash in the boot file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
@@ -258,8 +258,8 @@ pub struct Image {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Time {
-    /// How far it may be off by the kernel's own estimate (`maxerror` of adjtimex(2)), in milliseconds. Between two
-    /// corrections, the kernel adds 0.5 ms per second.
+    /// The most that the clock may be off, by the kernel's own estimate (`maxerror` of adjtimex(2)), in milliseconds.
+    /// Between two corrections, the kernel adds 0.5 ms per second.
     pub max_error_ms: Option<u64>,
 }
 
@@ -267,7 +267,7 @@ pub struct Time {
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}")]
 pub struct ParseError {
-    /// The place of the error: `nic.front.rings.rx`.
+    /// The field with the error: `nic.front.rings.rx`.
     pub path: String,
     /// The error.
     pub source: serde_json::Error,
@@ -286,12 +286,12 @@ impl FromStr for Profile {
     }
 }
 
-/// A text that has its own parser.
+/// Deserialises a string with the type's own parser.
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-/// A text that has its own parser, or null.
+/// Deserialises a string with the type's own parser, or null.
 fn maybe_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -299,7 +299,7 @@ fn maybe_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
 }
 
-/// Texts that have their own parser.
+/// Deserialises strings with the type's own parser.
 fn all_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

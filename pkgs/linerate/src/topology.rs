@@ -1,4 +1,4 @@
-//! CPUs: which share a core or a NUMA node, and which are slower than others.
+//! CPUs: which ones share a core or a NUMA node, and which ones are slower than others.
 
 use std::io;
 

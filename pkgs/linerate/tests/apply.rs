@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const MACHINES: [&str; 6] =
     ["c6i.4xlarge-8", "c6i.4xlarge-16", "x550-hybrid", "virtio-4", "managed-nvme", "two-nodes"];
 
-/// A recorded machine with one interface, and a place for original values.
+/// A recorded machine with one interface, and a directory for original values.
 struct Host {
     machine: Recorded,
     interface: String,
@@ -76,7 +76,7 @@ fn what_is_applied_is_verified_kept_and_undone_byte_for_byte() {
             let verified = machine.verify(policy);
             assert_eq!((verified.held, verified.drifted.len()), (settings, 0), "{name}, {policy}");
             assert_eq!(verified.pending, Vec::<String>::new());
-            // Once more: nothing is written, and the first values stay recorded.
+            // Apply again: nothing is written, and the first values stay recorded.
             let writes = machine.machine.writes().len();
             assert_eq!(machine.apply(policy).expect("applied again").held, settings);
             assert_eq!(machine.machine.writes().len(), writes);
@@ -140,7 +140,7 @@ fn a_failed_change_of_policy_leaves_the_old_one_applied_and_undoable() {
 
 #[test]
 fn managed_interrupts_are_left_alone_and_said_so() {
-    // What kernels from 6.12 on say, and earlier ones.
+    // The errnos of Linux 6.12 and later, and of earlier versions.
     for errno in [Errno::PERM, Errno::IO] {
         let machine = Host::new("c6i.4xlarge-8");
         let before = machine.machine.files();
@@ -152,7 +152,7 @@ fn managed_interrupts_are_left_alone_and_said_so() {
         machine.undo();
         assert_eq!(machine.machine.files(), before);
     }
-    // Only interrupts are managed: elsewhere the same errno is a failure.
+    // Only interrupts can be managed: for other files, the same errno is a failure.
     let machine = Host::new("c6i.4xlarge-8");
     let path = machine.machine.canonical("/sys/class/net/ens5/queues/rx-0/rps_cpus").expect("a file");
     machine.machine.refuse(&path, Errno::PERM, usize::MAX);
@@ -228,7 +228,7 @@ fn an_interrupt_that_has_not_moved_yet_is_pending() {
 fn interrupts_are_found_by_name_after_they_were_renumbered() {
     let machine = Host::new("virtio-4");
     machine.apply("pin=3").expect("applied");
-    // The port was restarted: its eight vectors have other numbers and are where the driver puts them.
+    // The port was restarted: its interrupts have other numbers, and the driver has placed them again.
     let path = format!("{}/tests/machines/virtio-4.txt", env!("CARGO_MANIFEST_DIR"));
     let mut text = fs::read_to_string(path).expect("a file").replace("[32-40]", "[62-70]");
     for irq in 32..=40 {
@@ -255,7 +255,7 @@ fn other_channels_come_first_and_go_back_last() {
         assert_eq!(host.machine.channels(&host.interface).expect("channels").combined, queues);
         let verified = host.verify("spread");
         assert_eq!((verified.wrong(), verified.held), (0, applied.changed.len() + applied.held), "{name}");
-        // Doing it once more changes nothing.
+        // Applying again changes nothing.
         assert!(!host.apply_queues("spread", Some(queues)).expect("applied again").anything());
         undo(&host.machine, &host.store(), &host.interface).expect("undone");
         assert_eq!(host.machine.channels(&host.interface).expect("channels"), channels);
@@ -275,7 +275,7 @@ fn rings_stay_as_long_as_they_are_through_other_channels() {
     assert_eq!(host.apply_queues("spread", Some(4)).expect("applied again").rings, None);
     undo(&host.machine, &host.store(), "ens5").expect("undone");
     assert_eq!(rings(), long);
-    // What follows fails, and so do the rings themselves.
+    // First a later write fails, then setting the rings itself.
     for path in ["/proc/irq/29/smp_affinity_list", "rings ens5"] {
         let before = host.machine.files();
         host.machine.refuse(path, Errno::NOSPC, 1);
@@ -297,7 +297,7 @@ fn an_uneven_rss_table_is_dealt_out_anew_and_put_back() {
     assert!(!host.apply("spread").expect("applied").rss);
     host.undo();
     assert_eq!(host.machine.indirection("ens5").expect("a table"), uneven);
-    // With fewer channels than the table names, which a kernel refuses as long as the table is set.
+    // Request fewer channels than the table names. The kernel refuses that while the table is set.
     let uneven: Vec<u32> = (0..128).map(|entry| entry % 3 + 5).collect();
     host.machine.set_indirection("ens5", &uneven).expect("a table");
     host.machine.set_channels("ens5", 4).expect_err("the table names queue 7");
@@ -318,7 +318,7 @@ fn channels_go_back_where_what_follows_fails() {
     assert_eq!(host.machine.channels("ens5").expect("channels").combined, 8);
     assert_eq!(host.machine.files(), before);
     assert!(host.nothing_is_saved());
-    // If the driver refuses, everything stays as it is.
+    // If the driver refuses, nothing changes.
     host.machine.refuse("channels ens5", Errno::BUSY, 1);
     assert!(matches!(host.apply_queues("spread", Some(4)), Err(Error::Driver { .. })));
     assert_eq!(host.machine.files(), before);

@@ -28,7 +28,7 @@ fn planned(machine: &str, policy: &str) -> (Vec<u64>, usize, usize) {
 
 #[test]
 fn every_recorded_machine_has_its_plan() {
-    // Queues have one interrupt, RPS and XPS each; virtio's have two interrupts.
+    // Each queue has one interrupt, RPS and XPS; each virtio queue has two interrupts.
     type Case = (&'static str, &'static str, &'static [u64], usize, usize);
     let cases: [Case; 10] = [
         ("c6i.4xlarge-8", "spread", &[0, 1, 2, 3, 4, 5, 6, 7], 24, 7),
@@ -137,10 +137,12 @@ fn whoever_may_not_place_queues_is_told_who_may() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let mut command = if rustix::process::geteuid().is_root() {
-        // As nobody, who may not enter everybody's home: everything is put where all may read it.
+        // The test runs as `nobody`, who may not enter every home directory, so it puts everything where all users may
+        // read it.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))
             .expect("a directory for all");
-        // By another process: children of other tests inherit what this one has open for writing, until they run.
+        // Another process makes the copy. This process would have it open for writing, and children of other tests
+        // would inherit that until they run.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_linerate")).arg(path("linerate")).status();
         assert!(copied.expect("cp").success());
         let mut command = Command::new("setpriv");
@@ -151,7 +153,7 @@ fn whoever_may_not_place_queues_is_told_who_may() {
     };
     std::fs::copy(&machine, path("machine.txt")).expect("copied");
     command.arg("--machine").arg(path("machine.txt"));
-    // Where only root may keep the original values.
+    // The state directory is one where only root may save the original values.
     let output = command.args(["nic", "apply", "--state", "/linerate"]).output().expect("the binary");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.ends_with("; only root may place queues: sudo linerate nic\n"), "{message}");
@@ -225,7 +227,7 @@ fn the_command_line_describes_itself() {
 #[test]
 fn what_the_readme_says_to_try_on_any_machine_works() {
     let directory = tempfile::tempdir().expect("a directory");
-    // As in a checkout, wherever the package is.
+    // Lay the package out as in a checkout.
     let packages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory");
     std::os::unix::fs::symlink(packages, directory.path().join("pkgs")).expect("a link");
     let readme = include_str!("../README.md");

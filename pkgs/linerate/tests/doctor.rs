@@ -14,7 +14,7 @@ fn machines(name: &str) -> String {
     format!("{}/tests/machines/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A c6i.4xlarge with many faults, and the same a second later.
+/// A c6i.4xlarge with many faults, and its counters one second later.
 fn faulty() -> String {
     let mut text = fs::read_to_string(machines("c6i.4xlarge-8.txt")).expect("a file");
     for (well, faulty) in [
@@ -61,7 +61,7 @@ fn drift_and_symptoms_are_found_together_and_ranked_by_effect() {
         .iter()
         .map(|one| (one["rule"].as_str().expect("a rule"), one["subject"].as_str().expect("a subject")))
         .collect();
-    // First what affects most of the work, then what drifted, by name.
+    // Findings that affect most of the work come first, then differences from the profile, sorted by name.
     let expected = [
         ("accept-queue", "[::]:80"),
         ("hot-queue", "ens5 queue 0"),
@@ -116,7 +116,7 @@ fn a_watch_tells_what_begins_and_what_ends_and_leaves_metrics() {
     let more = faulty()
         .replace("later\n", "later\n/proc/sys/net/core/somaxconn = 16384\nfree / bytes=5 inodes=90\n");
     let path = textfile.to_str().expect("a path");
-    // The first look takes the first second; after that nothing changes any more.
+    // The first check watches the first second. After that, nothing changes.
     let output = doctor(directory.path(), &more, &["--watch", "--looks", "2", "--textfile", path]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -176,7 +176,7 @@ fn without_a_profile_it_is_said_what_was_not_looked_at() {
                 interface, mtu, channels, rings, offloads, coalescing, qdisc, placement, irqbalance, sysctl, parameters, \
                 governor, cpus, disk, image, clock, credits.";
     assert_eq!(lines.next(), Some(idle), "{text}");
-    // A watch says so too, but only once.
+    // A watch prints the same, but only once.
     let watched = run(&["--watch", "--looks", "2"]);
     assert_eq!(watched.matches("Not looked at").count(), 1, "{watched}");
     let examined: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");

@@ -1,5 +1,5 @@
-//! Every rule of `doctor` on every recorded machine: it finds nothing with the machine's own profile once its queues
-//! are placed, and finds each fault that is injected, and nothing else.
+//! Tests every rule of `doctor` on every recorded machine. With the machine's own profile and with its queues placed, a
+//! rule finds nothing. Each injected fault is found by its rule, and by no other rule except those listed for it.
 
 use std::fs;
 use std::process::Command;
@@ -17,8 +17,9 @@ use linerate::topology::Topology;
 const MACHINES: [&str; 6] =
     ["c6i.4xlarge-8", "c6i.4xlarge-16", "x550-hybrid", "virtio-4", "managed-nvme", "two-nodes"];
 
-/// Faults, by the rule that finds them: lines that override the machine's, in which `IF` is its interface, `DEV` the
-/// interface's directory, `IRQ` an interrupt of a queue and `MAX` the most channels. Then the other findings it causes.
+/// Faults: the rule that finds it, and lines that override the machine's, in which `IF` stands for its interface, `DEV`
+/// for the interface's directory, `IRQ` for an interrupt of a queue and `MAX` for the most channels. Then the other
+/// rules that also find it.
 const FAULTS: &[(&str, &str, &[&str])] = &[
     ("running", "UNITS/linerate-links.service/cgroup.procs =", &[]),
     ("ready", "get http://127.0.0.1:8091/readyz 503", &[]),
@@ -41,10 +42,10 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
     ("placement", "/proc/irq/IRQ/smp_affinity_list = 0-63", &[]),
     ("irqbalance", "/proc/812/comm = irqbalance", &[]),
     ("sysctl", "/proc/sys/net/core/somaxconn = 4096", &[]),
-    // If the machine is an image, the hash of its store is among them.
+    // On a machine that runs an image, the command line also has the store's hash.
     ("parameters", "/proc/cmdline = root=LABEL=nixos ro", &["image"]),
     ("governor", "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor = powersave", &[]),
-    // What was placed on the missing CPU is on another.
+    // The queue of the missing CPU is planned on another one.
     ("cpus", "/sys/devices/system/cpu/online = 0-2", &["placement"]),
     ("disk", "free / bytes=42 inodes=3", &[]),
     ("image", "verity usr root=cd34 corrupt=false", &[]),
@@ -78,8 +79,8 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
     ("stolen", "later\n/proc/stat:\n|cpu  900000 0 0 900000 0 0 0 200000 0 0", &[]),
 ];
 
-/// What machines don't have: virtual ones have no governor, virtio no adjustable coalescing, only ENA has allowances,
-/// and only one is an image.
+/// Whether a machine lacks what a rule checks: virtual machines have no governor, virtio has no adjustable coalescing,
+/// only ENA has allowances, and only one machine runs an image.
 fn lacks(machine: &str, rule: &str) -> bool {
     match rule {
         "governor" => !["x550-hybrid", "managed-nvme", "two-nodes"].contains(&machine),
@@ -90,8 +91,8 @@ fn lacks(machine: &str, rule: &str) -> bool {
     }
 }
 
-/// A driver's counters: for packets without room, for packets without memory, and for packets by queue, where the
-/// second queue gets most.
+/// A driver's counters of packets that were lost for lack of room, of packets for which there was no memory, and of
+/// packets per queue. The second queue gets the most packets.
 fn counters(driver: &str) -> (&'static str, &'static str, fn(usize) -> String) {
     match driver {
         "ena" => ("rx_drops", "queue_1_rx_empty_rx_ring", |queue| format!("queue_{queue}_rx_cnt")),
@@ -99,12 +100,12 @@ fn counters(driver: &str) -> (&'static str, &'static str, fn(usize) -> String) {
             ("rx_no_dma_resources", "alloc_rx_buff_failed", |queue| format!("rx_queue_{queue}_packets"))
         }
         "igc" => ("rx_queue_1_drops", "rx_queue_1_alloc_failed", |queue| format!("rx_queue_{queue}_packets")),
-        // It doesn't count packets without memory: those wait, and the hypervisor drops them.
+        // virtio doesn't count packets for which there was no memory: those wait, and the hypervisor drops them.
         _ => ("rx1_drops", "rx1_drops", |queue| format!("rx{queue}_packets")),
     }
 }
 
-/// Whether a shell would run it, with a program that is expected to be there.
+/// Whether a shell can parse the line, and its program is one that is expected on a machine.
 fn is_command(line: &str) -> bool {
     const PROGRAMS: [&str; 13] = [
         "chronyc",
@@ -126,7 +127,7 @@ fn is_command(line: &str) -> bool {
     PROGRAMS.contains(&program) && parsed.success()
 }
 
-/// A recorded machine whose queues are placed as in its profile, and that profile.
+/// A recorded machine with its profile; its queues are placed as in the profile.
 struct Host {
     machine: Recorded,
     profile: Profile,
@@ -149,7 +150,7 @@ impl Host {
         Self { machine, profile, interface }
     }
 
-    /// Overrides the machine's lines with these, in which words stand for the machine's own names.
+    /// Overrides the machine's lines with these, after replacing the words that stand for its own names.
     fn amend(&self, lines: &str) {
         let Self { machine, interface, .. } = self;
         let directory = machine.canonical(&format!("/sys/class/net/{interface}")).expect("a directory");
@@ -178,7 +179,7 @@ impl Host {
         machine.amend(lines.parse().unwrap_or_else(|error| panic!("{lines}: {error}")));
     }
 
-    /// Observes for a second.
+    /// Observes the machine for a second.
     fn examine(&self) -> Vec<Finding> {
         let before = Sample::read(&self.machine);
         self.machine.pause(std::time::Duration::from_secs(1));
@@ -221,7 +222,7 @@ fn what_a_machine_does_not_have_is_not_found() {
     for name in MACHINES {
         for (rule, lines, _) in FAULTS.iter().filter(|(rule, ..)| lacks(name, rule)) {
             let host = Host::new(name);
-            // Counters that its driver doesn't have couldn't grow.
+            // A counter that the driver doesn't have can't grow.
             if !["allowance", "tracked"].contains(rule) {
                 host.amend(lines);
             }

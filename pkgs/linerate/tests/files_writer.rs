@@ -1,4 +1,4 @@
-//! The files writer, with correct clients, strangers and accidents.
+//! Tests the files writer with correct clients, other users and accidents.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ struct Writer {
     place: tempfile::TempDir,
 }
 
-/// Its answer: status, head and body.
+/// An answer: status, head and body.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -78,7 +78,7 @@ impl Writer {
             "{method} {target} HTTP/1.1\r\nhost: localhost\r\ntus-resumable: 1.0.0\r\nconnection: close\r\n\
              linerate-by: a test\r\ncontent-length: {length}\r\n{fields}\r\n"
         );
-        // It may refuse before everything has arrived.
+        // The writer may refuse before everything has arrived.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut text = Vec::new();
         let _ = stream.read_to_end(&mut text);
@@ -105,7 +105,7 @@ impl Writer {
         self.ask("PATCH", place, &fields, bytes)
     }
 
-    /// A complete upload.
+    /// Uploads a whole file.
     fn put(&self, path: &str, bytes: &[u8], more: &str) -> Answer {
         let begun = self.post(path, bytes.len(), more);
         match begun.field("location") {
@@ -118,7 +118,7 @@ impl Writer {
         self.ask("POST", action, "content-type: application/json\r\n", body.as_bytes()).status
     }
 
-    /// Kills the process like a power cut, and starts it again.
+    /// Kills the process without warning, as a power cut does, and starts it again.
     fn kill_and_start(&mut self, flags: &[&str]) {
         self.server.kill();
         self.server = begin(self.place.path(), rustix::process::geteuid().as_raw(), flags);
@@ -128,7 +128,7 @@ impl Writer {
         self.server.log()
     }
 
-    /// How many files are in the hidden directory.
+    /// How many files of this kind are in the hidden directory.
     fn staged(&self, kind: &str) -> usize {
         let all = fs::read_dir(self.root(".linerate-uploads")).expect("a directory");
         all.filter(|entry| entry.as_ref().expect("an entry").path().extension().is_some_and(|it| it == kind))
@@ -153,7 +153,7 @@ fn an_upload_goes_on_after_a_kill_at_the_offset_that_is_told() {
     assert_eq!(begun.status, 201, "{begun:?}");
     let place = begun.field("location").expect("a place").to_owned();
     assert_eq!(writer.patch(&place, 0, &bytes[..1000], "").offset(), Some(1000));
-    // Half of a piece, and the process ends in the middle of it.
+    // Half of a piece is sent, and the process ends meanwhile.
     let mut stream = writer.connect();
     let head = format!(
         "PATCH {place} HTTP/1.1\r\nhost: localhost\r\ntus-resumable: 1.0.0\r\nupload-offset: 1000\r\n\
@@ -182,7 +182,7 @@ fn an_upload_goes_on_after_a_kill_at_the_offset_that_is_told() {
     let done = writer.patch(&place, offset, &bytes[offset..], "");
     assert_eq!((done.status, done.field("linerate-sha256")), (204, Some(&*sum(&bytes))), "{done:?}");
     assert_eq!(fs::read(writer.root("big.bin")).expect("a file"), bytes);
-    // What was acknowledged is there whatever happens, and a client that didn't receive the acknowledgement learns so.
+    // Acknowledged bytes are kept. A client that didn't receive the acknowledgement can ask for the offset.
     writer.kill_and_start(&[]);
     assert_eq!(fs::read(writer.root("big.bin")).expect("a file"), bytes);
     assert_eq!(writer.ask("HEAD", &place, "", b"").offset(), Some(bytes.len() as u64));
@@ -228,11 +228,11 @@ fn of_two_uploads_to_one_name_one_is_there_and_the_other_is_told() {
     assert_eq!(statuses[1 - winner], 409);
     let expected = [b"aaa", b"bbb"][winner];
     assert_eq!(fs::read(writer.root("one")).expect("a file"), expected);
-    // On request, it replaces what is there.
+    // With `replace`, an upload replaces an existing file.
     assert_eq!(writer.post("/one", 3, "").status, 409);
     assert_eq!(writer.put("/one", b"new", ",replace").status, 204);
     assert_eq!(fs::read(writer.root("one")).expect("a file"), b"new");
-    // The other can be cancelled, and is gone then.
+    // The other upload can be cancelled, and then it is gone.
     assert_eq!(writer.ask("DELETE", &places[1 - winner], "", b"").status, 204);
     assert_eq!(writer.ask("HEAD", &places[1 - winner], "", b"").status, 404);
     assert_eq!(writer.staged("data"), 0);
@@ -260,7 +260,7 @@ fn there_is_no_more_than_there_may_be() {
 #[test]
 fn who_does_not_go_on_is_not_waited_for() {
     let writer = Writer::start(&["--expire", "1"]);
-    // One that is used before it ends, on a machine that may be slow.
+    // On a slow machine, an upload may expire before it is used, so try until one doesn't.
     let place = wait_for("when it ends", || {
         let begun = writer.post("/a", 10, "");
         assert_eq!(begun.status, 201);
@@ -352,14 +352,14 @@ fn a_link_that_is_swapped_in_leads_nowhere() {
     assert_eq!(writer.post("/sub/other", 3, "").status, 409);
     assert_eq!(writer.change("/directory", r#"{"path":"/sub/dir"}"#), 409);
     assert_eq!(fs::read_dir(&outside).expect("a directory").count(), 0);
-    // The link itself is deleted or replaced, never what it points to.
+    // Deleting or replacing affects the link itself, never its target.
     fs::write(outside.join("kept"), "kept").expect("a file");
     symlink(outside.join("kept"), writer.root("link")).expect("a link");
     assert_eq!(writer.put("/link", b"new", ",replace").status, 204);
     assert!(fs::symlink_metadata(writer.root("link")).expect("a file").is_file());
     assert_eq!(writer.change("/delete", r#"{"path":"/sub"}"#), 204);
     assert_eq!(fs::read(outside.join("kept")).expect("a file"), b"kept");
-    // Once that is repaired, the last piece is accepted.
+    // Once the directory is there again, the last piece is accepted.
     fs::create_dir(writer.root("sub")).expect("a directory");
     assert_eq!(writer.patch(place, 0, b"abc", "").status, 204);
     assert_eq!(fs::read(writer.root("sub/file")).expect("a file"), b"abc");
@@ -442,7 +442,7 @@ fn the_protocol_is_told_and_kept_to() {
         "{listed:?}"
     );
     assert!(fs::metadata(writer.root(".linerate-uploads")).expect("a directory").nlink() > 0);
-    // One root has only one writer.
+    // A root can have only one writer.
     let second = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["files-writer", "--user", "0", "--root"])
         .arg(writer.root(""))

@@ -1,5 +1,5 @@
-//! `linerate fleet` with three real nodes and a bare repository: what it promotes, and that it stops at an unhealthy
-//! node.
+//! Tests `linerate fleet` with three real nodes and a bare repository: what it promotes, and that it stops at an
+//! unhealthy node.
 
 mod support;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::Server;
 
-/// A node: linerate-links, and the file that names its generation.
+/// A node: linerate-links, and the file that contains its generation.
 struct Node {
     service: Server,
     admin: String,
@@ -106,7 +106,7 @@ impl Fleet {
         command
     }
 
-    /// Its exit code, and everything it prints.
+    /// The exit code of a command, and everything it prints.
     fn run(&self, arguments: &[&str]) -> (i32, String) {
         said(self.command(arguments).output().unwrap())
     }
@@ -132,7 +132,7 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     let Some(binaries) = support::binaries() else { return };
     let fleet = Fleet::new(&binaries.join("linerate-links"));
 
-    // All is well, and nobody is behind.
+    // All nodes are healthy and up to date.
     let (code, text) = fleet.run(&["--json", "status", "--interval", "0"]);
     assert_eq!(code, 0, "{text}");
     let status: Value = serde_json::from_str(&text).unwrap();
@@ -140,14 +140,14 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     assert_eq!(status["waves"][1]["commit"], fleet.commits[0].as_str());
     assert_eq!(status["halted"], Value::Null);
 
-    // Nothing runs the new commit, so nothing is watched.
+    // No node runs the new commit, so nothing is watched.
     let (code, text) = fleet.run(&["promote", "canary"]);
     assert_eq!((code, fleet.at("canary")), (0, Some(1)), "{text}");
-    // Nodes that haven't been updated show nothing about it.
+    // Nodes that still run the old commit show nothing about the new one.
     let (code, text) = fleet.run(&["promote", "wave1"]);
     assert_eq!((code, fleet.at("wave1")), (3, Some(0)), "{text}");
     assert!(text.contains("wave1 stays: a of canary: links is of another generation"), "{text}");
-    // One of two isn't enough.
+    // One updated node of two isn't enough.
     fs::write(&fleet.nodes[0].generation, &fleet.commits[1]).unwrap();
     let (code, text) = fleet.run(&["promote", "wave1"]);
     assert_eq!((code, fleet.at("wave1")), (3, Some(0)), "{text}");
@@ -155,13 +155,13 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     let (code, text) = fleet.run(&["status", "--interval", "0"]);
     assert!(code == 3 && text.contains("b: links is of another generation"), "{text}");
 
-    // Both are, and stay healthy long enough.
+    // Both nodes are updated, and stay healthy long enough.
     fs::write(&fleet.nodes[1].generation, &fleet.commits[1]).unwrap();
     let (code, text) = fleet.run(&["--json", "promote", "wave1", "--every", "1"]);
     assert_eq!((code, fleet.at("wave1")), (0, Some(1)), "{text}");
     assert!(text.contains(r#""well_for_seconds":1"#) && text.contains("well, and"), "{text}");
 
-    // The next commit: one node fails while it is watched.
+    // With the next commit, one node fails while it is watched.
     fleet.point("main", 2);
     assert_eq!(fleet.run(&["promote", "canary"]).0, 0);
     for node in &fleet.nodes[..2] {
@@ -202,7 +202,7 @@ fn halted_waves_stay_until_they_may_go_on() {
 fn what_cannot_be_is_said_in_one_line_and_moves_nothing() {
     let Some(binaries) = support::binaries() else { return };
     let fleet = Fleet::new(&binaries.join("linerate-links"));
-    // The last wave is at a commit that nobody else has.
+    // The last wave is at a commit that the previous wave doesn't have.
     fleet.point("wave2", 2);
     let nowhere = fleet.path().join("nowhere");
     let nowhere = nowhere.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! The console's helper, with strangers and clumsy clients.
+//! Tests the console's helper with other users and incorrect clients.
 
 mod support;
 
@@ -43,7 +43,7 @@ impl Helper {
     /// The answer to these bytes.
     fn say(&self, bytes: &[u8]) -> String {
         let mut stream = UnixStream::connect(&self.socket).expect("connected");
-        // It may have hung up already.
+        // The helper may have closed the connection already.
         let _ = stream.write_all(bytes);
         answer(&mut stream)
     }
@@ -83,7 +83,7 @@ fn queues_are_placed_and_put_back_for_the_consoles_user_and_all_of_it_is_logged(
         output["interfaces"][0]["changed"].as_array().is_some_and(|changed| !changed.is_empty()),
         "{output}"
     );
-    // Nothing is kept for a recorded machine, so there is nothing to restore.
+    // Nothing is saved for a recorded machine, so there is nothing to restore.
     assert_eq!(helper.ask(Verb::Undo { interface: "ens5".into() }).error, None);
     let answer = helper.ask(Verb::Apply { interface: "eth9".into() });
     assert!(answer.error.as_ref().is_some_and(|why| why.contains("eth9")), "{answer:?}");
@@ -161,7 +161,7 @@ fn odd_bytes_are_refused_and_do_no_harm() {
         let said: Answer = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said:?}"));
         assert!(said.error.is_some() && said.output.is_empty(), "{said:?}");
     }
-    // The kernel accepts such a name, and no shell ever sees it.
+    // The kernel accepts such a name. No shell is involved.
     let answer = helper.ask(Verb::Undo { interface: "$(id)".into() });
     assert!(answer.output.contains("\"interface\":\"$(id)\""), "{answer:?}");
     assert_eq!(helper.ask(Verb::Undo { interface: "ens5".into() }).error, None, "it goes on");
@@ -173,7 +173,7 @@ fn who_stalls_is_sent_away_and_too_many_at_once_are_told_so() {
     let begun = Instant::now();
     let mut stalled: Vec<UnixStream> =
         (0..8).map(|_| UnixStream::connect(&helper.socket).expect("connected")).collect();
-    // Connections are accepted in their order, so these eight have their slots.
+    // Connections are accepted in order, so these eight have all slots.
     let said = helper.say(b"");
     assert!(said.contains("too many requests at once"), "{said}");
     stalled[0].write_all(b"{\"verb\":").expect("a drip");

@@ -1,4 +1,4 @@
-//! What the kernel reports about a separate network.
+//! Tests what the kernel reports in a separate network namespace.
 
 mod support;
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use linerate::system::{Real, System};
 
-/// Set if the network belongs to the test.
+/// Set if the process runs in the test's own network namespace.
 const INSIDE: &str = "LINERATE_TEST_NETWORK";
 
-/// Long enough for a busy kernel; nothing takes this long.
+/// Long enough for a busy kernel; no answer takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -32,13 +32,13 @@ fn interfaces_are_asked_set_and_listened_to() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&told));
 }
 
-/// Asks about a pair of connected interfaces, of which `v0` has two queues, both down.
+/// Asks about a pair of connected interfaces, both down. `v0` has two queues.
 fn inside(machine: &Real) {
     let changes = machine.changes(Duration::ZERO).expect("changes");
     assert!(changes.is_empty(), "nothing has changed since it listens: {changes:?}");
     let up = Command::new("ip").args(["link", "set", "v0", "up"]).status().expect("ip");
     assert!(up.success());
-    // The kernel reports it before the command is done.
+    // The kernel sends the notification before the command ends.
     let changes = machine.changes(PATIENCE).expect("changes");
     assert!(changes.contains("v0") && !changes.contains("v1"), "{changes:?}");
 

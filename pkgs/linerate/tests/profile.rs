@@ -1,4 +1,4 @@
-//! `profile` for a process with known functions.
+//! Tests `profile` on a process with known functions.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use support::skipped;
 
-/// Computes, and with an argument also waits in between.
+/// A program that computes. With an argument, it also waits in between.
 const BUSY: &str = r#"
 #include <time.h>
 static volatile unsigned long sink;
@@ -29,7 +29,7 @@ impl Drop for Busy {
     }
 }
 
-/// Builds it, with a unique name; none if there is no compiler.
+/// Compiles the program under a unique name; none if there is no compiler.
 fn build(directory: &Path) -> Option<PathBuf> {
     let (source, program) =
         (directory.join("busy.c"), directory.join(format!("busy-{}", std::process::id())));
@@ -51,7 +51,7 @@ fn profile(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_linerate")).arg("profile").args(words).output().expect("the binary")
 }
 
-/// The output of a successful command; none if this machine doesn't let us use perf events.
+/// The output of a successful command; none if this machine doesn't allow perf events.
 fn seen(words: &[&str]) -> Option<Output> {
     let output = profile(words);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -86,16 +86,16 @@ fn what_runs_is_named_with_its_callers_in_the_picture_and_folded() {
     for name in ["main", "linerate_calls", "linerate_spins"] {
         assert!(picture.contains(&format!("<title>{name}, ")), "{name}: {picture}");
     }
-    // By its program's name, as a service, and by the table.
+    // By the name of its program, as for a service, and with the table.
     let name = program.file_name().and_then(|name| name.to_str()).expect("a name");
     let output = seen(&[name, "--seconds", "1", "--json"]).expect("as before");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["hottest"][0]["name"], "linerate_spins", "{json}");
-    // As part of everything.
+    // As a part of the whole machine.
     let output = seen(&["--all", "--seconds", "1", "--folded"]).expect("as before");
     let folded = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(folded.contains("main;linerate_calls;linerate_spins"), "{folded}");
-    // Compared with itself, nothing has changed; compared with another, what it does is new.
+    // Compared with the same file, nothing has changed. Compared with another file, its functions are new.
     let (one, other) = (directory.path().join("one"), directory.path().join("other"));
     std::fs::write(&one, &folded).expect("written");
     std::fs::write(&other, "sleeper;main;sleeps 5\n").expect("written");
@@ -137,7 +137,7 @@ fn who_may_not_is_told_so_in_one_line() {
             "it takes root to be somebody else, and a kernel that cares",
         );
     }
-    // If nobody else can enter the directory, the program can't either.
+    // Other users can only run the program if they may enter its directory.
     let directory = tempfile::tempdir_in("/tmp").expect("a directory");
     let program = directory.path().join("linerate");
     std::fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).expect("copied");

@@ -1,4 +1,4 @@
-//! Completions and manual pages of all four programs, with a real bash and a real man.
+//! Tests completions and manual pages of all four programs, with a real bash and a real man.
 
 mod support;
 
@@ -45,10 +45,11 @@ fn options(program: &Path, command: &[&str]) -> BTreeSet<String> {
     words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
 }
 
-/// What bash offers for the last word, for several lines at once: each `line` is words separated by spaces.
+/// The completions that bash offers for the last word, for several lines at once. Each line consists of words separated
+/// by spaces.
 fn offered(script: &str, program: &str, lines: &[String]) -> Vec<BTreeSet<String>> {
-    // The way readline calls it: the function registered for the program gets the program, the word and the word
-    // before.
+    // As readline calls it: the function that is registered for the program gets the program, the current word and the
+    // previous word.
     let complete = r#"
         eval "$1"
         function=$(complete -p "$2" | sed -E 's/.* -F ([^ ]+) .*/\1/') || exit 1
@@ -132,7 +133,7 @@ fn every_command_has_a_manual_page_without_a_flaw() {
                 let output = shown.output().expect("man");
                 assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
                 let text = String::from_utf8_lossy(&output.stdout);
-                // The description in NAME isn't repeated.
+                // The page doesn't repeat the description from NAME.
                 let about = text.lines().skip_while(|line| *line != "NAME").nth(1).expect("NAME");
                 let about = about.split(" - ").nth(1).unwrap_or_default().trim();
                 let described = text.split("\nDESCRIPTION\n").nth(1).unwrap_or_default().trim_start();

@@ -1,4 +1,4 @@
-//! `up` with the real services, and the commands it suggests; `bench` of what it has started.
+//! Tests `up` with the real services and the commands that it suggests, and `bench` of these services.
 
 mod support;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::{apart, binaries};
 use testkit::Server;
 
-/// Starts `up` on a directory and waits for what it prints once all are ready.
+/// Starts `up` on a directory and waits for its output, which comes once all services are ready.
 fn up(data: &Path) -> (Server, Value) {
     let up = Server::program(env!("CARGO_BIN_EXE_linerate")).args(["--json", "up", "--data"]).arg(data);
     let server = up.start();
@@ -25,13 +25,13 @@ fn ended(server: &Server) -> i32 {
     server.wait(Duration::from_secs(120)).code().expect("a code")
 }
 
-/// The services it started that are still running. Ports show nothing, since others may have them by now.
+/// The services that it started and that still run. Ports can't show that, since other programs may use them by now.
 fn running(said: &Value) -> Vec<&str> {
     let processes = said["processes"].as_object().expect("processes");
     assert_eq!(processes.keys().collect::<Vec<_>>(), ["api", "console", "files", "links", "writer"]);
     let runs = |(name, pid): &(&String, &Value)| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        // The console and the files writer are this same program.
+        // The console and the files writer run this same program.
         let own = ["console", "writer"].contains(&name.as_str());
         comm.trim() == if own { "linerate".to_owned() } else { format!("linerate-{name}") }
     };
@@ -44,7 +44,7 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         return;
     }
     let data = tempfile::tempdir().expect("a directory");
-    // Twice: what is there from the first time is used again.
+    // Start twice: the second time uses the data of the first.
     for _ in 0..2 {
         let (server, said) = up(data.path());
         let commands = said["commands"].as_array().expect("commands");
@@ -59,13 +59,13 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         let statuses: Vec<&str> =
             answers.iter().map(|text| text.split_whitespace().nth(1).unwrap_or_default()).collect();
         assert_eq!(statuses, ["307", "201", "200", "200"], "{commands:?}");
-        // links gets the address that answers its links, whichever port that is.
+        // Short URLs start with the address that serves them, whichever port that is.
         let links = format!("http://{}/", said["links"].as_str().expect("an address"));
         assert!(answers[1].contains(&format!("\"short_url\":\"{links}")), "{links}: {}", answers[1]);
         let added = run(add, "");
         assert!(added.starts_with(&links), "{add}: {added}");
         assert_eq!(running(&said).len(), 5);
-        // The one address for a browser, which shows what was made without a sign-in.
+        // The console is the address for a browser. It shows the new link without a sign-in.
         let console = format!(
             "curl --silent --max-time 120 http://{}/links",
             said["console"].as_str().expect("an address")
@@ -79,7 +79,8 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
     }
 }
 
-/// A file uploaded with the console's form is served by files, and the console records who uploaded it.
+/// Checks that files serves a file that was uploaded with the console's form, and that the console records who uploaded
+/// it.
 fn uploads(data: &Path, said: &Value) {
     let at = |service: &str| format!("http://{}", said[service].as_str().expect("an address"));
     let (console, files, jar) = (at("console"), at("files"), data.join("cookies"));
@@ -99,7 +100,7 @@ fn uploads(data: &Path, said: &Value) {
     let answer = curl(&[&form[..], &["-i", &format!("{console}/files/upload")]].concat());
     assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
     assert_eq!(curl(&[&format!("{files}/sent.txt")]), "sent by a form\n");
-    // In three logs, each from a different service.
+    // Each service has its own audit log; the api's is still empty.
     for (service, action) in [("console", "files.upload"), ("links", "link.create")] {
         let page = curl(&[&format!("{console}/access?service={service}")]);
         assert!(page.contains(action), "{service}: {page}");
@@ -123,14 +124,14 @@ fn the_end_of_one_is_the_end_of_all() {
     assert!(running(&said).is_empty(), "{:?} still run", running(&said));
 }
 
-/// In a shell, waits until `up` on the directory `$2` has printed its suggestions.
+/// A shell script that waits until `up` on the directory `$2` has printed its suggestions.
 const UP: &str = r#"
 "$1" up --data "$2" >"$2/said" 2>"$2/errors" &
 up=$!
 until grep -q '^token' "$2/said"; do kill -0 $up || { cat "$2/errors"; exit 1; }; sleep 0.05; done
 "#;
 
-/// What a script prints with `up` running in isolation; the directory of `up` is `$2`.
+/// The output of a script that runs next to `up` in isolation. The directory of `up` is `$2`.
 fn beside_up(script: &str) -> Option<(tempfile::TempDir, String)> {
     binaries()?;
     let data = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
-//! `linerate update` on a box whose EFI partition is a directory and whose systemd-sysupdate is a script: which
-//! versions it accepts and refuses, and what is on the partition afterwards.
+//! Tests `linerate update` on a box whose EFI partition is a directory and whose systemd-sysupdate is a script: which
+//! versions it accepts and refuses, and which files are on the partition afterwards.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ struct Box {
 }
 
 impl Box {
-    /// A box with these boot files, and a server that has this version.
+    /// A box with these boot files, and a server that offers this version.
     fn new(files: &[&str], available: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let path = directory.path();
@@ -67,7 +67,7 @@ impl Box {
             .collect()
     }
 
-    /// How systemd-sysupdate was called.
+    /// The arguments that systemd-sysupdate got.
     fn asked(&self) -> String {
         fs::read_to_string(self.path().join("asked")).unwrap_or_default()
     }
@@ -82,7 +82,8 @@ fn set(files: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn each_command_ends_as_it_should_and_changes_what_it_should() {
-    // Files, what the server has, the command; its exit code, a part of its output, and the files afterwards.
+    // The boot files, the server's answer, the command, its exit code, a part of its output, and the boot files
+    // afterwards.
     type Case = (
         &'static [&'static str],
         &'static str,
@@ -96,17 +97,17 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
         (&["box_2.efi"], NOTHING, &["check"], 0, r#""available":null"#, &["box_2.efi"]),
         (&["box_2.efi"], NOTHING, &["apply"], 0, r#"{"next":null}"#, &["box_2.efi"]),
         (&["box_2.efi"], THREE, &["apply"], 0, r#"{"next":"3"}"#, &["box_2.efi", "box_3+2-0.efi"]),
-        // What the server has is below the floor, or isn't a version at all.
+        // The server's version is below the floor, or isn't a version at all.
         (&["box_2.efi"], r#"echo '{"available":"1"}'"#, &["check"], 2, "below 1.5", &["box_2.efi"]),
         (&["box_2.efi"], r#"echo '{"available":"../x"}'"#, &["apply"], 1, "not understood", &["box_2.efi"]),
         (&["box_2.efi"], "echo nonsense", &["apply"], 1, "not understood", &["box_2.efi"]),
         (&["box_2.efi"], "echo bad signature >&2; exit 1", &["apply"], 1, "bad signature", &["box_2.efi"]),
-        // The requested version isn't possible.
+        // The requested version isn't allowed.
         (&["box_2.efi"], THREE, &["apply", "1.4"], 2, "below 1.5", &["box_2.efi"]),
         (&["box_2.efi"], THREE, &["apply", "1.9"], 2, "older than 2", &["box_2.efi"]),
         (&["box_2.efi"], THREE, &["apply", "2"], 2, "runs already", &["box_2.efi"]),
         (&["box_2.efi"], THREE, &["apply", "3;x"], 2, "is no version", &["box_2.efi"]),
-        // On trial, it may yet have to go back to what an update would overwrite.
+        // The running version is on trial, and may have to go back to the version that an update would overwrite.
         (
             &["box_1.9.efi", "box_2+1-1.efi"],
             THREE,
@@ -115,7 +116,7 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
             "on trial",
             &["box_1.9.efi", "box_2+1-1.efi"],
         ),
-        // A version that has failed gets its tries again.
+        // A version that has failed gets its tries back.
         (
             &["box_2.efi", "box_3+0-2.efi"],
             NOTHING,
@@ -171,7 +172,7 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
     }
 }
 
-/// There was a power cut while an update was overwriting the other slot, whose boot file still existed.
+/// A power cut happened while an update was overwriting the other slot; that slot's boot file still exists.
 #[test]
 fn what_lost_its_partitions_is_nothing_to_go_back_to() {
     let labels = ["verity_@v", "store_@v"];
@@ -184,7 +185,7 @@ fn what_lost_its_partitions_is_nothing_to_go_back_to() {
         let output = machine.run(&["rollback"]);
         assert_eq!(output.status.code(), Some(status), "{partitions:?}");
     }
-    // Having tries left isn't enough for it either.
+    // Giving such a version new tries isn't enough: it has to be written again.
     let machine = Box::new(&["box_2.efi", "box_3+0-2.efi"], THREE);
     machine.set("labels", serde_json::json!(labels));
     assert_eq!(machine.run(&["apply", "3"]).status.code(), Some(0));

@@ -1,7 +1,7 @@
-//! Fuzz targets as ordinary tests: each runs over its seeds, without nightly, cargo-fuzz or a sanitizer.
+//! Runs fuzz targets as ordinary tests over their seeds, without nightly, cargo-fuzz or a sanitizer.
 //!
-//! A crate with targets in `fuzz/fuzz_targets/` has `tests/seeds.rs`, which compiles the same files against this crate
-//! instead of `libfuzzer-sys`:
+//! A crate with targets in `fuzz/fuzz_targets/` has a file `tests/seeds.rs`. It compiles the same targets against this
+//! crate instead of `libfuzzer-sys`:
 //!
 //! ```text
 //! #![allow(missing_docs, unused_attributes)] // `#![no_main]` of a target means nothing in a module
@@ -13,10 +13,10 @@
 //! }
 //! ```
 //!
-//! That makes a test for each target, which fails when a seed, the beginning of one or a small change to one panics,
-//! and a test that no target is left out. Whatever a target uses besides its own crate is also in the crate's
-//! `[dev-dependencies]`. A new target needs its file, its `[[bin]]` in `fuzz/Cargo.toml`, a seed in `fuzz/seeds/NAME/`,
-//! and its line above.
+//! This makes a test for each target. It fails if the target panics on a seed, on the beginning of a seed, or on a seed
+//! with a small change. Another test checks that no target is missing. If a target uses other crates than its own, they
+//! must also be in the crate's `[dev-dependencies]`. A new target needs its file, its `[[bin]]` in `fuzz/Cargo.toml`, a
+//! seed in `fuzz/seeds/NAME/`, and its line above.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -29,11 +29,11 @@ use arbitrary::{Arbitrary, Unstructured};
 /// How many changes are made to each seed.
 const CHANGES: usize = 128;
 
-/// For a seed up to this length, in bytes, every beginning is tried; for a longer one, this many beginnings.
+/// For a seed up to this length, in bytes, every beginning is tried. For a longer seed, this many beginnings are tried.
 const BEGINNINGS: usize = 256;
 
-/// Like `libfuzzer-sys`'s: `fuzz_target!(|bytes: &[u8]| …)`, or any type that is [`Arbitrary`]. Makes a function
-/// `check` of the bytes, for [`targets!`](crate::targets).
+/// Like the macro of `libfuzzer-sys`: `fuzz_target!(|bytes: &[u8]| …)`, or with any type that is [`Arbitrary`]. Makes a
+/// function `check`, which takes bytes, for [`targets!`](crate::targets).
 #[macro_export]
 macro_rules! fuzz_target {
     (|$bytes:ident| $body:expr) => {
@@ -46,7 +46,7 @@ macro_rules! fuzz_target {
         }
     };
     (|$input:ident: $type:ty| $body:expr) => {
-        /// Runs the target on the input made from the bytes.
+        /// Runs the target on the input that is made from the bytes.
         pub fn check(bytes: &[u8]) {
             let Some($input) = $crate::input::<$type>(bytes) else { return };
             $body
@@ -54,14 +54,14 @@ macro_rules! fuzz_target {
     };
 }
 
-/// The input that `libfuzzer-sys` makes from the bytes, if there is one.
+/// The input that `libfuzzer-sys` makes from the bytes; none if it makes none.
 pub fn input<'b, T: Arbitrary<'b>>(bytes: &'b [u8]) -> Option<T> {
-    // As in `libfuzzer-sys`, which doesn't try if bytes are missing.
+    // `libfuzzer-sys` doesn't try either if there are too few bytes.
     let enough = bytes.len() >= T::size_hint(0).0;
     enough.then(|| T::arbitrary_take_rest(Unstructured::new(bytes)).ok()).flatten()
 }
 
-/// Makes a module and a test for each target, and a test that all targets are there.
+/// Makes a module and a test for each target, and a test that checks that no target is missing.
 #[macro_export]
 macro_rules! targets {
     ($($name:ident = $path:literal),+ $(,)?) => {
@@ -86,11 +86,11 @@ macro_rules! targets {
     };
 }
 
-/// Runs `check` over the seeds of the target `name` and what earlier fuzzing has found (`fuzz/corpus`), and over
-/// beginnings and changes of the seeds, which are the same in each run.
+/// Runs `check` on the seeds of the target `name`, on inputs that earlier fuzzing found (`fuzz/corpus`), and on
+/// beginnings and changes of the seeds. The beginnings and changes are the same in each run.
 ///
 /// # Panics
-/// When `check` does, after printing the input; when there is no seed.
+/// When there is no seed, or when `check` panics; the input is then printed.
 pub fn run(package: &str, name: &str, check: impl Fn(&[u8])) {
     let fuzz = Path::new(package).join("fuzz");
     let seeds = files(&fuzz.join("seeds").join(name));
@@ -113,7 +113,7 @@ pub fn run(package: &str, name: &str, check: impl Fn(&[u8])) {
     }
 }
 
-/// Checks that `names` are all targets, and that `cargo fuzz` knows each.
+/// Checks that `names` contains all targets, and that `cargo fuzz` knows each of them.
 ///
 /// # Panics
 /// When one is missing.
@@ -141,7 +141,7 @@ fn try_one(check: &impl Fn(&[u8]), input: &[u8], what: impl Fn() -> String) {
     }
 }
 
-/// The files in a directory in the order of their names; none if there is no directory.
+/// The files in a directory, sorted by name; none if the directory doesn't exist.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -153,12 +153,12 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Xorshift, seeded with what is changed: so a failure happens again in the next run.
+/// A Xorshift generator. The bytes to change are its seed, so a failure happens again in the next run.
 struct Random(u64);
 
 impl Random {
     fn new(seed: &[u8]) -> Self {
-        // FNV-1a, never 0.
+        // FNV-1a, with the lowest bit set so that the state is never 0.
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         Self(seed.iter().fold(0xcbf2_9ce4_8422_2325, hash) | 1)
     }
@@ -170,8 +170,8 @@ impl Random {
         (self.0 % bound.max(1) as u64) as usize
     }
 
-    /// `seed` with one to four bytes replaced, removed, inserted or doubled, preferably with bytes that mean something
-    /// to a parser.
+    /// Makes one to four changes to `seed`: replaces, removes or inserts a byte, or repeats up to 15 bytes. Prefers
+    /// bytes that have a meaning in many formats.
     fn change(&mut self, seed: &[u8]) -> Vec<u8> {
         const TELLING: &[u8] = b"\r\n\0 \t:;,=\"'\\/?%{}[]-0189azAZ\x7f\x80\xff";
         let mut bytes = seed.to_vec();
@@ -267,7 +267,8 @@ mod tests {
     fn inputs_are_what_libfuzzer_makes_of_the_bytes() {
         let read = input::<(u64, &[u8])>(b"\x0a\0\0\0\0\0\0\0bytes=0-");
         assert_eq!(read, Some((10, &b"bytes=0-"[..])));
-        // Lengths of all strings but the last are at the end, with the first one's last.
+        // `arbitrary` reads the lengths of all strings except the last from the end of the input; the first string's
+        // length is the last byte.
         let read = input::<(&str, &str, &str)>(b"GET/pathhost\x05\x03");
         assert_eq!(read, Some(("GET", "/path", "host")));
         assert_eq!(input::<(u64, &[u8])>(b"\x0a"), None);

@@ -4,12 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// No answer takes longer on this machine, unless something hangs.
+/// A timeout for answers. It is long, since a machine may be slow; only a hanging server exceeds it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One connection.
 pub struct Client {
-    /// For what only some tests do with it.
+    /// The stream itself, for tests that need it.
     pub stream: TcpStream,
     received: Vec<u8>,
 }
@@ -54,7 +54,7 @@ impl Answer {
         self.value("location").unwrap_or_else(|| panic!("no redirect: {self:?}"))
     }
 
-    /// Whether it is its connection's last answer.
+    /// Whether it is the last answer on its connection.
     pub fn closes(&self) -> bool {
         self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -109,24 +109,24 @@ impl Client {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Requests a target, with further header lines, each with its line end.
+    /// Sends a GET request with additional header lines, each with its line end.
     pub fn get(&mut self, target: &str, fields: &str) -> Answer {
         self.ask("GET", target, fields)
     }
 
-    /// The same with any method.
+    /// The same with another method.
     pub fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
         self.receive(method != "HEAD").unwrap_or_else(|error| panic!("{method} {target} {fields:?}: {error}"))
     }
 
-    /// Reads the next answer; without a body, as for HEAD, if `body` is false.
+    /// Reads the next answer. With `body` false, expects no body, as after HEAD.
     pub fn receive(&mut self, body: bool) -> io::Result<Answer> {
         let head = self.receive_head()?;
         if body { self.receive_body(head) } else { Ok(head) }
     }
 
-    /// Reads what follows a head.
+    /// Reads the body that follows a head.
     pub fn receive_body(&mut self, mut answer: Answer) -> io::Result<Answer> {
         if answer.status < 200 || matches!(answer.status, 204 | 304) {
             return Ok(answer);
@@ -170,14 +170,14 @@ impl Client {
         Ok(Answer { status: status.ok_or_else(|| invalid("no status line"))?, fields, body: Vec::new() })
     }
 
-    /// Everything that arrives until the connection ends, and whether it ended cleanly rather than in a reset.
+    /// Everything that arrives until the connection ends, and whether it ended without a reset.
     pub fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut all = std::mem::take(&mut self.received);
         let well = self.stream.read_to_end(&mut all).is_ok();
         (all, well)
     }
 
-    /// Whether the server has closed the connection without saying anything more.
+    /// Whether the server has closed the connection without sending more data.
     pub fn is_closed(&mut self) -> bool {
         assert!(self.received.is_empty(), "more came: {:?}", String::from_utf8_lossy(&self.received));
         match self.stream.read(&mut [0; 64]) {
@@ -208,7 +208,7 @@ impl Client {
         let mut buffer = [0; 64 * 1024];
         let count = loop {
             match self.stream.read(&mut buffer) {
-                // With a deadline, it is interrupted when the process is stopped and continued (signal(7)).
+                // A read with a timeout is interrupted when the process is stopped and continued (signal(7)).
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other?,
             }

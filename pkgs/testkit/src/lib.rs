@@ -1,6 +1,6 @@
-//! What test suites of several crates share. No program includes it.
+//! Helpers that test suites of several crates share. No program includes them.
 //!
-//! - [`Server`]: one of our programs, started as by hand; [`Metrics`]: its metrics.
+//! - [`Server`]: starts one of our programs as a user would; [`Metrics`]: its metrics.
 //! - [`client`]: an HTTP/1.1 connection that sends exactly the bytes it is given.
 //! - [`until`], [`wait_for`], `eventually` (feature `runtime`): wait for what another process does.
 //! - `certificate`: a self-signed certificate, and its files (feature `certificate`).

@@ -5,12 +5,12 @@
 pub struct Metrics(String);
 
 impl Metrics {
-    /// From the text of `/metrics`.
+    /// Metrics from the text of `/metrics`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The value of this metric, with its labels.
+    /// The value of the metric with this name and labels.
     ///
     /// # Panics
     /// When there is none.
@@ -21,7 +21,7 @@ impl Metrics {
         value.unwrap_or_else(|| panic!("no {name} in\n{}", self.0))
     }
 
-    /// The value on the first line that contains all of these.
+    /// The value on the first line that contains all of these texts.
     ///
     /// # Panics
     /// When there is none.
@@ -32,13 +32,13 @@ impl Metrics {
         lines.find_map(value).unwrap_or_else(|| panic!("no {parts:?} in\n{}", self.0))
     }
 
-    /// The sum of the metrics whose names start this way.
+    /// The sum of all metrics whose names start with `name`.
     #[must_use]
     pub fn sum(&self, name: &str) -> f64 {
         self.samples().filter(|line| line.starts_with(name)).filter_map(value).sum()
     }
 
-    /// The text as it was read.
+    /// The text from `/metrics`.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0

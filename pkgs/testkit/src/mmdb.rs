@@ -1,4 +1,4 @@
-//! Small files in the format of MaxMind DB (maxmind.github.io/MaxMind-DB).
+//! Makes small files in the MaxMind DB format (maxmind.github.io/MaxMind-DB).
 
 use std::net::IpAddr;
 
@@ -20,15 +20,15 @@ enum Record {
     Data(usize),
 }
 
-/// The bytes of a file with this type, such as `Test-Country`, and these networks, none of which is inside another:
-/// with address, prefix length, and the country's code, or none if the record is about something else.
+/// The bytes of a file with this type, such as `Test-Country`. Each network has an address, a prefix length, and a
+/// country code; an empty code makes a record without a country. No network may be inside another.
 ///
 /// # Panics
 /// When one network is inside another.
 pub fn mmdb(kind: &str, networks: &[(&str, u32, &str)]) -> Vec<u8> {
     let (mut nodes, mut data) = (vec![[Record::Nothing; 2]], Vec::new());
     for (address, length, code) in networks {
-        // IPv4 addresses are at the beginning.
+        // IPv4 addresses are at the start of the IPv6 address space.
         let (bits, length) = match address.parse().expect("an address") {
             IpAddr::V4(address) => (u128::from(address.to_bits()), length + 96),
             IpAddr::V6(address) => (address.to_bits(), *length),
@@ -82,7 +82,7 @@ pub fn mmdb(kind: &str, networks: &[(&str, u32, &str)]) -> Vec<u8> {
     file
 }
 
-/// The start of a field with this type; only for sizes below 29.
+/// The start of a field with this type. Supports only sizes below 29.
 fn control(kind: u8, size: usize) -> Vec<u8> {
     let size = u8::try_from(size).ok().filter(|&size| size < 29).expect("a small field");
     if kind > 7 { vec![size, kind - 7] } else { vec![kind << 5 | size] }

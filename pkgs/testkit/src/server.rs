@@ -1,4 +1,4 @@
-//! A program under test, started as by hand: it prints where it listens, handles signals, and ends.
+//! Starts a program under test as a user would: it prints its addresses, handles signals, and ends.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How often to check whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Long enough to end cleanly on a machine that other tests keep busy.
+/// Long enough for a clean end on a machine that is busy with other tests.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
-/// How much a program can print in one write that arrives in one piece (`PIPE_BUF`, pipe(7)).
+/// How much a program can print in a single atomic write (`PIPE_BUF`, pipe(7)).
 const SAID_AT_MOST: usize = 4096;
 
-/// The path of a program in this workspace, which cargo puts two directories above a test's own.
+/// The path of a program of this workspace. cargo puts it two directories above a test's own binary.
 ///
 /// # Panics
 /// When it hasn't been built.
@@ -36,7 +36,7 @@ pub fn binary(name: impl AsRef<Path>) -> PathBuf {
     path
 }
 
-/// A program to start: its arguments and its surroundings.
+/// A program to start, with its arguments and environment.
 #[derive(Debug)]
 pub struct Launch {
     command: Command,
@@ -66,21 +66,21 @@ impl Launch {
         self
     }
 
-    /// Its standard input, which is empty by default.
+    /// Sets its standard input, which is empty by default.
     #[must_use]
     pub fn stdin(mut self, input: impl Into<Stdio>) -> Self {
         self.command.stdin(input);
         self
     }
 
-    /// Where it logs to, instead of a private file. It is also opened for reading.
+    /// Sets the file for its log instead of a private file. The file is also opened for reading.
     #[must_use]
     pub fn log(mut self, file: File) -> Self {
         self.log = Some(file);
         self
     }
 
-    /// How many lines it prints until it serves, if it doesn't print all of them at once.
+    /// Sets how many lines it prints until it serves, for a program that doesn't print them in one write.
     #[must_use]
     pub fn lines(mut self, lines: usize) -> Self {
         self.lines = lines;
@@ -90,7 +90,7 @@ impl Launch {
     /// Starts it and waits until it serves.
     ///
     /// # Panics
-    /// When it ends instead, with what it has logged.
+    /// When it ends instead. The message contains its log.
     #[track_caller]
     pub fn start(self) -> Server {
         let server = self.start_or_end();
@@ -98,7 +98,7 @@ impl Launch {
         server
     }
 
-    /// The same if it may end instead: then it has printed nothing.
+    /// The same for a program that may end instead; then it has printed nothing.
     ///
     /// # Panics
     /// When it can't be run.
@@ -124,12 +124,12 @@ impl Launch {
     }
 }
 
-/// A running program; killed when dropped, and if a test fails then, its log is shown.
+/// A running program. It is killed when this is dropped; if the test is failing then, its log is printed.
 #[derive(Debug)]
 pub struct Server {
     child: Mutex<Child>,
     id: u32,
-    /// Kept, so that later output doesn't fail.
+    /// Keeps the pipe open, so that the program can print more.
     output: ChildStdout,
     said: String,
     lines: usize,
@@ -137,20 +137,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// This program.
+    /// Launches this program.
     pub fn program(path: impl AsRef<OsStr>) -> Launch {
         Self::by(Command::new(path))
     }
 
-    /// A command that starts with the program's name.
+    /// Launches a command, which starts with the program's name.
     #[must_use]
     pub fn by(mut command: Command) -> Launch {
         command.stdin(Stdio::null());
         Launch { command, log: None, lines: 1 }
     }
 
-    /// Waits until it serves, which it announces on standard output: a service prints everything in one write. False if
-    /// it ends instead.
+    /// Waits until it prints its addresses on standard output, which a service does in one write. Returns false if it
+    /// ends instead.
     pub fn serves(&mut self) -> bool {
         let mut said = self.said.as_bytes().to_vec();
         let mut buffer = [0; SAID_AT_MOST];
@@ -168,25 +168,25 @@ impl Server {
         !self.said.is_empty()
     }
 
-    /// What it printed once it served.
+    /// What it had printed when it started to serve.
     #[must_use]
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// What it printed on the line that starts with this word.
+    /// The rest of the line that starts with this word.
     #[must_use]
     pub fn line(&self, name: &str) -> Option<&str> {
         self.said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim)
     }
 
-    /// The address where it says that it serves `name`, with any scheme.
+    /// The printed address of `name`, with any scheme.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<SocketAddr> {
         ["http", "https"].iter().find_map(|scheme| self.address_by(name, scheme))
     }
 
-    /// The address where it says that it serves `name` with `scheme`.
+    /// The printed address of `name` with `scheme`.
     #[must_use]
     pub fn address_by(&self, name: &str, scheme: &str) -> Option<SocketAddr> {
         self.said.lines().find_map(|line| {
@@ -195,10 +195,10 @@ impl Server {
         })
     }
 
-    /// The same if it has to be there.
+    /// The same for an address that must exist.
     ///
     /// # Panics
-    /// With what it printed instead.
+    /// When there is none. The message contains what was printed.
     #[must_use]
     #[track_caller]
     pub fn listens(&self, name: &str, scheme: &str) -> SocketAddr {
@@ -210,23 +210,23 @@ impl Server {
     #[must_use]
     pub fn log(&self) -> String {
         let (mut all, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
-        // It doesn't use the descriptor's own position in the file, which is where the program writes.
+        // Read by offset: the position of the descriptor is where the program writes.
         while let Ok(count @ 1..) = self.log.read_at(&mut buffer, all.len() as u64) {
             all.extend_from_slice(&buffer[..count]);
         }
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Its process.
+    /// Its process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Sends it a signal; does nothing if it has ended, which is what most signals are for.
+    /// Sends it a signal. Does nothing if it has already ended.
     pub fn signal(&self, signal: Signal) {
         let mut child = self.child();
-        // Nobody else gets its id until it has been waited for.
+        // No other process gets this ID until the program has been waited for.
         if child.try_wait().expect("a child").is_none() {
             kill_process(Pid::from_child(&child), signal).expect("a process of ours");
         }
@@ -264,7 +264,7 @@ impl Server {
         assert!(status.success(), "{status}: {}", self.log());
     }
 
-    /// Ends it like a crash, and waits until it is gone.
+    /// Kills it with SIGKILL, as in a crash, and waits until it is gone.
     pub fn kill(&self) {
         let mut child = self.child();
         let _ = child.kill();
@@ -289,7 +289,7 @@ impl Server {
         self.memory("VmHWM:")
     }
 
-    /// Its resident memory without pages of files, in bytes.
+    /// Its resident memory without file pages, in bytes.
     #[must_use]
     #[track_caller]
     pub fn anonymous(&self) -> u64 {

@@ -1,9 +1,9 @@
-//! Waiting for what another process does, which it doesn't announce.
+//! Waits for something that another process does without announcing it.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Long enough for a machine that other tests keep busy: only what hangs takes longer.
+/// Long enough for a machine that is busy with other tests. Only a process that hangs takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The pause between two checks.
@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Waits until a condition holds.
 ///
 /// # Panics
-/// With `what`, when it still doesn't hold after two minutes.
+/// When it still doesn't hold after two minutes. The message contains `what`.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
@@ -21,7 +21,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for a value, and returns it.
 ///
 /// # Panics
-/// With `what`, when it isn't there after two minutes.
+/// When there is still no value after two minutes. The message contains `what`.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -34,10 +34,10 @@ pub fn wait_for<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until a condition holds that has to be awaited, on a tokio runtime.
+/// Waits until an asynchronous condition holds, on a tokio runtime.
 ///
 /// # Panics
-/// With `what`, when it still doesn't hold after two minutes.
+/// When it still doesn't hold after two minutes. The message contains `what`.
 #[cfg(feature = "runtime")]
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -1,5 +1,5 @@
-//! Checks where a form comes from: each form has a token that only a page of the console can have read, and has to be
-//! sent from one of the console's pages.
+//! Protects forms against CSRF. Each form has a token that only a page of the console can read, and must be sent from
+//! one of the console's pages.
 
 use http::HeaderMap;
 use http::header;
@@ -23,7 +23,7 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// The token for the forms of this session, or of whoever has this cookie.
+    /// The token for the forms of the session or visitor with this cookie.
     pub(crate) fn token(&self, of: &str) -> String {
         let digest: [u8; 32] = Sha256::new().chain_update(self.0).chain_update(of).finalize().into();
         hex(&digest[..16])
@@ -35,8 +35,8 @@ pub(crate) fn matches(token: &str, expected: &str) -> bool {
     token.as_bytes().ct_eq(expected.as_bytes()).into()
 }
 
-/// Whether a form was sent from one of the console's pages. Browsers say so in `Origin` or, where they leave that out,
-/// in `Sec-Fetch-Site`. A request with neither isn't from a current browser and is refused.
+/// Whether a form was sent from one of the console's pages. Browsers send `Origin` or, without that, `Sec-Fetch-Site`.
+/// A request with neither doesn't come from a current browser and is refused.
 pub(crate) fn same_origin(fields: &HeaderMap, authority: Option<&str>) -> bool {
     let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
     match text(header::ORIGIN) {

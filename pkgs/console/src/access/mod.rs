@@ -1,4 +1,4 @@
-//! Who sends a request, how they are recognised, and whether a form is theirs.
+//! Identifies who sends a request, and checks that a form is theirs.
 
 pub mod csrf;
 pub mod session;

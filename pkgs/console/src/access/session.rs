@@ -9,30 +9,30 @@ use sha2::{Digest, Sha256};
 
 use crate::csrf;
 
-/// The most sessions at once; one more ends the least recently used.
+/// The most sessions at once. One more ends the least recently used session.
 const SESSIONS: usize = 64;
 
-/// How long sessions live.
+/// The lifetime of sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionLifetime {
-    /// Counted from signing in.
+    /// The longest time after signing in.
     pub(crate) whole: Duration,
-    /// Without being used.
+    /// The longest time without a request.
     pub(crate) idle: Duration,
 }
 
-/// What the console asks the services with on somebody's behalf.
+/// The credentials that the console uses for a user's requests to the services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// A key for linerate-links.
     pub(crate) links: Option<String>,
     /// A key for linerate-api.
     pub(crate) api: Option<String>,
-    /// Somebody an issuer vouches for; the services are then asked with the issuer's token.
+    /// A user whose identity an issuer confirms. Requests to the services then use the issuer's token.
     pub(crate) user: Option<User>,
 }
 
-/// Somebody an issuer vouches for.
+/// A user whose identity an issuer confirms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     /// Their identifier at the issuer, which stays the same when their name changes.
@@ -52,15 +52,14 @@ impl Grant {
             || same(self.user.as_ref().map(|user| &user.id), other.user.as_ref().map(|user| &user.id))
     }
 
-    /// How logs name whoever has this grant: by their name, or by the part of their links key that isn't secret.
+    /// The name in logs of the user with this grant: their own name, or the part of their links key that isn't secret.
     pub(crate) fn name(&self) -> Option<String> {
         let name = self.user.as_ref().map(|user| user.name.clone());
         name.or_else(|| self.links.as_deref().map(shown))
     }
 }
 
-/// The sessions, by the digest of their cookie's value, so that nobody can sign in with what they read from leftover
-/// memory.
+/// The sessions, by the digest of their cookie's value. Nobody can sign in with what they read from leaked memory.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     life: SessionLifetime,
@@ -73,31 +72,31 @@ struct Session {
     from: Option<IpAddr>,
     begun: Instant,
     used: Instant,
-    /// The longest a session may live, where that is less than the usual lifetime.
+    /// The longest time that the session may live, if it is less than the usual lifetime.
     most: Duration,
 }
 
-/// Which sessions are meant.
+/// Selects sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Those that have a key in common with the asking session, or belong to the same person.
+    /// Sessions that have a key in common with the requesting session, or belong to the same person.
     Own,
-    /// All.
+    /// All sessions.
     Everybodys,
 }
 
-/// A session as the page shows it.
+/// A session, for the page that lists them.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// Its name, which can't be used to sign in.
+    /// Its name. Nobody can sign in with it.
     pub(crate) name: String,
-    /// Whether it is the asking session.
+    /// Whether it is the requesting session.
     pub(crate) own: bool,
-    /// Whether it has a key in common with the asking session, or belongs to the same person.
+    /// Whether it has a key in common with the requesting session, or belongs to the same person.
     pub(crate) shares: bool,
-    /// How logs name the person it belongs to.
+    /// The name of its owner in logs.
     pub(crate) who: String,
-    /// The address it was begun from; none over a Unix socket.
+    /// The address that it was begun from; none over a Unix socket.
     pub(crate) from: Option<IpAddr>,
     /// How long ago it was begun.
     pub(crate) begun: Duration,
@@ -105,7 +104,7 @@ pub(crate) struct Listed {
     pub(crate) used: Duration,
 }
 
-/// The part of a key that identifies it but can't be used to sign in.
+/// The part of a key that identifies it. Nobody can sign in with it.
 pub(crate) fn shown(key: &str) -> String {
     let known = key.char_indices().nth(12).map_or("", |(end, _)| &key[..end]);
     format!("{known}…")
@@ -130,7 +129,7 @@ impl Sessions {
         self.begin_until(grant, from, now, self.life.whole)
     }
 
-    /// Begins a session that lives at most this long, since what it is based on expires then.
+    /// Begins a session that lives at most for `most`, since its credentials expire then.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -177,8 +176,8 @@ impl Sessions {
         }
     }
 
-    /// The sessions of whoever has this grant, or all sessions, most recently used first; `own` is the asking session's
-    /// cookie value.
+    /// The sessions of the owner of this grant, or all sessions, most recently used first. `own` is the requesting
+    /// session's cookie value.
     pub(crate) fn of(&self, whose: Whose, grant: &Grant, own: &str, now: Instant) -> Vec<Listed> {
         let own = digest(own);
         let all = self.lock();
@@ -198,8 +197,7 @@ impl Sessions {
         listed
     }
 
-    /// Ends the session with this name if it is one of those meant, and returns how logs name the person it belonged
-    /// to.
+    /// Ends the session with this name if `whose` selects it. Returns the name of its owner in logs.
     pub(crate) fn end_named(&self, whose: Whose, grant: &Grant, wanted: &str) -> Option<String> {
         let mut all = self.lock();
         let (id, session) = all.iter().find(|(id, _)| name(id) == wanted)?;
@@ -233,7 +231,7 @@ impl Session {
     }
 }
 
-/// A session's name: part of its digest, from which the cookie's value can't be worked out.
+/// A session's name: a part of its digest. The cookie's value can't be derived from it.
 fn name(digest: &[u8; 32]) -> String {
     csrf::hex(&digest[..8])
 }
@@ -358,7 +356,7 @@ mod tests {
             [&own, &same, &other].map(|id| sessions.grant(id, true, now).is_some()),
             [true, false, true]
         );
-        // Whoever may write everything sees who else is signed in, and can end those sessions too.
+        // An administrator, who may write everything, sees all sessions and can end them.
         let listed = sessions.of(Whose::Everybodys, &links("lr_1"), &own, now);
         let mut shares: Vec<_> = listed.iter().map(|one| (one.shares, one.own)).collect();
         shares.sort_unstable();

@@ -1,4 +1,4 @@
-//! Limits how often one may try to sign in.
+//! Limits the rate of failed attempts to sign in.
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -10,23 +10,23 @@ use service::socket::network;
 /// Failures per minute from one address.
 const PER_ADDRESS: NonZero<u32> = NonZero::new(10).unwrap();
 
-/// Failures per minute overall, so that having many addresses doesn't give anybody more tries.
+/// Failures per minute for all addresses together. An attacker with many addresses gets no more attempts.
 const OVERALL: NonZero<u32> = NonZero::new(100).unwrap();
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How many addresses are remembered: no more can fail than there are tries overall, in the minutes until an address's
-/// failures are forgotten.
+/// How many addresses are remembered. The overall limit allows fewer failures than this until the failures of an
+/// address are forgotten.
 const REMEMBERED: usize = 4_096;
 
 /// Recent failures.
 #[derive(Debug)]
 pub(crate) struct SignInLimits(RateLimiter);
 
-/// Whose failures are counted.
+/// What failures are counted for.
 #[derive(Hash)]
 enum Of {
-    /// Connections over a Unix socket have no address, and share one entry.
+    /// An address. Connections over a Unix socket have none and share one entry.
     Address(Option<IpAddr>),
     Everybody,
 }
@@ -38,8 +38,8 @@ impl Default for SignInLimits {
 }
 
 impl SignInLimits {
-    /// Takes a try, which is given back on success, so that trying many times at once gives no more tries. When none is
-    /// left, says when there will be one.
+    /// Takes an attempt before the key is checked, so that parallel requests get no extra attempts. A successful
+    /// attempt is given back. If no attempt is left, the error says when there will be one.
     pub(crate) fn take(&self, address: Option<IpAddr>, now: Instant) -> Result<(), Exceeded> {
         let address = address.map(network);
         self.0.take(Of::Address(address), Rate::per(MINUTE, PER_ADDRESS), now)?;
@@ -48,7 +48,7 @@ impl SignInLimits {
         })
     }
 
-    /// Gives back a try that turned out not to be a guess.
+    /// Gives back an attempt that wasn't a guess.
     pub(crate) fn give_back(&self, address: Option<IpAddr>) {
         self.0.give_back(Of::Address(address.map(network)), Rate::per(MINUTE, PER_ADDRESS));
         self.0.give_back(Of::Everybody, Rate::per(MINUTE, OVERALL));

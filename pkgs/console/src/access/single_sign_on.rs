@@ -1,13 +1,14 @@
-//! Signing in with OpenID Connect: the issuer, the client, and what a session keeps.
+//! Signing in with OpenID Connect: the issuer, the client, and the content of a session.
 //!
-//! The console sends the services the ID token of the user who signed in, as oauth2-proxy and kubectl do. So it holds
-//! no key worth more than a person's rights. Each service decides what a user may do by the user's groups
-//! (`--jwt-issuer`, `--jwt-write` and so on), and its audit log names the user.
+//! The console sends the services the ID token of the user who signed in, as oauth2-proxy and kubectl do. The console
+//! therefore holds no key with more rights than that user. Each service decides by the user's groups what the user may
+//! do (`--jwt-issuer`, `--jwt-write` and so on), and its audit log names the user.
 //!
-//! The way back from the issuer starts at another site, so the browser does not send a cookie with `SameSite=Strict`,
-//! as the session's is. What has to be known about a returning user is therefore in a separate cookie: `Lax`, valid for
-//! ten minutes, useless without the matching `state`. And the answer is a page instead of a redirect. It continues
-//! automatically to where the user wanted to go, which makes that a request of our own site, with the session's cookie.
+//! The redirect back from the issuer is a cross-site request. The browser therefore doesn't send cookies with
+//! `SameSite=Strict`, such as the session's. The data that is needed about a returning user is in a separate cookie: it
+//! is `Lax`, valid for ten minutes, and useless without the matching `state`. The answer is a page instead of a
+//! redirect. It continues automatically to the page that the user wanted; that is a same-site request, with the
+//! session's cookie.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(crate) const BEGIN: &str = "/sign-in/oidc";
 /// The path that the issuer sends browsers back to.
 pub(crate) const BACK: &str = "/sign-in/oidc/callback";
 
-/// The longest cookie that is read, in bytes. Browsers store none that is longer.
+/// The longest cookie that is read, in bytes. Browsers store no longer one.
 const COOKIE_BYTES: usize = 4096;
 
 /// Where people without a key sign in.
@@ -110,10 +111,10 @@ fn scopes(text: &str) -> Result<String, &'static str> {
 /// Why signing in at the issuer cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The authorities.
+    /// The certificate authorities can't be read.
     #[error("--oidc-cacert: {0}")]
     Roots(String),
-    /// Randomness.
+    /// Signing in can't be prepared.
     #[error(transparent)]
     SignIn(#[from] sign_in::Error),
 }
@@ -121,17 +122,17 @@ pub enum OpenError {
 /// Signs people in at an issuer.
 pub(crate) struct SingleSignOn {
     pub(crate) sign_in: SignIn,
-    /// The issuer's place, for people.
+    /// The issuer's address, for people.
     pub(crate) place: String,
     redirect: Option<String>,
     name_claim: String,
 }
 
 impl OidcArgs {
-    /// Prepares signing in; none if no issuer is given.
+    /// Prepares signing in; none if no issuer is configured.
     ///
     /// # Errors
-    /// When the issuer's authorities cannot be read, or the system has no randomness.
+    /// When the issuer's certificate authorities can't be read, or the system has no randomness.
     pub(crate) fn open(&self) -> Result<Option<SingleSignOn>, OpenError> {
         let (Some(url), Some(id)) = (&self.oidc_issuer, &self.oidc_client_id) else { return Ok(None) };
         let host = Url::parse(url.as_str()).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -152,8 +153,8 @@ impl OidcArgs {
 }
 
 impl SingleSignOn {
-    /// The URL to send a browser back to that submitted our form with these fields. Its `Origin` was found to equal the
-    /// host; the issuer accepts only registered URLs.
+    /// The URL that the issuer redirects the browser back to. The fields are those of the form's request; its `Origin`
+    /// has been checked to match the host. The issuer accepts only registered URLs.
     pub(crate) fn redirect(&self, fields: &HeaderMap) -> Option<String> {
         let derived = || {
             let origin = fields.get(header::ORIGIN)?.to_str().ok()?;
@@ -162,18 +163,18 @@ impl SingleSignOn {
         self.redirect.clone().or_else(derived)
     }
 
-    /// The user who has come back.
+    /// The user who has come back from the issuer.
     pub(crate) fn user(&self, arrival: &Arrival) -> User {
         User { id: arrival.claims.sub.clone(), name: arrival.claims.name(&self.name_claim) }
     }
 }
 
-/// The name of the cookie of users on their way; see `visitor` for the prefix.
+/// The name of the cookie of users who are at the issuer; see `visitor` for the prefix.
 fn cookie_name(secure: bool) -> &'static str {
     if secure { "__Host-linerate-sign-in" } else { "linerate-sign-in" }
 }
 
-/// The value of that cookie.
+/// The value of the cookie; empty if it is absent or too long.
 pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> &str {
     let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -181,7 +182,7 @@ pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> &str {
     if said.len() <= COOKIE_BYTES { said } else { "" }
 }
 
-/// The field that sets that cookie; without a value, it deletes it.
+/// The header that sets the cookie. An empty value deletes it.
 pub(crate) fn set_cookie(value: &str, secure: bool) -> HeaderValue {
     let (name, seconds) = (cookie_name(secure), if value.is_empty() { 0 } else { LIFE.as_secs() });
     let secure = if secure { "; Secure" } else { "" };
@@ -221,7 +222,7 @@ mod tests {
         for (origin, expected) in [
             ("https://console.example", Some("https://console.example/sign-in/oidc/callback")),
             ("http://127.0.0.1:8110", Some("http://127.0.0.1:8110/sign-in/oidc/callback")),
-            // A code would be sent without TLS.
+            // The authorization code would be sent without TLS.
             ("http://console.example", None),
             ("null", None),
         ] {

@@ -1,4 +1,4 @@
-//! Works out where each function of a tree is drawn.
+//! Computes where each function of a tree is drawn.
 
 use super::tree::{Node, Tree};
 
@@ -8,10 +8,10 @@ pub const WIDTH: f64 = 1200.0;
 /// The height of a row.
 pub const HEIGHT: usize = 18;
 
-/// Anything narrower isn't drawn.
+/// Narrower blocks aren't drawn.
 const LEAST: f64 = 0.4;
 
-/// The width of a character in the font that is used.
+/// The width of a character in the font of the drawing.
 const CHARACTER: f64 = 7.0;
 
 /// A function and where it is drawn.
@@ -27,8 +27,8 @@ pub struct Block {
     pub width: f64,
 }
 
-/// What is drawn of a tree from a node on, outer functions before inner ones. Where that would be more than `most`
-/// blocks, narrow ones are left out rather than inner ones.
+/// The blocks of a tree from a node on, outer functions before inner ones. If there were more than `most` blocks,
+/// narrow ones are left out, not inner ones.
 pub fn blocks(tree: &Tree, root: usize, most: usize) -> Vec<Block> {
     let mut least = LEAST;
     loop {
@@ -40,7 +40,7 @@ pub fn blocks(tree: &Tree, root: usize, most: usize) -> Vec<Block> {
     }
 }
 
-/// The blocks that are at least this wide; once there are more than `most`, not all of them.
+/// The blocks with at least this width. Stops once there are more than `most`.
 fn wider(tree: &Tree, root: usize, least: f64, most: usize) -> Vec<Block> {
     let Some(node) = tree.node(root).filter(|node| node.total > 0) else { return Vec::new() };
     let scale = WIDTH / node.total as f64;
@@ -61,12 +61,12 @@ fn wider(tree: &Tree, root: usize, least: f64, most: usize) -> Vec<Block> {
     drawn
 }
 
-/// The height of all of them together.
+/// The height of all blocks together.
 pub fn height(blocks: &[Block]) -> usize {
     blocks.iter().map(|block| block.row + 1).max().unwrap_or(0) * HEIGHT
 }
 
-/// As much of a name as fits, or nothing where that would be too little to read.
+/// As much of a name as fits, or nothing if too little of it would be readable.
 pub fn label(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / CHARACTER).max(0.0) as usize;
     let length = name.chars().count();
@@ -77,13 +77,13 @@ pub fn label(name: &str, width: f64) -> String {
     }
 }
 
-/// The colour of a node, always light enough for black text: warm colours that differ by name, greenish ones for the
-/// kernel's functions, and in comparisons red where a function grew and blue where it shrank.
+/// The colour of a node, always light enough for black text. Colours are warm and differ by name; the kernel's
+/// functions are greenish. In comparisons, a function that grew is red, and one that shrank is blue.
 pub fn colour(tree: &Tree, node: &Node) -> String {
     if tree.compared() {
         let all = tree.total().max(1) as f64;
         let change = (node.total as f64 - node.before as f64) / all;
-        // A change by a tenth of everything is the deepest colour there is.
+        // The colour is deepest for a change by a tenth of the whole profile.
         let pale = 255 - (change.abs() * 10.0).min(1.0).mul_add(115.0, 0.0) as u8;
         return match change {
             change if change > 0.0 => format!("#ff{pale:02x}{pale:02x}"),
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(shown, expected);
         assert_eq!(height(&drawn), 3 * HEIGHT);
         let names = |most| -> Vec<usize> { blocks(&tree, 0, most).iter().map(|block| block.node).collect() };
-        // At 819.2 and wider there is the one that has three quarters of it.
+        // Once narrower blocks than 819.2 are left out, only the function with three quarters of the weight remains.
         assert_eq!((names(2), names(1)), (vec![0, 1], vec![0]));
         assert!(blocks(&tree, 99, 100).is_empty() && blocks(&Tree::default(), 0, 9).is_empty());
     }

@@ -1,8 +1,8 @@
 //! Flame graphs: call stacks folded into a tree, laid out, and drawn.
 //!
-//! Folded stacks are lines of `outermost;…;innermost WEIGHT`, the format that flame graph tools share. The console
-//! draws them itself, since its content policy allows no scripts in pages: pictures have none, and zooming works by
-//! links.
+//! Folded stacks are lines of `outermost;…;innermost WEIGHT`, the common format of flame graph tools. The console draws
+//! them itself, since its content security policy allows no inline scripts. Its pictures have no scripts, and zooming
+//! works with links.
 
 mod layout;
 pub(crate) mod profiles;
@@ -13,7 +13,7 @@ pub use layout::{Block, HEIGHT, WIDTH, blocks, colour, height, label};
 pub use svg::{MOST_BLOCKS, svg};
 pub use tree::{Change, Hot, Node, ParseError, Tree, changes};
 
-/// What weights count.
+/// The unit of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Samples on a CPU.

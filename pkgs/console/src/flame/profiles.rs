@@ -1,4 +1,4 @@
-//! Recorded profiles, only in memory: the newest ones, limited in number and in bytes.
+//! Recorded profiles, in memory: the newest ones, within limits on their number and size.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::flame::Unit;
 use crate::machine::{Watch, Watched};
 
-/// How many profiles are kept, and how many bytes of stacks in all; the oldest make room.
+/// How many profiles are kept, and how many bytes of stacks in total. The oldest profiles are dropped first.
 const KEPT: usize = 16;
 const KEPT_BYTES: usize = 16 << 20;
 
@@ -15,21 +15,21 @@ const KEPT_BYTES: usize = 16 << 20;
 pub(crate) struct Profile {
     /// Its number, which is unique.
     pub(crate) number: u64,
-    /// What was asked for.
+    /// What was requested.
     pub(crate) watch: Watch,
-    /// When, in seconds since 1970.
+    /// The time of the request, in seconds since 1970.
     pub(crate) at: u64,
-    /// The result, or none yet.
+    /// The result; none while recording.
     pub(crate) seen: Option<Result<Watched, String>>,
 }
 
 impl Profile {
-    /// What was recorded, in words.
+    /// The service, or the whole machine, as text.
     pub(crate) fn what(&self) -> &str {
         self.watch.service.as_deref().unwrap_or("the whole machine")
     }
 
-    /// What its weights count.
+    /// The unit of its weights.
     pub(crate) fn unit(&self) -> Unit {
         if self.watch.waiting { Unit::Micros } else { Unit::Samples }
     }
@@ -51,7 +51,7 @@ struct Kept {
 }
 
 impl Profiles {
-    /// Begins a profile; none if another one is running.
+    /// Begins a profile; none if another one is being recorded.
     pub(crate) fn begin(&self, watch: Watch, at: u64) -> Option<u64> {
         let mut kept = self.lock();
         if kept.all.iter().any(|profile| profile.seen.is_none()) {

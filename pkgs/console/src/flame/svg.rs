@@ -1,17 +1,17 @@
-//! A flame graph as a file of its own, with only shapes and text, and no scripts.
+//! A flame graph as a separate file, with shapes and text, and without scripts.
 
 use maud::{PreEscaped, html};
 
 use super::layout::{HEIGHT, WIDTH, blocks, colour, height, label};
 use super::{Tree, Unit, percent};
 
-/// What is drawn of a tree at most.
+/// The most blocks that are drawn.
 pub const MOST_BLOCKS: usize = 8000;
 
 /// The row with the title.
 const TITLE: usize = 28;
 
-/// Draws a tree. What is pointed at says its whole name, by the browser itself.
+/// Draws a tree. Browsers show a function's whole name when the pointer is on its block.
 pub fn svg(tree: &Tree, title: &str, unit: Unit) -> String {
     let drawn = blocks(tree, 0, MOST_BLOCKS);
     let high = TITLE + height(&drawn).max(HEIGHT);

@@ -1,22 +1,22 @@
-//! Stacks, merged where they begin alike.
+//! Stacks, merged by their common beginnings.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Nodes of a tree at most: stacks that need more end where there is no room, and their weight with them.
+/// The most nodes of a tree. A stack that needs more is cut off there, and its weight counts for the last node.
 const MOST_NODES: usize = 1 << 18;
 
-/// Calls within one another at most.
+/// The most nested calls.
 const MOST_DEPTH: usize = 512;
 
-/// Characters of a name at most.
+/// The most characters of a name.
 const MOST_NAME: usize = 256;
 
-/// A function, called in one certain way.
+/// A function with one particular stack of callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// What it and all that it calls weighs.
+    /// The weight of the function and everything that it calls.
     pub total: u64,
     /// Its own weight.
     pub own: u64,
@@ -33,14 +33,14 @@ pub struct Tree {
     compared: bool,
 }
 
-/// A function, summed up over all the places it is called from.
+/// A function, summed up over all its callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hot {
     /// Its name.
     pub name: String,
     /// Its own weight.
     pub own: u64,
-    /// The weight of it and everything it calls; recursion is counted once.
+    /// The weight of the function and everything that it calls; recursive calls count once.
     pub total: u64,
 }
 
@@ -49,9 +49,9 @@ pub struct Hot {
 pub struct Change {
     /// Its name.
     pub name: String,
-    /// In the older one.
+    /// Its share in the older profile.
     pub before: f64,
-    /// In the newer one.
+    /// Its share in the newer profile.
     pub now: f64,
 }
 
@@ -91,7 +91,7 @@ impl Tree {
     /// Reads folded stacks.
     ///
     /// # Errors
-    /// When a line that isn't empty has no weight.
+    /// When a non-empty line has no weight.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut tree = Self::default();
         for (stack, weight) in folded(text)? {
@@ -100,8 +100,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The stacks of one profile, each with its weight in an earlier one. The earlier weights are scaled to the same
-    /// sum.
+    /// The stacks of a profile, each with its weight in an earlier one. The earlier weights are scaled so that both
+    /// have the same sum.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -142,7 +142,7 @@ impl Tree {
     pub fn hottest(&self, most: usize) -> Vec<Hot> {
         let mut all: HashMap<&str, Hot> = HashMap::new();
         let mut above: HashMap<&str, usize> = HashMap::new();
-        // Depth first without recursion: a node is finished once everything it calls is.
+        // Depth first without recursion: a node is finished after everything that it calls.
         let mut to_do = vec![(0, false)];
         while let Some((number, left)) = to_do.pop() {
             let node = &self.nodes[number];
@@ -211,8 +211,8 @@ fn folded(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
         .collect()
 }
 
-/// Makes a name safe to show: without line breaks and changes of text direction, and not endlessly long, since
-/// processes can choose their own names.
+/// Makes a name safe to show: no line breaks, no changes of text direction, and a limited length. Processes can choose
+/// their own names.
 fn plain(name: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -252,7 +252,7 @@ mod tests {
         let shown: Vec<_> =
             tree.nodes.iter().map(|node| (node.name.as_str(), node.total, node.before)).collect();
         assert_eq!(shown, [("all", 20, 20), ("a", 10, 5), ("b", 10, 15)]);
-        // A function that is gone is still there, with a weight of 0.
+        // A function that has disappeared still has a node, with a weight of 0.
         let gone = Tree::compare("x 1", "a 1").expect("folded");
         assert_eq!(gone.nodes.iter().map(|node| node.total).collect::<Vec<_>>(), [1, 1, 0]);
     }

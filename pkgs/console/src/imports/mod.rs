@@ -1,4 +1,4 @@
-//! Imports that are running or have ended, kept in memory up to a limit. [`rows`] is what they read.
+//! Running and finished imports, kept in memory up to a limit. [`rows`] reads their files.
 
 pub(crate) mod rows;
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::csrf;
 use crate::links::Tally;
 
-/// How many imports are remembered; the oldest that have ended make room for new ones.
+/// How many imports are kept. New ones replace the oldest finished ones.
 const KEPT: usize = 16;
 
 /// How many imports may run at once, since the rows of each are held in memory.
@@ -17,7 +17,7 @@ const RUNNING: usize = 2;
 /// How many refused rows are reported.
 const ERRORS: usize = 100;
 
-/// Works on an import. When it is dropped, even by a panic, the import is over.
+/// The task that performs an import. When it is dropped, even by a panic, the import is over.
 #[derive(Debug)]
 pub(crate) struct Worker(pub(crate) Arc<Import>);
 
@@ -36,7 +36,7 @@ pub(crate) struct Progress {
     pub(crate) read: u64,
     /// The outcome of those rows.
     pub(crate) tally: Tally,
-    /// Whether it is over, and if it ended early, why.
+    /// Whether it is over and, if it ended early, the reason.
     pub(crate) ended: Option<Result<(), String>>,
 }
 
@@ -66,7 +66,7 @@ impl Import {
         sum.skipped += tally.skipped;
         sum.failed += tally.failed;
         let room = ERRORS.saturating_sub(sum.errors.len());
-        // Numbered as in the file.
+        // Rows are numbered as in the file.
         sum.errors.extend(tally.errors.into_iter().take(room).map(|(row, why)| (before + row, why)));
         progress.read += rows;
     }
@@ -81,12 +81,12 @@ impl Import {
     }
 }
 
-/// The imports that are remembered, newest last.
+/// The imports that are kept, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Imports(Mutex<VecDeque<Arc<Import>>>);
 
 impl Imports {
-    /// Begins an import of this many rows; none if the most that may run are running already.
+    /// Begins an import of this many rows; none if too many imports are running.
     pub(crate) fn begin(&self, owner: &str, total: u64) -> Option<Arc<Import>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let running = kept.iter().filter(|import| import.lock().ended.is_none()).count();

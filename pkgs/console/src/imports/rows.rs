@@ -1,15 +1,15 @@
-//! Splits a file into pieces of a thousand rows, so that the console knows how many there are and can show progress.
+//! Splits a file into pieces of a thousand rows, so that the console knows their number and can show progress.
 
 use csv::ReaderBuilder;
 use serde_json::{Deserializer, Value};
 
-/// Rows sent at once: one transaction for links, which takes about 50 ms.
+/// How many rows are sent at once. links stores them in one transaction, which takes about 50 ms.
 const PIECE: usize = 1_000;
 
-/// The longest header line, in bytes; it is repeated before each piece, and all column names together are far shorter.
+/// The longest header line, in bytes. It is repeated before each piece. All column names together are far shorter.
 const NAMES_BYTES: usize = 4 << 10;
 
-/// Rows in a form that links accepts.
+/// The rows of a file, in a format that links accepts.
 pub(crate) struct Rows {
     pub(crate) media_type: &'static str,
     /// The pieces to send, and how many rows each has.
@@ -17,7 +17,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The rows of a CSV file; its header line is put before each piece.
+    /// Reads a CSV file. Each piece starts with the header line.
     pub(crate) fn of_csv(file: &[u8]) -> Result<Self, String> {
         let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         let mut begins = Vec::new();
@@ -26,7 +26,7 @@ impl Rows {
             let begin = record.position().map_or(0, csv::Position::byte);
             begins.push(usize::try_from(begin).unwrap_or(usize::MAX).min(file.len()));
         }
-        // The end of the header line, and of the rows.
+        // The end of the header line, which is the end of the file if there are no rows.
         let first = begins.get(1).copied().unwrap_or(file.len());
         let names = &file[..first];
         if names.len() > NAMES_BYTES {
@@ -39,12 +39,12 @@ impl Rows {
             ([names, b"\n", &file[rows[0]..end]].concat(), rows.len() as u64)
         });
         let pieces: Vec<_> = pieces.collect();
-        // links itself refuses a header line that isn't one.
+        // Without rows, send the file unchanged. links itself refuses an invalid header line.
         let alone = pieces.is_empty().then(|| (file.to_vec(), 0));
         Ok(Self { media_type: "text/csv", pieces: pieces.into_iter().chain(alone).collect() })
     }
 
-    /// The rows of JSON, either an array or one object per line.
+    /// Reads JSON, which is either an array or one object per line.
     pub(crate) fn of_json(file: &[u8]) -> Result<Self, String> {
         let rows: Vec<Value> = if file.trim_ascii_start().starts_with(b"[") {
             serde_json::from_slice(file).map_err(|error| error.to_string())?
@@ -107,7 +107,7 @@ mod tests {
         for text in ["{", "[{}", "[1,]", "{}x"] {
             assert!(Rows::of_json(text.as_bytes()).is_err(), "{text}");
         }
-        // The header line would be before each of a thousand pieces.
+        // The header line would be repeated before each of a thousand pieces.
         let long = "n".repeat(4 << 20) + "\n" + &"a\n".repeat(1_000_000);
         assert!(Rows::of_csv(long.as_bytes()).is_err());
     }

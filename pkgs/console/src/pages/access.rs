@@ -1,4 +1,4 @@
-//! Access: this session's keys, all sessions, the services' keys, and who wrote what.
+//! Access: this session's keys, all sessions, the services' keys, and recent writes.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ fn own_keys(app: &App, visitor: &Visitor) -> Markup {
     }
 }
 
-/// Writes from the services' audit logs, only for whoever may write everything, since they contain everybody's
-/// addresses.
+/// Writes from the services' audit logs. They contain everybody's addresses, so only users who may write everything see
+/// them.
 async fn writes(app: &App, visitor: &Visitor, fields: &Fields) -> Markup {
     let name = fields.some("service").unwrap_or_default();
     let file = app.audits.iter().find(|file| file.service == name).or(app.audits.first());
@@ -133,7 +133,7 @@ pub(crate) async fn drop_key(State(app): State<Arc<App>>, visitor: Visitor) -> R
     see_other("/access")
 }
 
-/// Asks for a linerate-api key where a page needs one.
+/// Asks for a linerate-api key if a page needs one.
 pub(super) fn ask_for_key(app: &App, visitor: &Visitor, wrong: Option<(StatusCode, &str)>) -> Response {
     let why = wrong.map(|(_, why)| why);
     let content = html! {

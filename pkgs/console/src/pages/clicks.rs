@@ -1,4 +1,5 @@
-//! A link's clicks: by hour and day, with bots separate, by referrer and visitor, and compared with the period before.
+//! A link's clicks: by hour and day, with bots counted separately, by referrer and visitor, and compared with the
+//! previous period.
 
 use std::collections::HashMap;
 
@@ -14,17 +15,17 @@ use crate::fields::{Fields, query};
 use crate::links::{Count, Links, Stats, TimeCount};
 use crate::upstream::Error;
 
-/// The numbers of days to choose from. The first means the last 24 hours, and the third is the default.
+/// The numbers of days to choose from. 1 means the last 24 hours, and 30 is the default.
 const SPANS: [i64; 5] = [1, 7, 30, 90, 365];
 
 /// Up to this many days, hours are shown too.
 const BY_HOUR: i64 = 7;
 
-/// The period shown: the last 24 hours or the last days.
+/// The selected period: the last 24 hours or the last days.
 #[derive(Clone, Copy)]
 struct Period {
     days: i64,
-    /// The hour it ends with, in UTC.
+    /// Its last hour, in UTC.
     last: DateTime,
 }
 
@@ -34,7 +35,7 @@ impl Period {
         Self { days, last: Timestamp::now().to_zoned(TimeZone::UTC).datetime() }
     }
 
-    /// The period of the same length just before.
+    /// The previous period of the same length.
     fn before(self) -> Self {
         Self { last: self.last.saturating_sub(self.days.days()), ..self }
     }
@@ -59,7 +60,7 @@ impl Period {
         }
     }
 
-    /// Clicks in each of them, including those without any.
+    /// The clicks in each hour or day, including those without clicks.
     fn counts(self, stats: &Stats) -> Vec<TimeCount> {
         let told = if self.is_by_hour() { &stats.hours } else { &stats.days };
         let told: HashMap<&str, &TimeCount> = told.iter().map(|one| (one.name.as_str(), one)).collect();
@@ -92,10 +93,10 @@ impl Counted {
     }
 }
 
-/// One way the counts are broken down.
+/// A breakdown of the counts.
 type Breakdown = fn(&Stats) -> &[Count];
 
-/// A link's clicks in a period, and in the one before if they are to be compared.
+/// A link's clicks in a period and, for a comparison, in the previous period.
 pub(super) struct Clicks {
     period: Period,
     now: Counted,
@@ -219,7 +220,7 @@ impl Clicks {
         }
     }
 
-    /// All sums, next to those of the period before; each day is compared with the day a period earlier.
+    /// All counts, next to those of the previous period. Each day is compared with the day one period earlier.
     pub(super) fn rows(&self) -> String {
         let Self { period, now, before } = self;
         let mut rows = "kind,name,clicks,bots".to_owned();
@@ -252,7 +253,7 @@ impl Clicks {
             for Count { name, clicks } in of(&now.stats) {
                 row(kind, name, [Some(*clicks), None], [Some(found(earlier, name)), None]);
             }
-            // Names that no longer occur.
+            // Names that occur only in the previous period.
             for Count { name, clicks } in earlier {
                 if !of(&now.stats).iter().any(|now| now.name == *name) {
                     row(kind, name, [Some(0), None], [Some(*clicks), None]);
@@ -268,12 +269,12 @@ fn words(days: i64) -> String {
     if days == 1 { "24 hours".to_owned() } else { format!("{days} days") }
 }
 
-/// `2030-01-31 05:00` for an hour; a day stays as it is.
+/// An hour as `2030-01-31 05:00`; a day stays unchanged.
 fn time(name: &str) -> String {
     name.split_once('T').map_or_else(|| name.to_owned(), |(day, hour)| format!("{day} {hour}:00"))
 }
 
-/// Clicks by people, and those by bots.
+/// Clicks by people, and by bots.
 fn figures(one: &TimeCount) -> Markup {
     html! { td.number { (text::grouped(one.people())) } td.number { (text::grouped(one.bots)) } }
 }
@@ -304,7 +305,7 @@ fn change(now: u64, before: u64) -> String {
     }
 }
 
-/// Names and their counts, greatest first.
+/// Names and their counts, highest first.
 fn ranks(heading: &str, column: &str, counts: &[Count], all: u64, nameless: &str) -> Markup {
     html! {
         section {
@@ -328,7 +329,7 @@ fn ranks(heading: &str, column: &str, counts: &[Count], all: u64, nameless: &str
     }
 }
 
-/// A name as a CSV cell (RFC 4180) that no spreadsheet treats as a formula, since visitors choose referrers.
+/// A name as a CSV cell (RFC 4180). Visitors choose referrers, so spreadsheets must not treat it as a formula.
 fn cell(name: &str) -> String {
     let formula = name.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let name = if formula { format!("'{name}") } else { name.to_owned() };

@@ -1,4 +1,4 @@
-//! The doctor: what keeps the machine from reaching its line rate.
+//! Doctor: what keeps the machine from reaching its line rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::fields::Fields;
 use crate::machine::{Examined, Finding, Severity};
 use crate::visitor::Visitor;
 
-/// When the last findings are older than this, the doctor looks again while the page shows them.
+/// If the last findings are older than this, the doctor checks again while the page shows the old ones.
 const LATELY: Duration = Duration::from_secs(10);
 
 /// How many resolved findings are shown.
 const PAST: usize = 50;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    // Whoever asks for a new look waits for it; otherwise the page shows the last findings. The first time, everybody
-    // waits.
+    // A visitor who requests a new check waits for it. Otherwise the page shows the last findings. If there are none
+    // yet, everybody waits.
     let last = if fields.has("again") { None } else { app.doctor_lately(LATELY) };
     let found = match last {
         Some(found) => found,
@@ -92,7 +92,7 @@ fn report(examined: &Examined) -> Markup {
     }
 }
 
-/// Findings since the last boot that have been resolved.
+/// Findings that have been resolved since boot.
 fn past(examined: &Examined) -> Markup {
     let ago = |at: u64| text::span(examined.at.saturating_sub(at));
     html! {
@@ -115,7 +115,7 @@ fn past(examined: &Examined) -> Markup {
     }
 }
 
-/// The number of findings, in a line.
+/// One line with the number of findings.
 pub(super) fn summary(examined: &Examined) -> Markup {
     let looked = examined.rules.iter().filter(|rule| rule.looked).count();
     let of = |severity| examined.findings.iter().filter(|finding| finding.severity == severity).count();

@@ -1,4 +1,4 @@
-//! Files: what lies below the root, what would be answered for a path and by which rules, and actions on files.
+//! Files: what is below the root, which response a path gets by which rules, and actions on files.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ pub(super) fn place(path: &str, what: &str) -> String {
     format!("/files{what}?{}", query(&[("path", path)]))
 }
 
-/// The requested directory or file.
+/// The requested path; the root by default.
 fn asked(fields: &Fields) -> Option<UrlPath> {
     UrlPath::new(fields.some("path").unwrap_or("/"))
 }
 
-/// The service that writes files, if the console knows one.
+/// The service that writes files, if it is configured.
 pub(super) fn writer(app: &App) -> Result<&Upstream, Error> {
     app.writer.as_ref().ok_or_else(|| absent("--files-writer"))
 }
@@ -42,7 +42,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     screen(&app, &visitor, &fields, None).await
 }
 
-/// The page of a path, with what was wrong with the request.
+/// The page of a path, with an error message if the request failed.
 pub(super) async fn screen(
     app: &Arc<App>,
     visitor: &Visitor,
@@ -82,7 +82,8 @@ fn missing(app: &App, visitor: &Visitor) -> Response {
     shown(StatusCode::NOT_FOUND, (app, visitor), SCREEN, content)
 }
 
-/// The page when files gave no answer; an older version, or one that isn't set up for this, lacks these endpoints.
+/// The page if linerate-files gave no answer. An older version, or one without the necessary flag, doesn't have these
+/// endpoints.
 fn not_told(app: &App, visitor: &Visitor, error: &Error) -> Response {
     match error {
         Error::Refused(problem) if problem.status == 404 && problem.detail.starts_with("files answers") => {
@@ -195,7 +196,7 @@ fn rules(title: &str, rules: &[Map<String, Value>]) -> Markup {
     }
 }
 
-/// What would be answered for a path.
+/// The response that a path gets.
 fn one(path: &UrlPath, told: &Told, writes: bool) -> Markup {
     html! {
         h2 { "What a stranger's browser is answered" }
@@ -221,7 +222,7 @@ fn one(path: &UrlPath, told: &Told, writes: bool) -> Markup {
     }
 }
 
-/// The actions a directory allows.
+/// The actions that are possible in a directory.
 fn actions(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
     html! {
         script src=(assets::path("upload.js")) defer {}
@@ -275,7 +276,7 @@ fn actions(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
     }
 }
 
-/// Asks for confirmation before renaming or deleting.
+/// Asks for the new name before renaming.
 pub(crate) async fn ask_rename(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
@@ -364,7 +365,7 @@ pub(crate) async fn directory(State(app): State<Arc<App>>, visitor: Visitor, fie
     after(&app, &visitor, &within, done(&app, &visitor, &Change::Directory(path)).await).await
 }
 
-/// Makes a change, and logs who asked for it.
+/// Makes a change, and logs who requested it.
 async fn done(app: &Arc<App>, visitor: &Visitor, change: &Change) -> Result<(), Error> {
     let done = match writer(app) {
         Ok(writer) => files::change(writer, change, &operation::by(visitor)).await,
@@ -379,7 +380,7 @@ async fn done(app: &Arc<App>, visitor: &Visitor, change: &Change) -> Result<(), 
     done
 }
 
-/// The directory again, with the outcome.
+/// The page of the directory again, with the result.
 pub(super) async fn after(
     app: &Arc<App>,
     visitor: &Visitor,

@@ -1,18 +1,18 @@
-//! Forms that are shown again with each error next to its field.
+//! Forms. After an error, a form is shown again with each error next to its field.
 
 use std::cell::RefCell;
 
 use maud::{Markup, html};
 use service::problem::Problem;
 
-/// The errors in a form, if any.
+/// The errors of a form.
 pub(super) struct Faults<'a> {
     problem: Option<&'a Problem>,
-    /// The fields that have their own place on the form.
+    /// The fields that the form shows; their errors are next to them.
     placed: RefCell<Vec<String>>,
 }
 
-/// What describes a field, and whether it is wrong, for its attributes `aria-describedby` and `aria-invalid`.
+/// The values for a field's attributes `aria-describedby` and `aria-invalid`.
 pub(super) struct Told {
     pub(super) described: Option<String>,
     pub(super) wrong: Option<&'static str>,
@@ -24,7 +24,7 @@ impl<'a> Faults<'a> {
         Self { problem, placed: RefCell::default() }
     }
 
-    /// The error of a field or a part of it; a field's name is a JSON pointer without its first slash.
+    /// The error of a field or of a part of it. A field's name is a JSON pointer without its first slash.
     pub(super) fn of(&self, name: &str) -> Option<&'a str> {
         let faults = self.problem.map_or(&[][..], |problem| &problem.errors);
         faults.iter().find(|fault| concerns(&fault.pointer, name)).map(|fault| fault.detail.as_str())
@@ -54,7 +54,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// A line of text with at most this many bytes.
+    /// A single-line text field for at most this many bytes.
     pub(super) fn text(&self, name: &str, label: &str, hint: &str, value: &str, most: usize) -> Markup {
         self.field(name, label, hint, |told| {
             html! {
@@ -64,7 +64,7 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Several lines of text.
+    /// A text field with several lines.
     pub(super) fn lines(&self, name: &str, label: &str, hint: &str, value: &str, rows: usize) -> Markup {
         self.field(name, label, hint, |told| {
             html! {
@@ -74,7 +74,7 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// A choice of several options.
+    /// A selection from several options.
     pub(super) fn select(&self, name: &str, label: &str, now: &str, options: &[(&str, &str)]) -> Markup {
         self.field(name, label, "", |told| {
             html! {
@@ -85,7 +85,7 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Errors of the form as a whole, and of anything that has no field; called once all fields are made.
+    /// The errors of the form as a whole, and those without a field. To be called after all fields are rendered.
     pub(super) fn summary(&self) -> Markup {
         let placed = self.placed.borrow();
         let elsewhere = |pointer: &str| !placed.iter().any(|name| concerns(pointer, name));

@@ -15,7 +15,7 @@ pub(super) async fn of(file: &AuditFile, wanted: Wanted) -> Markup {
     }
 }
 
-/// What people see who may not see the log.
+/// The text for users who may not see the log.
 pub(super) fn withheld() -> Markup {
     html! { p.hint { "It is for those whose key of linerate-links may write, at all domains: it names everybody." } }
 }

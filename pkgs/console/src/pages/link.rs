@@ -92,7 +92,7 @@ pub(crate) async fn csv(
 ) -> Response {
     let read = async { Clicks::read(&links(&app, &visitor)?, &code, &fields).await };
     match read.await {
-        // The link exists, so its code is a valid one.
+        // The link exists, so its code is a valid file name.
         Ok(clicks) => {
             let name = format!("{code}-clicks.csv");
             attachment("text/csv; charset=utf-8", &name, clicks.rows().into())

@@ -1,4 +1,5 @@
-//! Forms for creating and editing a link. Errors are shown next to their fields, and what was typed stays.
+//! Forms for creating and editing a link. After an error, a form keeps what was typed and shows errors next to their
+//! fields.
 
 use std::sync::Arc;
 
@@ -19,14 +20,14 @@ use crate::links::{Domain, Link};
 use crate::upstream::Error;
 use crate::visitor::Visitor;
 
-/// What a form shows: what was typed, or the link's current state.
+/// The content of a form: what was typed, or the link's current state.
 #[derive(Default)]
 struct Form {
     /// The link being edited; none when creating one.
     of: Option<(String, String)>,
-    /// The link's state when the form was shown.
+    /// The tag of the link's state when the form was shown.
     seen: String,
-    /// Makes sure that a form sent twice creates only one link.
+    /// An idempotency key, so that a form that is sent twice creates only one link.
     once: String,
     domain: String,
     code: String,
@@ -86,7 +87,7 @@ impl Form {
         }
     }
 
-    /// The fields as the API takes them, or what is wrong with one of them before the API is asked.
+    /// The fields in the API's format, or an error that the console finds before it calls the API.
     fn values(&self, password: &str) -> Result<Map<String, Value>, Box<Problem>> {
         let number = |name: &str, text: &str| match text {
             "" => Ok(Value::Null),
@@ -116,7 +117,7 @@ impl Form {
 }
 
 pub(crate) async fn new(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    // A bookmarklet fills in the target and the title.
+    // A bookmarklet fills in the target and the title of a page.
     let mut form =
         Form { redirect: "307".into(), once: random().unwrap_or_default(), ..Form::of_fields(&fields) };
     form.redirect = fields.some("redirect").unwrap_or("307").to_owned();
@@ -132,7 +133,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
     };
     let made = match form.values(fields.get("password")) {
         Ok(mut values) => {
-            // The service fills in what is left out.
+            // Leave out empty values; the service has defaults for them.
             values.retain(|_, value| !value.is_null());
             for (name, value) in [("code", &form.code), ("domain", &form.domain)] {
                 if !value.is_empty() {
@@ -146,7 +147,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
     match made {
         Ok(link) => see_other(&place(&link, "")),
         Err(Error::Refused(problem)) if at_fault(&problem) => {
-            // A used key stays tied to what was sent with it, so this takes a new one.
+            // An idempotency key stays tied to the request that it was used with, so the form gets a new one.
             let form = Form { once: random().unwrap_or_default(), ..form };
             answer(&app, &visitor, &form, Some(&problem)).await
         }
@@ -193,7 +194,7 @@ pub(crate) async fn save(
     form.protected = now.protected;
     let saved = match form.values(fields.get("password")) {
         Ok(mut values) => {
-            // Unchanged fields aren't sent: a date in the past would be refused.
+            // Send only changed fields: an unchanged date in the past would be refused.
             let before = Form::of_link(&now, String::new()).values("").unwrap_or_default();
             values.retain(|name, value| before.get(name) != Some(value));
             api.edit((&code, &domain), &values, &form.seen).await

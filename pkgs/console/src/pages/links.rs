@@ -18,16 +18,16 @@ use crate::visitor::Visitor;
 /// Links per page.
 const PAGE: &str = "50";
 
-/// How long links may search, in milliseconds: half of the time a page may take to appear.
+/// How long links may search, in milliseconds: half of the time in which a page should appear.
 const WITHIN: &str = "50";
 
-/// The same when a page already says that nothing has been found yet.
+/// How long links may search after a page has already said that nothing has been found yet.
 const WITHIN_FURTHER: &str = "1000";
 
-/// The most links that one form changes: twice as many as a page has.
+/// The most links that one form can change: twice as many as on a page.
 const BULK: usize = 100;
 
-/// Fields that filter and sort the list, and stay the same from page to page.
+/// Parameters that filter and sort the list. They stay the same from page to page.
 const KEPT: [&str; 5] = ["q", "tag", "domain", "status", "sort"];
 
 const COLUMNS: [(&str, &str); 3] = [("code", "Code"), ("clicks", "Clicks"), ("created", "Created")];
@@ -42,14 +42,14 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let parameters = KEPT.into_iter().chain(["cursor"]).map(|name| (name, fields.get(name).trim()));
     let parameters: Vec<_> = parameters.chain([("limit", PAGE), ("within", within)]).collect();
     let (listing, domains) = tokio::join!(api.list(&parameters), api.domains());
-    // A key for some domains may not know the others.
+    // A key that is restricted to some domains may not be allowed to list the others.
     let domains = domains.unwrap_or_default();
     match listing {
         Ok(listing) => {
             let content = list(&visitor, &fields, &listing, &domains);
             shown(StatusCode::OK, (&app, &visitor), asked, content)
         }
-        // With an invalid cursor or sort, the list starts from the beginning.
+        // The cursor or the order is invalid: offer to start from the beginning.
         Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
             let content = html! {
                 h1 { "Links" }
@@ -151,7 +151,7 @@ fn search(fields: &Fields, domains: &[Domain]) -> Markup {
     }
 }
 
-/// The heading of a sortable column: a link that sorts by it, or reverses the order.
+/// The heading of a sortable column. It is a link that sorts by the column, or reverses the order.
 fn column(fields: &Fields, name: &str, words: &str) -> Markup {
     let now = fields.some("sort").unwrap_or("-created");
     let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
@@ -230,14 +230,14 @@ fn bulk_bar() -> Markup {
     }
 }
 
-/// The same list from a cursor, or from the beginning if that is empty.
+/// The address of the list from a cursor, or from its beginning without one.
 fn next_page(fields: &Fields, cursor: &str) -> String {
     let kept = KEPT.iter().map(|&name| (name, fields.get(name)));
     format!("/links?{}", query(&kept.chain([("cursor", cursor)]).collect::<Vec<_>>()))
 }
 
-/// Nothing was found in a page's time. With scripts, a browser keeps searching by itself until something is found, the
-/// list ends, or somebody searches for something else.
+/// The search has found nothing within its time limit. With scripts, the browser continues to search until something is
+/// found, the list ends, or the user searches for something else.
 fn look_further(place: &str) -> Markup {
     html! {
         p.empty {
@@ -262,16 +262,16 @@ pub(super) fn place(link: &Link, what: &str) -> String {
     at(&link.code, link.domain.as_deref().unwrap_or_default(), what)
 }
 
-/// The same by code and domain.
+/// The same for a code and a domain.
 pub(super) fn at(code: &str, domain: &str, what: &str) -> String {
-    // Codes only have letters, digits and signs that need no escapes in a path, but this may be a made-up one.
+    // Valid codes need no escapes in a path, but this one may be invalid.
     let code: String = url::form_urlencoded::byte_serialize(code.as_bytes()).collect();
     let domain = query(&[("domain", domain)]);
     let mark = if domain.is_empty() { "" } else { "?" };
     format!("/link/{}{what}{mark}{domain}", code.replace('+', "%20"))
 }
 
-/// Does the same to several links.
+/// Performs the same action on several links.
 pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let fields = &fields;
     let asked = (Screen::Links, "Links");
@@ -305,7 +305,7 @@ pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: 
             }
             shown(StatusCode::OK, (&app, &visitor), asked, report(fields, done, &failed))
         }
-        // An error in the change itself, such as an invalid tag.
+        // The change itself is invalid, for instance because of a tag.
         Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
             let field = problem.errors.first().map(|error| error.detail.as_str());
             not_done(&app, &visitor, fields, field.unwrap_or(&problem.detail))
@@ -314,15 +314,15 @@ pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     }
 }
 
-/// What to do with the selected links.
+/// The action on the selected links.
 enum Action {
     Delete,
-    /// An edit, as links' API takes it.
+    /// An edit, in the format of links' API.
     Edit(Map<String, Value>),
 }
 
 impl Action {
-    /// Reads the action from a form, or says what is wrong with it.
+    /// Reads the action from a form, or returns what is wrong with it.
     fn of(fields: &Fields) -> Result<Self, &'static str> {
         let tag = || {
             fields
@@ -357,7 +357,7 @@ fn not_done(app: &App, visitor: &Visitor, fields: &Fields, wrong: &str) -> Respo
     shown(StatusCode::UNPROCESSABLE_ENTITY, (app, visitor), (Screen::Links, "Links"), content)
 }
 
-/// What couldn't be done, and why.
+/// What couldn't be done, and the reasons.
 fn report(fields: &Fields, done: usize, failed: &[(&(&str, &str), String)]) -> Markup {
     html! {
         h1 { (text::number(done, "link", "links")) " done, " (failed.len()) " not" }
@@ -371,7 +371,7 @@ fn report(fields: &Fields, done: usize, failed: &[(&(&str, &str), String)]) -> M
     }
 }
 
-/// The address of the same list, with these fields to show.
+/// The address of the same list, with these additional parameters.
 fn back(fields: &Fields, told: &[(&str, &str)]) -> String {
     let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain(told.iter().copied());
     format!("/links?{}", query(&kept.collect::<Vec<_>>()))

@@ -1,5 +1,5 @@
-//! Parts of pages that update by themselves, through a server-sent event each second as long as somebody is looking and
-//! signed in (HTML, section 9.2).
+//! Parts of pages that update by themselves. They get a server-sent event (HTML, section 9.2) each second as long as
+//! the page is open and its user is signed in.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::visitor::Visitor;
 /// The time between updates.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a page stays live without being loaded again: a page left open overnight has nobody watching.
+/// How long a page stays live without being loaded again. Nobody watches a page that was left open overnight.
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// The event after which browsers don't connect again, as they would if the stream simply ended.
+/// The event that tells browsers not to connect again. They would do so if the stream simply ended.
 pub(super) const OVER: &str = "over";
 
 const END: &str = "event: over\ndata: \n\n";
@@ -40,7 +40,7 @@ impl From<Markup> for Told {
     }
 }
 
-/// Sends what `render` makes each time as events of this name, until no more follow.
+/// Sends the results of `render` as events with this name, until it says that no more follow.
 pub(super) fn events<F>(
     app: &Arc<App>,
     visitor: Visitor,
@@ -52,7 +52,7 @@ where
 {
     let place = match app.live.take(&visitor.cookie) {
         Ok(place) => place,
-        // An answer without events would leave the page as it is, and nobody would know that it no longer updates.
+        // With an error status, the page would stay unchanged, and nobody would know that it no longer updates.
         Err(full) => {
             let figures = render(Arc::clone(app));
             let once = stream::once(async move {
@@ -106,12 +106,12 @@ fn stream_of(body: Body) -> Response {
     response
 }
 
-/// Shown once instead of the figures.
+/// The message in place of the figures after the last update.
 fn over(why: &str, place: &str, what: &str) -> Markup {
     html! { p.alert role="alert" { (why) " " a href=(place) { (what) } } }
 }
 
-/// In an event, each line has `data:` before it; a carriage return ends a line too.
+/// Formats an event. Each of its lines starts with `data:`; a carriage return ends a line too.
 fn event(name: &str, markup: &Markup) -> String {
     let mut text = format!("event: {name}\n");
     for line in markup.0.split(['\n', '\r']) {

@@ -42,7 +42,7 @@ use crate::upstream;
 use crate::users::Users;
 use crate::visitor::Visitor;
 
-/// htmx's settings: nothing that the pages' policy would refuse, and nothing kept in the browser's storage.
+/// htmx's settings: they disable everything that the content security policy forbids, and the browser's storage.
 const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}"#;
 
 /// The pages in the navigation.
@@ -149,7 +149,7 @@ fn markup_response(status: StatusCode, markup: Markup) -> Response {
     response
 }
 
-/// Redirects the browser after a form.
+/// Redirects the browser after a form was submitted.
 fn see_other(place: &str) -> Response {
     let mut response = Response::new(axum::body::Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -163,8 +163,8 @@ fn csrf(visitor: &Visitor) -> Markup {
     html! { input type="hidden" name=(FIELD) value=(visitor.form); }
 }
 
-/// A page that moves on to another by itself. That next request then comes from the console, whatever site the browser
-/// came from. It isn't sent as a form, since the policy would then have to name the target.
+/// A page that moves on to another one by itself. The next request then comes from the console's own site, whatever
+/// site the browser came from. It is no form, since the content security policy would have to name its target.
 fn onwards(place: &str, what: &str) -> Response {
     let markup = html! {
         (DOCTYPE)
@@ -182,12 +182,12 @@ fn onwards(place: &str, what: &str) -> Response {
     markup_response(StatusCode::OK, markup)
 }
 
-/// A page that asks for one of the console's pages once more.
+/// A page that repeats the request for one of the console's pages.
 pub(crate) fn again(place: &str) -> Response {
     onwards(if sign_in::is_ours(place) { place } else { "/" }, "On to the console")
 }
 
-/// A page for whoever may not see another one.
+/// The answer to a visitor who may not see a page.
 pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     let content = html! {
         h1 { (status.canonical_reason().unwrap_or("Refused")) }
@@ -197,7 +197,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     document(status, "Refused", html! {}, content)
 }
 
-/// The answer where there is no such page.
+/// The answer if there is no such page.
 pub(crate) async fn missing(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     let content = html! {
         h1 { "There is no such page" }
@@ -206,23 +206,23 @@ pub(crate) async fn missing(State(app): State<Arc<App>>, visitor: Visitor) -> Re
     page(StatusCode::NOT_FOUND, (&app, &visitor), (Screen::None, "Not found"), content)
 }
 
-/// The answer where a page doesn't support the request's method.
+/// The answer if a page doesn't support the request's method.
 pub(crate) async fn wrong_method() -> Response {
     refused(StatusCode::METHOD_NOT_ALLOWED, "this page is not asked for in this way")
 }
 
-/// links' API on this visitor's behalf.
+/// links' API with this visitor's key.
 fn links<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Links<'a>, upstream::Error> {
     let Some(upstream) = &app.links else { return Err(absent("linerate-links (--links none)")) };
     let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref());
     key.map(|token| Links { upstream, token }).ok_or_else(|| needed("linerate-links"))
 }
 
-/// linerate-api's users on this visitor's behalf.
+/// linerate-api's users with this visitor's key.
 fn users<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Users<'a>, upstream::Error> {
     let Some(upstream) = &app.users else { return Err(absent("the users of linerate-api (--users none)")) };
     let token = visitor.grant.as_ref().and_then(|grant| grant.api.as_deref());
-    // Without a key, anybody may be the visitor: everybody on this machine, or whoever the console is set up to trust.
+    // Requests without a key are allowed if nobody has to sign in, or if `users_without_key` is set.
     let anybody = app.open.is_some() || app.users_without_key;
     if token.is_some() || anybody { Ok(Users { upstream, token }) } else { Err(needed("linerate-api")) }
 }
@@ -235,7 +235,7 @@ fn needed(what: &str) -> upstream::Error {
     upstream::Error::Refused(Box::new(Problem::unauthorized(format!("a key of {what} is needed"))))
 }
 
-/// The page for a request that a service didn't fulfil.
+/// The page for a request that a service refused or didn't answer.
 fn failed(
     (app, visitor): (&App, &Visitor),
     (screen, title): (Screen, &str),
@@ -250,14 +250,14 @@ fn failed(
     };
     if status == StatusCode::UNAUTHORIZED && visitor.session {
         let grant = visitor.grant.as_ref();
-        // A key was revoked while it was in use.
+        // The service no longer accepts the key or token.
         match (screen, grant.and_then(|grant| grant.api.as_deref())) {
             (Screen::Users, None) => return access::ask_for_key(app, visitor, None),
             (Screen::Users, Some(key)) => {
                 app.sessions.forget(key);
                 return see_other("/users");
             }
-            // The token has expired, but their other sessions' tokens haven't.
+            // This session's token has expired. The same user's other sessions may have newer ones.
             _ if grant.is_some_and(|grant| grant.user.is_some()) => {
                 app.sessions.end(&visitor.cookie);
                 return see_other("/sign-in");

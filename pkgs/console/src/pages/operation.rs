@@ -1,4 +1,4 @@
-//! Actions for those who may do everything, which are logged.
+//! Actions for users who may write everything. Each is logged.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::session::Grant;
 use crate::upstream;
 use crate::visitor::Visitor;
 
-/// Lets through whoever may write to all domains.
+/// Refuses visitors who may not write to all domains.
 pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)) -> Result<(), Response> {
     match may_see_all(app, visitor).await {
         Ok(true) => Ok(()),
@@ -28,13 +28,13 @@ pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)
     }
 }
 
-/// Whether a visitor may see and do what concerns the whole machine.
+/// Whether a visitor may see and change what concerns the whole machine.
 pub(super) async fn may_see_all(app: &App, visitor: &Visitor) -> Result<bool, upstream::Error> {
     let links = links(app, visitor)?;
     app.may_all.of(links.token, links.may_all()).await
 }
 
-/// Who acts, for the helper's log.
+/// The visitor's name in the helper's log.
 pub(super) fn by(visitor: &Visitor) -> String {
     let grant = visitor.grant.clone().unwrap_or_default();
     let kind = if grant.user.is_some() { "user" } else { "key" };

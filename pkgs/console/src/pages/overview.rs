@@ -17,16 +17,16 @@ use crate::machine::{Disk, Host};
 use crate::overview::{Service, State as Health};
 use crate::visitor::Visitor;
 
-/// How often the doctor looks again while somebody is looking.
+/// How often the doctor checks again while somebody watches.
 const DOCTOR: Duration = Duration::from_secs(30);
 
-/// How many findings are shown here.
+/// How many findings the overview shows.
 const FINDINGS: usize = 5;
 
-/// How long the page waits for clicks to be counted; if that takes longer, they are shown once they are there.
+/// How long the page waits for clicks to be counted. If counting takes longer, they are shown later.
 const COUNTING: Duration = Duration::from_millis(50);
 
-/// The number of days, including today, whose clicks are summed.
+/// The number of days, including today, whose clicks are summed up.
 const DAYS: i64 = 30;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
@@ -61,10 +61,10 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     shown(StatusCode::OK, (&app, &visitor), (Screen::Overview, "Overview"), content)
 }
 
-/// The clicks of all links that the visitor's key may see. They are counted for whoever asks first, and counting goes
-/// on in the background if it takes longer than the page waits.
+/// The clicks of all links that the visitor's key may see. The first visitor's request starts counting. If that takes
+/// longer than the page waits, it continues in the background.
 async fn clicks(app: &Arc<App>, visitor: &Visitor) -> Markup {
-    // Somebody without a links key sees no clicks here either.
+    // A visitor without a links key sees no clicks here.
     let Ok(token) = links(app, visitor).map(|links| links.token.to_owned()) else { return html! {} };
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let counting = tokio::spawn({
@@ -87,7 +87,7 @@ async fn clicks(app: &Arc<App>, visitor: &Visitor) -> Markup {
             h2 #clicked { "Clicks" }
             @match &counted {
                 None => p.hint hx-get="/" hx-trigger="load delay:1s" hx-target="#clicks" hx-select="#clicks" hx-swap="outerHTML" { "They are being counted; load the page again to see them." },
-                // Errors from links are shown in its card.
+                // The service's card shows errors from links in detail.
                 Some(Err(error)) => p.hint { "Not counted: " (error) },
                 Some(Ok(stats)) => dl.machine {
                     div { dt { "Today" } dd { (text::grouped(stats.of_day(&today.to_string()))) } }
@@ -99,12 +99,12 @@ async fn clicks(app: &Arc<App>, visitor: &Visitor) -> Markup {
     }
 }
 
-/// The figures, second by second.
+/// The figures, updated each second.
 pub(crate) async fn live(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     live::events(&app, visitor, "overview", figures)
 }
 
-/// What updates by itself. Nothing in it can take the focus, which would be lost every second.
+/// The part that updates by itself. Nothing in it can have the focus, which each update would remove.
 async fn figures(app: Arc<App>) -> Markup {
     let (services, host) = tokio::join!(app.sampler.now(), app.host());
     html! {
@@ -143,7 +143,7 @@ fn machine(host: &Host) -> Markup {
     }
 }
 
-/// `links, api 40 %; files 12 %`: the file systems that the services keep their data on.
+/// `links, api 40 %; files 12 %`: the free space on the file systems that hold the services' data.
 fn disks(disks: &[Disk]) -> Option<String> {
     let text = |disk: &Disk| match &disk.services[..] {
         [] => format!("{} %", disk.free_percent),
@@ -194,7 +194,7 @@ fn card(service: &Service) -> Markup {
     }
 }
 
-/// Requests per second over the last minute, drawn by the console, so that no script is needed.
+/// A chart of the requests per second of the last minute. The console draws it, so no script is needed.
 fn curve(values: &[Option<f64>]) -> Markup {
     const WIDTH: usize = 60;
     let most = values.iter().flatten().fold(1.0_f64, |most, value| most.max(*value));

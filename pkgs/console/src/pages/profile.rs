@@ -1,4 +1,4 @@
-//! Profile: what a service or the whole machine does, as a flame graph. The console draws it, and zooming works by
+//! Profile: what a service or the whole machine does, as a flame graph. The console draws it, and zooming works with
 //! links.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const SERVICES: [&str; 4] = ["links", "files", "api", "console"];
 /// The longest recording, in seconds.
 const MOST_SECONDS: u64 = 60;
 
-/// How many blocks a page draws at most, and how many functions its table has.
+/// The most blocks that a page draws, and the most functions in its table.
 const BLOCKS: usize = 1500;
 const LISTED: usize = 25;
 
@@ -35,7 +35,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     overview(&app, &visitor, StatusCode::OK, &Fields::default(), None)
 }
 
-/// The form, and the profiles that are kept.
+/// The form, and the recorded profiles.
 fn overview(
     app: &App,
     visitor: &Visitor,
@@ -142,7 +142,8 @@ pub(crate) async fn take(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let who = operation::by(&visitor);
     operation::note(&app, &visitor, "profile", watch.service.as_deref().unwrap_or("the machine"), true).await;
     let looking = Arc::clone(&app);
-    // A thread of its own, so that closing the page doesn't end it, and it doesn't delay the console's shutdown.
+    // A separate thread: closing the page doesn't end the recording, and the recording doesn't delay the console's
+    // shutdown.
     let begun = std::thread::Builder::new().name("profile".into()).spawn(move || {
         let seen =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| looking.machine.watch(&watch, &who)));
@@ -182,7 +183,7 @@ pub(crate) async fn one(
     shown(StatusCode::OK, (&app, &visitor), SCREEN, content)
 }
 
-/// The picture as a download.
+/// Downloads the picture.
 pub(crate) async fn svg(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -206,7 +207,7 @@ pub(crate) async fn svg(
     }
 }
 
-/// The stacks as a download.
+/// Downloads the stacks.
 pub(crate) async fn folded(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -236,7 +237,7 @@ async fn found(app: &Arc<App>, visitor: &Visitor, number: u64) -> Result<Arc<Pro
     })
 }
 
-/// The tree of what was recorded, perhaps compared with another profile, and which one that is.
+/// The tree of a recording, optionally compared with another profile, and the number of that profile.
 async fn tree(app: &App, seen: &Watched, fields: &Fields) -> Result<(Tree, Option<u64>), String> {
     let now = seen.folded.clone();
     let with =
@@ -260,7 +261,7 @@ async fn tree(app: &App, seen: &Watched, fields: &Fields) -> Result<(Tree, Optio
 fn under_way(profile: &Profile) -> Markup {
     let left = (profile.at + profile.watch.seconds).saturating_sub(text::now());
     html! {
-        // Without scripts, there is the link.
+        // Without scripts, the user follows the link to load the page again.
         div #profile hx-get=(place(profile.number)) hx-trigger="load delay:1s" hx-select="#profile" hx-swap="outerHTML" {
             (heading(profile))
             p role="status" { @if left > 0 { "Looking, for " (left) " more seconds." } @else { "Finding the names of functions." } }
@@ -346,7 +347,8 @@ fn graph(
     }
 }
 
-/// The picture on the page. It is for eyes and pointers, since the table says the same in words.
+/// The picture on the page. It is for people who can see it and use a pointer; the table has the same information as
+/// text.
 fn drawing(tree: &Tree, root: usize, profile: &Profile, link: &dyn Fn(usize) -> String) -> Markup {
     let unit = profile.unit();
     let blocks = flame::blocks(tree, root, BLOCKS);

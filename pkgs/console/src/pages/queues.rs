@@ -1,4 +1,4 @@
-//! Queues: which CPU serves which queue, planned and actual, and how much traffic each has, live.
+//! Queues: the planned and the actual CPU of each queue, and its traffic, updated each second.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     screen(&app, &visitor, StatusCode::OK, None).await
 }
 
-/// Places an interface's queues, or restores the state before, and reports the state afterwards.
+/// Places an interface's queues, or restores the previous state. Then reports the new state.
 pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Err(response) = operation::allowed(&app, &visitor, (Screen::Queues, "Queues")).await {
         return response;
@@ -38,7 +38,7 @@ pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields:
     }
     let action = if matches!(change, QueueChange::Apply { .. }) { "queues.apply" } else { "queues.undo" };
     let (machine, by) = (Arc::clone(&app.machine), operation::by(&visitor));
-    // Once begun, the change completes, whether or not anybody waits for it.
+    // The change completes even if the visitor no longer waits for it.
     let done = tokio::task::spawn_blocking(move || machine.change(&change, &by)).await;
     let done = done.unwrap_or_else(|error| Err(error.to_string()));
     operation::note(&app, &visitor, action, &interface, done.is_ok()).await;
@@ -65,7 +65,7 @@ fn afterwards(seen: Result<Queues, String>, interface: &str) -> String {
     }
 }
 
-/// The available actions, for whoever may use them.
+/// The possible actions, for users who may use them.
 fn actions(visitor: &Visitor, names: &[String]) -> Markup {
     html! {
         table.cards {
@@ -115,7 +115,7 @@ async fn screen(
     shown(status, (app, visitor), (Screen::Queues, "Queues"), content)
 }
 
-/// The map, second by second.
+/// The map, updated each second.
 pub(crate) async fn live(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     live::events(&app, visitor, "queues", map)
 }
@@ -127,7 +127,7 @@ struct Since<'a> {
 }
 
 impl Since<'_> {
-    /// `12.3 k`, or that nothing is known yet.
+    /// `12.3 k`, or a dash if there is no earlier reading.
     fn rate(&self, before: Option<u64>, now: u64) -> String {
         text::or_none(self.grew(before, now), text::count)
     }
@@ -146,7 +146,7 @@ impl Since<'_> {
     }
 }
 
-/// What updates by itself.
+/// The part that updates by itself.
 async fn map(app: Arc<App>) -> Markup {
     match app.queues().await {
         Err(why) => html! { p.alert role="alert" { "The queues cannot be told: " (why) } },
@@ -229,7 +229,7 @@ fn of_queue(queue: &Queue, before: Option<&Interface>, all: &Queues, since: &Sin
     }
 }
 
-/// `0-15 → 0,8`, or the value if it stays.
+/// `0-15 → 0,8`, or only the value if it doesn't change.
 fn change(setting: Option<&(String, String)>) -> String {
     match setting {
         None => none("").to_owned(),
@@ -290,7 +290,7 @@ fn of_cpu(cpu: &Cpu, all: &Queues, since: &Since<'_>) -> Markup {
     }
 }
 
-/// What is being lost now, and since boot if anything was.
+/// The current rate of losses, and their number since boot if there were any.
 fn lost(label: &str, rate: String, all: u64) -> Markup {
     html! { td.number data-label=(label) { (rate) @if all > 0 { " " span.hint { "(" (text::grouped(all)) ")" } } } }
 }

@@ -1,4 +1,4 @@
-//! The services' keys: a list, new keys with their secret shown once, and revoking after a confirmation.
+//! The services' keys: lists them, creates new ones and shows their secret once, and revokes them after a confirmation.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ fn command(of: KeyOf) -> &'static str {
     }
 }
 
-/// A service's keys on this visitor's behalf.
+/// A client for a service's keys, with this visitor's key.
 fn keys<'a>(app: &'a App, visitor: &'a Visitor, of: KeyOf) -> Result<Keys<'a>, Error> {
-    // A new key stays when this console is gone, so only those who have a key themselves may create one.
+    // A new key outlives this console, so only users with their own key may create one.
     if app.open.is_some() {
         let why = "keys are made and revoked by whoever signs in, and nobody signs in to this console";
         return Err(Error::Refused(Box::new(Problem::forbidden(why))));
@@ -42,7 +42,7 @@ fn keys<'a>(app: &'a App, visitor: &'a Visitor, of: KeyOf) -> Result<Keys<'a>, E
     token.map(|token| Keys { of, upstream, token }).ok_or_else(|| needed(name))
 }
 
-/// The service named in a path or a form.
+/// The service with this name, which comes from a path or a form.
 fn of(name: &str) -> Result<KeyOf, Error> {
     let all = [KeyOf::Links, KeyOf::Api];
     let found = all.into_iter().find(|of| of.name() == name);
@@ -145,7 +145,7 @@ impl Form {
         }
     }
 
-    /// The fields as the service's API takes them; empty ones are left out.
+    /// The fields in the format of the service's API, without empty ones.
     fn key(&self, of: KeyOf) -> Map<String, Value> {
         let mut key = Map::new();
         key.insert("name".into(), json!(self.name));
@@ -155,7 +155,7 @@ impl Form {
             key.insert("domains".into(), json!(domains));
         }
         if of == KeyOf::Api && !self.rate.is_empty() {
-            // The API reports what isn't a number, along with all other errors.
+            // If it isn't a number, send it unchanged: the API reports this together with all other errors.
             let rate = self.rate.parse::<u32>().map_or_else(|_| json!(self.rate), |rate| json!(rate));
             key.insert("rate".into(), rate);
         }
@@ -166,7 +166,7 @@ impl Form {
     }
 }
 
-/// The start of a day, since the API doesn't accept a date alone.
+/// The start of a day, since the API doesn't accept a date without a time.
 fn instant(text: &str) -> String {
     let is_day = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     if is_day { format!("{text}T00:00:00Z") } else { text.to_owned() }
@@ -188,7 +188,7 @@ pub(crate) async fn new(
     }
 }
 
-/// Creates a key, and shows its secret in this response only: no address leads to it.
+/// Creates a key. Only this response contains its secret.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Path(service): Path<String>,

@@ -1,4 +1,4 @@
-//! Sessions: one's own, and everybody's for whoever may write everything.
+//! Sessions: the user's own ones, and all of them for users who may write everything.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::fields::Fields;
 use crate::session::{Listed, Whose};
 use crate::visitor::Visitor;
 
-/// Whose sessions a visitor may see and end; only their own where links doesn't answer.
+/// Which sessions a visitor may see and end. If links doesn't answer, only their own.
 async fn whose(app: &App, visitor: &Visitor) -> Whose {
     let all = may_see_all(app, visitor).await.unwrap_or(false);
     if all { Whose::Everybodys } else { Whose::Own }
@@ -64,7 +64,7 @@ fn table(label: &str, visitor: &Visitor, listed: &[&Listed]) -> Markup {
     }
 }
 
-/// Ends a session that has a key in common with the visitor's, or anybody's for whoever may write everything.
+/// Ends a session that has a key in common with the visitor's or, for users who may write everything, any session.
 pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Some(grant) = &visitor.grant {
         let ended = app.sessions.end_named(whose(&app, &visitor).await, grant, fields.get("session"));

@@ -19,10 +19,10 @@ use crate::single_sign_on::{self, BEGIN, SingleSignOn};
 use crate::upstream;
 use crate::visitor::{self, Visitor};
 
-/// The answer where no issuer is configured.
+/// The answer if no issuer is configured.
 const NO_ISSUER: &str = "this console was started without --oidc-issuer";
 
-/// The parameter for people who signed in at the issuer and have signed out here.
+/// The parameter for users who signed in at the issuer and have now signed out of the console.
 const LEFT: &str = "left";
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
@@ -35,8 +35,8 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     show(StatusCode::OK, &app, &visitor, &fields, None)
 }
 
-/// Tells somebody who has signed out here that they are still signed in at the issuer, with a link to sign out there,
-/// since the issuer asks them for confirmation.
+/// Tells a user who has signed out of the console that they are still signed in at the issuer. It links to the issuer's
+/// sign-out, where the issuer asks for a confirmation.
 async fn left(at: &SingleSignOn) -> Response {
     let place = at.sign_in.leave().await.unwrap_or_else(|error| {
         tracing::warn!(%error, "nobody can sign out at the issuer");
@@ -55,13 +55,13 @@ async fn left(at: &SingleSignOn) -> Response {
     document(StatusCode::OK, "Signed out", html! {}, content)
 }
 
-/// Begins a session for somebody with a links key.
+/// Begins a session for a user with a links key.
 pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let key = fields.get("key").trim();
     if let Err((status, why)) = keys::check(&app, &visitor, KeyOf::Links, key).await {
         return show(status, &app, &visitor, &fields, Some(&why));
     }
-    // A new cookie, so that nobody could have set it beforehand.
+    // A new cookie, so that nobody can have set it beforehand (session fixation).
     let grant = Grant { links: Some(key.to_owned()), ..Grant::default() };
     let begun = app.sessions.begin(grant, visitor.address, Instant::now());
     let Ok(cookie) = begun else {
@@ -75,8 +75,8 @@ pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, field
     response
 }
 
-/// Sends somebody to the issuer. This uses a page rather than a redirect, since the policy lets forms be sent, and
-/// redirected, only to the console.
+/// Sends a user to the issuer. This is a page and not a redirect: the content security policy allows forms only to the
+/// console, also after redirects.
 pub(crate) async fn depart(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -103,7 +103,7 @@ pub(crate) async fn depart(
     }
 }
 
-/// Begins a session for somebody who comes back from the issuer, if links accepts their token.
+/// Begins a session for a user who comes back from the issuer, if links accepts their token.
 pub(crate) async fn arrive(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -127,7 +127,7 @@ pub(crate) async fn arrive(
     response
 }
 
-/// The cookie of a new session, and the page its owner wanted.
+/// The cookie of a new session, and the page that the user wanted.
 async fn arrived(
     (app, at): (&App, &SingleSignOn),
     visitor: &Visitor,
@@ -171,7 +171,7 @@ async fn arrived(
             return Err((StatusCode::SERVICE_UNAVAILABLE, format!("nobody can sign in now: {error}")));
         }
     }
-    // Somebody without access to users gets in all the same, and can add a key for them.
+    // A user without access to linerate-api's users can sign in too, and add a key for that later.
     let api = keys::ask(app, KeyOf::Api, &token).await.unwrap_or(false).then(|| token.clone());
     tracing::info!(client = ?visitor.address, user = user.name, "somebody signed in by the issuer");
     let grant = Grant { links: Some(token), api, user: Some(user) };
@@ -183,7 +183,7 @@ async fn arrived(
     Ok((cookie, arrival.next))
 }
 
-/// Ends the session, or all sessions of the same key or person.
+/// Ends the session, or all sessions with the same key or person.
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let by_issuer = visitor.grant.as_ref().is_some_and(|grant| grant.user.is_some());
     if let Some(grant) = visitor.grant.filter(|_| fields.has("everywhere")) {
@@ -196,8 +196,7 @@ pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fiel
     response
 }
 
-/// The page somebody wanted. It has to be a path on the console, since browsers take `//host` and `/\host` for another
-/// site.
+/// The page that a user wanted. It must be a path on the console: browsers treat `//host` and `/\host` as another site.
 pub(super) fn back(fields: &Fields) -> &str {
     Some(fields.get("next")).filter(|next| is_ours(next)).unwrap_or("/")
 }

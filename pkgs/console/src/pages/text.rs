@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maud::{Markup, html};
 
-/// Stands where there is no figure.
+/// The text for a missing value.
 const NONE: &str = "–";
 
 /// `0`, `0.4`, `12`, `1,234`, `12.3 k`, `4.56 M`.
@@ -60,7 +60,7 @@ pub(super) fn time(value: Duration) -> String {
     }
 }
 
-/// `3 d 4 h`, `2 h 5 min`, `9 s`: the largest unit, and the one below it.
+/// `3 d 4 h`, `2 h 5 min`, `9 s`: the largest unit and the next smaller one.
 pub(super) fn span(seconds: u64) -> String {
     let units = [(86400, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let first = units.iter().position(|(size, _)| seconds >= *size).unwrap_or(3);

@@ -24,7 +24,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
     shown(StatusCode::OK, (&app, &visitor), TITLE, show(&visitor, &Fields::default(), None))
 }
 
-/// Begins to import rows.
+/// Begins an import of rows.
 pub(crate) async fn import(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -34,7 +34,7 @@ pub(crate) async fn import(
     let file = file.filter(|file| !file.name.is_empty());
     let wrong =
         |status, why: &str| shown(status, (&app, &visitor), TITLE, show(&visitor, &fields, Some(why)));
-    // A file's name tells its format; for typed rows, the form does.
+    // The format of a file follows from its name; the form states the format of typed rows.
     let is_json = match &file {
         Some(file) => {
             [".json", ".ndjson", ".jsonl"].iter().any(|end| file.name.to_lowercase().ends_with(end))
@@ -48,7 +48,7 @@ pub(crate) async fn import(
     if let Err(error) = links(&app, &visitor) {
         return failed((&app, &visitor), TITLE, &error);
     }
-    // Parsing megabytes takes a while, which mustn't make other visitors wait.
+    // Parsing megabytes takes a while. On a blocking thread, it doesn't delay other visitors.
     let rows = move || if is_json { Rows::of_json(&bytes) } else { Rows::of_csv(&bytes) };
     let rows = match tokio::task::spawn_blocking(rows).await {
         Ok(Ok(rows)) => rows,
@@ -143,7 +143,7 @@ fn progress(now: &Progress) -> Markup {
     }
 }
 
-/// All links as a file, streamed.
+/// All links as a file, which is streamed.
 pub(crate) async fn export(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let (format, media_type) = match fields.get("format") {
         "json" => ("json", "application/json"),

@@ -1,4 +1,4 @@
-//! Uploading files: in one piece with a plain form, and in resumable pieces with a script.
+//! Uploads files: in one piece with a plain form, or in resumable pieces with a script.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::sent_file::SentFile;
 use crate::upstream::{Answer, Error};
 use crate::visitor::Visitor;
 
-/// The longest piece, in bytes, which is what the script sends.
+/// The longest piece, in bytes. The script sends pieces of this size.
 const MOST_PIECE: usize = 4 << 20;
 
 /// The headers that are passed on from requests to the writer, and from its answers to the script.
@@ -60,7 +60,7 @@ pub(crate) async fn form(
     after(&app, &visitor, &within, sent).await
 }
 
-/// Sends a file in one piece, and cancels the upload if that fails.
+/// Sends a file in one piece. If that fails, cancels the upload.
 async fn send(
     app: &Arc<App>,
     visitor: &Visitor,
@@ -142,7 +142,7 @@ pub(crate) async fn begin(State(app): State<Arc<App>>, visitor: Visitor, request
     pass(&app, &visitor, "/uploads", request).await
 }
 
-/// Continues an upload, asks how far it is, or cancels it.
+/// Continues an upload, reports its progress, or cancels it.
 pub(crate) async fn go_on(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -159,7 +159,7 @@ fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Passes requests about an upload on, for whoever may write.
+/// Forwards requests about an upload to the writer, for users who may write everything.
 async fn pass(app: &Arc<App>, visitor: &Visitor, path: &str, request: Request) -> Response {
     if let Err(response) = operation::allowed(app, visitor, SCREEN).await {
         return refused(&Problem::new(response.status().as_u16(), "that is not for everybody"));

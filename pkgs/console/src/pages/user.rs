@@ -1,4 +1,4 @@
-//! A user's page, the writes to it, and its deletion.
+//! A user's page, the history of writes to the user, and deletion.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) const ADDRESS: [(&str, &str); 8] = [
     ("longitude", "Longitude"),
 ];
 
-/// An id in a path; one that can't be valid isn't found.
+/// The ID in a path. A malformed ID gives the same error as an unknown one.
 pub(super) fn id(text: &str) -> Result<Id, Error> {
     Id::parse(text).ok_or_else(|| Error::Refused(Box::new(Problem::not_found("there is no such user"))))
 }
@@ -111,7 +111,7 @@ fn show(id: &Id, user: &Document, saved: bool, history: &Markup) -> Markup {
     }
 }
 
-/// What the audit log has on a user, for whoever may see the whole log.
+/// The user's entries in the audit log, for visitors who may see the whole log.
 async fn written(app: &App, visitor: &Visitor, id: &Id) -> Markup {
     let Some(file) = app.audit_of("api") else {
         return html! {
@@ -182,7 +182,7 @@ pub(crate) async fn ask_delete(
     shown(StatusCode::OK, (&app, &visitor), (Screen::Users, "Delete user"), content)
 }
 
-/// Deletes a user, unless somebody has changed it since the confirmation was asked for.
+/// Deletes a user, unless the user has changed since the confirmation page was shown.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Path(path): Path<String>,

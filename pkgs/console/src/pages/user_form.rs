@@ -1,4 +1,4 @@
-//! Forms for creating and editing a user. Field names are pointers into the document, so that the API's errors are
+//! Forms for creating and editing a user. Field names are JSON pointers into the document, so that the API's errors are
 //! shown next to their fields.
 
 use std::sync::Arc;
@@ -29,14 +29,14 @@ const DEGREES: [&str; 2] = ["latitude", "longitude"];
 /// Members that only the service writes.
 const READ_ONLY: [&str; 4] = ["id", "version", "created_at", "updated_at"];
 
-/// What a form shows.
+/// The content of a form.
 #[derive(Default)]
 struct Form {
     /// The user being edited; none when creating one.
     of: Option<Id>,
-    /// The user's state when the form was shown.
+    /// The tag of the user's state when the form was shown.
     seen: String,
-    /// Makes sure that a form sent twice creates only one user.
+    /// An idempotency key, so that a form that is sent twice creates only one user.
     once: String,
     /// The user, including what was typed.
     user: Document,
@@ -61,7 +61,7 @@ impl Form {
         }
     }
 
-    /// The typed values in place of the user's; members that no field shows stay.
+    /// Replaces the user's values with those that were typed. Members without a field stay.
     fn typed(fields: &Fields, before: Document) -> Self {
         let mut user = before;
         let text = |name: &str| fields.get(name).trim().to_owned();
@@ -73,7 +73,7 @@ impl Form {
         put(&mut user, "tags", (!tags.is_empty()).then_some(Value::Array(tags)));
         let mut profile = object(user.remove("profile"));
         for (name, _) in PROFILE {
-            // Browsers send line breaks as CRLF.
+            // Browsers send line breaks as CRLF; the service stores LF.
             let value = text(&format!("profile/{name}")).replace("\r\n", "\n");
             put(&mut profile, name, (!value.is_empty()).then_some(Value::String(value)));
         }
@@ -99,7 +99,7 @@ impl Form {
         }
     }
 
-    /// The user as the API takes it, or what is wrong before the API is asked.
+    /// The user in the API's format, or an error that the console finds before it calls the API.
     fn document(&self) -> Result<Document, Box<Problem>> {
         let mut user = self.user.clone();
         user.remove("preferences");
@@ -114,7 +114,7 @@ impl Form {
     }
 }
 
-/// An address as typed; none if all of its fields are empty.
+/// An address from the form; none if all of its fields are empty.
 fn address(fields: &Fields, index: usize, mut before: Document) -> Option<Value> {
     let mut said = false;
     for (name, _) in ADDRESS {
@@ -124,7 +124,7 @@ fn address(fields: &Fields, index: usize, mut before: Document) -> Option<Value>
         let value = match value {
             "" if ["label", "street", "city", "country"].contains(&name) => Some(json!("")),
             "" => None,
-            // What isn't a number is sent as it is, so that the API's error is shown next to the field.
+            // If it isn't a number, send it unchanged, so that the API's error is shown next to the field.
             value => Some(number().map_or_else(|| json!(value), Value::Number)),
         };
         put(&mut before, name, value);
@@ -163,7 +163,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
     match made.await {
         Ok(user) => see_other(&format!("/user/{}?saved=yes", member(&user, "id"))),
         Err(Error::Refused(problem)) if at_fault(&problem) => {
-            // A used key stays tied to what was sent with it, so this takes a new one.
+            // An idempotency key stays tied to the request that it was used with, so the form gets a new one.
             answer(&app, &visitor, &Form { once: random().unwrap_or_default(), ..form }, Some(&problem))
         }
         Err(error) => failed((&app, &visitor), (Screen::Users, "New user"), &error),

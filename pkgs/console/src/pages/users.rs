@@ -17,7 +17,7 @@ use crate::visitor::Visitor;
 /// Users per page.
 const PAGE: &str = "50";
 
-/// Fields that filter and sort the list, and stay the same from page to page.
+/// Parameters that filter and sort the list. They stay the same from page to page.
 const KEPT: [&str; 4] = ["q", "status", "tag", "sort"];
 
 /// The default order.
@@ -36,7 +36,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let parameters: Vec<_> = parameters.chain([("limit", PAGE)]).collect();
     match api.list(&parameters).await {
         Ok(listing) => shown(StatusCode::OK, (&app, &visitor), asked, list(&fields, &listing, None)),
-        // With an unknown word, or an invalid tag or cursor, what was typed stays.
+        // A parameter is invalid: show the message, and keep what was typed.
         Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
             let content = list(&fields, &Listing::default(), Some(&problem.detail));
             shown(StatusCode::BAD_REQUEST, (&app, &visitor), asked, content)
@@ -112,7 +112,7 @@ fn search(fields: &Fields) -> Markup {
     }
 }
 
-/// The heading of a sortable column: a link that sorts by it, or reverses the order.
+/// The heading of a sortable column. It is a link that sorts by the column, or reverses the order.
 fn column(fields: &Fields, name: &str, words: &str) -> Markup {
     let now = fields.some("sort").unwrap_or(NEWEST);
     let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {

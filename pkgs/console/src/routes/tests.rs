@@ -1,4 +1,4 @@
-//! The routes and the checks before them, as a client sees them, with a service behind them that knows one key.
+//! Tests the routes and the checks before them as a client sees them, with a service that knows one key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,7 +31,7 @@ use crate::upstream::Upstream;
 
 const KEY: &str = "lr_known";
 
-/// A machine about which nothing is known but its processes' names.
+/// A machine that reports nothing except the names of its processes.
 struct Nothing;
 
 impl Machine for Nothing {
@@ -62,7 +62,7 @@ impl Machine for Nothing {
     }
 }
 
-/// A service that has no links, and says so to clients with the key; counts how often it was asked who a client is.
+/// A service without links, which accepts one key. Counts how often it was asked about a client's permissions.
 fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
     let listener = UnixListener::bind(path).expect("a socket");
     let asked_who = Arc::new(AtomicUsize::new(0));
@@ -89,7 +89,8 @@ fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
     asked_who
 }
 
-/// A console, the directory with the socket behind it and its audit log, and how often links was asked who a client is.
+/// A console; the directory with the service's socket and the console's audit log; and how often links was asked about
+/// a client's permissions.
 fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("links");
@@ -126,7 +127,7 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     (directory, router(Arc::new(app)), asked_who)
 }
 
-/// A client of the console, with the last cookie it was given.
+/// A client of the console, with the last cookie that it got.
 struct Client {
     router: axum::Router,
     cookie: Option<String>,
@@ -357,7 +358,7 @@ async fn browsers_are_told_what_pages_may_do() {
             "{path}"
         );
         assert_eq!(field("cache-control"), "no-store", "{path}");
-        // What the policy would block isn't there: no page has inline styles or scripts.
+        // No page has inline styles or scripts, which the policy would block.
         let inline = page.contains(" style=") || page.contains("<style") || page.contains(" onclick=");
         assert!(
             !inline && page.matches("<script").count() == page.matches("<script src=").count(),
@@ -376,7 +377,7 @@ async fn methods_that_a_page_does_not_have_are_refused() {
     assert_eq!(client.send(request.expect("a request")).await.0.status(), StatusCode::FORBIDDEN);
 }
 
-/// Has a profile taken, and returns its page once it is there.
+/// Records a profile, and returns its page once it is complete.
 async fn profiled(client: &mut Client, fields: &str) -> (String, String) {
     let (_, page) = client.get("/profile").await;
     let form = format!("csrf={}&kind=cpu&seconds=1{fields}", token(&page));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// How much of a log's end is searched, in bytes: about 20,000 writes.
+/// How much of the end of a log is searched, in bytes: about 20,000 writes.
 const LOOKED: u64 = 8 << 20;
 
 /// How many lines are shown.
@@ -36,7 +36,7 @@ pub(crate) struct Line {
     pub(crate) count: u64,
 }
 
-/// What to search for; a line has to match all of it.
+/// What to search for. A line must match all fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// The start of the action.
@@ -78,7 +78,7 @@ impl AuditFile {
 }
 
 fn newest(path: &Path, wanted: &Wanted) -> io::Result<Found> {
-    // Reading a pipe could wait forever.
+    // Reading from a pipe could block forever.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
@@ -90,7 +90,7 @@ fn newest(path: &Path, wanted: &Wanted) -> io::Result<Found> {
     file.take(LOOKED).read_to_end(&mut text)?;
     let mut lines = text.split(|byte| *byte == b'\n').rev();
     if skipped > 0 {
-        // The oldest line may be incomplete.
+        // The first line in the searched part may be incomplete.
         lines.next_back();
     }
     let mut found = Found { lines: Vec::new(), more: skipped > 0 };

@@ -1,4 +1,4 @@
-//! Files: what linerate-files says about its root on its admin listener, and the service that writes there.
+//! A client for linerate-files' admin listener, and for the service that writes files.
 
 use http::Method;
 use serde::Deserialize;
@@ -8,30 +8,30 @@ use url::form_urlencoded::{byte_serialize, parse};
 
 use crate::upstream::{Answer, Ask, Error, Upstream};
 
-/// A path as in URLs, with only plain characters and escapes, from its first slash.
+/// A path as in URLs: plain characters and escapes, starting with a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlPath(String);
 
 impl UrlPath {
-    /// A well-formed path; what it names is up to the services.
+    /// Checks that a path is well-formed. The services decide whether it exists.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~%*".contains(&byte);
         (text.starts_with('/') && text.len() <= 4096 && text.bytes().all(plain))
             .then(|| Self(text.to_owned()))
     }
 
-    /// From text that people type: names with slashes between them.
+    /// The path that a user typed: names with slashes between them.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let names: Vec<String> = text.split('/').map(escape).collect();
         Self::new(&names.join("/"))
     }
 
-    /// A name in this directory.
+    /// The path of a name in this directory.
     pub(crate) fn below(&self, name: &str) -> Option<Self> {
         Self::new(&format!("{}/{}", self.0.trim_end_matches('/'), escape(name)))
     }
 
-    /// The directory it is in, with a final slash; the root is in itself.
+    /// The directory that contains it, with a final slash. The root contains itself.
     pub(crate) fn directory(&self) -> Self {
         let rest = self.0.trim_end_matches('/');
         Self(rest[..rest.rfind('/').map_or(0, |at| at + 1)].to_owned()).or_root()
@@ -49,12 +49,12 @@ impl UrlPath {
         &self.0
     }
 
-    /// For display; bytes that aren't text are lost.
+    /// The path for display. Bytes that aren't text are lost.
     pub(crate) fn shown(&self) -> String {
         shown(&self.0)
     }
 
-    /// The directories above it and itself, each with its name and path.
+    /// The directories above it and the path itself, each with its name and path.
     pub(crate) fn trail(&self) -> Vec<(String, String)> {
         let ends = self.0.match_indices('/').map(|(at, _)| at + 1).filter(|end| *end > 1);
         let ends = ends.chain((!self.is_directory()).then_some(self.0.len()));
@@ -68,7 +68,7 @@ impl UrlPath {
     }
 }
 
-/// Escapes a name for URLs; a plus stays a plus, and doesn't mean a space.
+/// Escapes a name for URLs. A plus sign stays one and doesn't become a space.
 fn escape(name: &str) -> String {
     byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }
@@ -113,7 +113,7 @@ pub(crate) struct Entry {
     pub(crate) why: Option<String>,
 }
 
-/// What would be answered for a path.
+/// The response that linerate-files would send for a path.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Told {
@@ -136,7 +136,7 @@ pub(crate) struct Room {
     pub(crate) most: Most,
 }
 
-/// What is in use.
+/// The space that is in use.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Used {
@@ -164,18 +164,18 @@ pub(crate) struct UnderWay {
     pub(crate) by: String,
 }
 
-/// The entries below the root, from the page after `after`.
+/// The entries of a directory below the root, from the page after `after`.
 pub(crate) async fn browse(files: &Upstream, path: &UrlPath, after: &str) -> Result<Directory, Error> {
     let after = UrlPath::new(&format!("/{after}")).map_or_else(String::new, |after| after.0[1..].to_owned());
     json(files, &format!("/browse?path={}&after={after}", path.0)).await
 }
 
-/// What would be answered for a path.
+/// The response that linerate-files would send for a path.
 pub(crate) async fn answer(files: &Upstream, path: &UrlPath) -> Result<Told, Error> {
     json(files, &format!("/answer?path={}", path.0)).await
 }
 
-/// How much room the writer has, and its running uploads.
+/// The writer's limits and usage, and its running uploads.
 pub(crate) async fn room(writer: &Upstream) -> Result<Room, Error> {
     json(writer, "/uploads").await
 }
@@ -194,7 +194,7 @@ pub(crate) enum Change {
     Directory(UrlPath),
 }
 
-/// Makes a change below the root on somebody's behalf.
+/// Makes a change below the root on behalf of a user.
 pub(crate) async fn change(writer: &Upstream, change: &Change, by: &str) -> Result<(), Error> {
     let (path, body) = match change {
         Change::Rename { from, to, replace } => {
@@ -211,7 +211,7 @@ pub(crate) async fn change(writer: &Upstream, change: &Change, by: &str) -> Resu
         .map(drop)
 }
 
-/// Sends an upload request in the tus protocol (tus.io) on somebody's behalf.
+/// Sends an upload request in the tus protocol (tus.io) on behalf of a user.
 pub(crate) async fn upload(
     writer: &Upstream,
     (method, path): (Method, &str),

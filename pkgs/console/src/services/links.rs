@@ -1,5 +1,5 @@
-//! A client for the part of links' API that the console uses; `/openapi.json` on its admin listener describes all of
-//! it.
+//! A client for the part of links' API that the console uses. `/openapi.json` on its admin listener describes the whole
+//! API.
 
 use std::collections::BTreeSet;
 
@@ -41,22 +41,22 @@ pub(crate) struct Link {
 pub(crate) struct Listing {
     pub(crate) links: Vec<Link>,
     pub(crate) next: Option<String>,
-    /// How many links were looked at, if there was no time for more.
+    /// How many links were searched, if the time limit ended the search.
     #[serde(default)]
     pub(crate) looked_at: Option<u64>,
 }
 
-/// Clicks, summed in several ways.
+/// Clicks, summed up in several ways.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stats {
     pub(crate) clicks: u64,
     pub(crate) days: Vec<TimeCount>,
-    /// If they were requested.
+    /// Only if they were requested.
     pub(crate) hours: Vec<TimeCount>,
     pub(crate) referrers: Vec<Count>,
     pub(crate) agents: Vec<Count>,
-    /// If links knows countries.
+    /// Only if links knows countries.
     pub(crate) countries: Vec<Count>,
     pub(crate) older: Option<Older>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Count {
     pub(crate) clicks: u64,
 }
 
-/// Days that are only kept as a sum.
+/// Days for which only the sum is kept.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Older {
     pub(crate) from: String,
@@ -121,7 +121,7 @@ struct Domains {
     domains: Vec<Domain>,
 }
 
-/// What the key allows.
+/// The permissions of the key.
 #[derive(Debug, Deserialize)]
 struct Whoami {
     scope: String,
@@ -141,7 +141,7 @@ pub(crate) struct Tally {
     pub(crate) errors: Vec<(u64, String)>,
 }
 
-/// The outcome for one of many.
+/// The outcome for one of several links.
 #[derive(Debug, Deserialize)]
 struct Outcome {
     /// Why it failed.
@@ -153,19 +153,19 @@ impl Outcome {
     /// Why it failed, in words.
     fn why(self) -> Option<String> {
         let problem = self.problem?;
-        // A field's error says more than the problem as a whole.
+        // A field's error says more than the summary of the problem.
         Some(problem.errors.into_iter().next().map_or(problem.detail, |error| error.detail))
     }
 }
 
-/// The API, for whoever has this key.
+/// The API, with the key of a user.
 pub(crate) struct Links<'a> {
     pub(crate) upstream: &'a Upstream,
     pub(crate) token: &'a str,
 }
 
 impl Links<'_> {
-    /// A page of the list; `fields` are named as in the API.
+    /// A page of the list. `fields` have the names of the API's parameters.
     pub(crate) async fn list(&self, fields: &[(&str, &str)]) -> Result<Listing, Error> {
         self.json(Ask { path: &format!("/api/v1/links?{}", query(fields)), ..self.get() }).await
     }
@@ -177,7 +177,7 @@ impl Links<'_> {
         Ok((self.parsed(&answer)?, tag))
     }
 
-    /// Creates a link; repeating it with the same key creates no other.
+    /// Creates a link. A repeated request with the same idempotency key creates no other link.
     pub(crate) async fn create(&self, link: &Map<String, Value>, key: &str) -> Result<Link, Error> {
         let fields = [("idempotency-key", key)];
         let fields = if key.is_empty() { &fields[..0] } else { &fields[..] };
@@ -186,7 +186,7 @@ impl Links<'_> {
         self.json(ask).await
     }
 
-    /// Edits a link if `tag` is still its current state.
+    /// Edits a link if `tag` is still the tag of its current state.
     pub(crate) async fn edit(
         &self,
         (code, domain): (&str, &str),
@@ -206,7 +206,7 @@ impl Links<'_> {
         self.upstream.ask_well(Ask { method: Method::DELETE, path: &path, ..self.get() }).await.map(drop)
     }
 
-    /// Makes the same change to many links, given by domain and code; says for each why it failed, if it did.
+    /// Makes the same change to several links, given by domain and code. Returns for each the reason if it failed.
     pub(crate) async fn edit_many(
         &self,
         links: &[(&str, &str)],
@@ -220,7 +220,7 @@ impl Links<'_> {
         self.many("/api/v1/links/batch-edit", &Value::Object(change)).await
     }
 
-    /// Deletes many links and their clicks, domain by domain; says for each why it failed, if it did.
+    /// Deletes several links and their clicks, domain by domain. Returns for each the reason if it failed.
     pub(crate) async fn delete_many(&self, links: &[(&str, &str)]) -> Result<Vec<Option<String>>, Error> {
         let mut outcomes = vec![None; links.len()];
         let domains: BTreeSet<&str> = links.iter().map(|(domain, _)| *domain).collect();
@@ -248,7 +248,7 @@ impl Links<'_> {
         self.upstream.ask_well(Ask { path: &one(code, "/qr", "", fields), ..self.get() }).await
     }
 
-    /// Its clicks, or those of all links if there is no code.
+    /// Its clicks, or the clicks of all links if there is no code.
     pub(crate) async fn stats(&self, code: Option<&str>, fields: &[(&str, &str)]) -> Result<Stats, Error> {
         let path = match code {
             Some(code) => one(code, "/stats", "", fields),
@@ -257,7 +257,7 @@ impl Links<'_> {
         self.json(Ask { path: &path, ..self.get() }).await
     }
 
-    /// All links, or those of a domain, as a file in this format.
+    /// All links, or the links of a domain, as a file in this format.
     pub(crate) async fn export(&self, format: &str, domain: &str) -> Result<Response<Incoming>, Error> {
         let fields = query(&[("format", format), ("domain", domain)]);
         self.upstream.pass_on(Ask { path: &format!("/api/v1/links/export?{fields}"), ..self.get() }).await
@@ -309,10 +309,10 @@ impl Links<'_> {
     }
 }
 
-/// The path of a link, or of something that belongs to it.
+/// The path of a link, or of something below it.
 fn one(code: &str, what: &str, domain: &str, fields: &[(&str, &str)]) -> String {
     let code: String = byte_serialize(code.as_bytes()).collect();
     let all: Vec<_> = fields.iter().copied().chain([("domain", domain)]).collect();
-    // The encoding writes a space as a plus, which in a path would be one; no code has either.
+    // The encoding writes a space as a plus sign, which a path would take literally. No code contains either.
     format!("/api/v1/links/{}{what}?{}", code.replace('+', "%20"), query(&all))
 }

@@ -14,12 +14,12 @@ struct Sample {
 }
 
 impl Metrics {
-    /// Reads a text, skipping lines that can't be read.
+    /// Parses a text. Skips malformed lines.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
-    /// The sum of all samples of a name whose labels `wanted` accepts; none if the name has no sample.
+    /// The sum of all samples with this name whose labels `wanted` accepts; none if there is no sample with this name.
     pub fn sum_where(&self, name: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<f64> {
         let of_name = self.0.iter().filter(|sample| sample.name == name);
         of_name.fold(None, |sum, sample| {
@@ -28,18 +28,19 @@ impl Metrics {
         })
     }
 
-    /// The sum of all samples of a name.
+    /// The sum of all samples with this name.
     pub fn sum(&self, name: &str) -> Option<f64> {
         self.sum_where(name, |_, _| true)
     }
 
-    /// The value of a label on a name's first sample.
+    /// The value of a label of the first sample with this name.
     pub fn label(&self, name: &str, label: &str) -> Option<&str> {
         let sample = self.0.iter().find(|sample| sample.name == name)?;
         sample.labels.iter().find(|(known, _)| known == label).map(|(_, value)| value.as_str())
     }
 
-    /// A histogram's buckets, summed over all other labels: their bounds in ascending order, and the count up to each.
+    /// A histogram's buckets, summed up over all other labels: their bounds in ascending order, and the count up to
+    /// each.
     pub fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
         let name = format!("{name}_bucket");
         let mut buckets: Vec<(f64, f64)> = Vec::new();
@@ -79,7 +80,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// Where the quote is that ends a value.
+/// The position of the quote that ends a value.
 fn closing(value: &str) -> Option<usize> {
     let mut escaped = false;
     value.bytes().position(|byte| {
@@ -100,12 +101,12 @@ fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// The time below which `share` of what was counted between two readings of a histogram lies, assuming that each
-/// bucket's values are spread evenly; none if nothing was counted.
+/// The quantile of a histogram between two readings: the time below which `share` of the values lie, if the values of
+/// each bucket are spread evenly. None if there are no values.
 pub fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> Option<Duration> {
     let earlier =
         |bound: f64| before.iter().find(|(known, _)| *known == bound).map_or(0.0, |(_, count)| *count);
-    // A restarted service counts from zero again.
+    // The counters of a restarted service start at zero.
     let anew = after.last().is_some_and(|(bound, count)| *count < earlier(*bound));
     let grown: Vec<(f64, f64)> = after
         .iter()
@@ -116,7 +117,7 @@ pub fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> Opti
     for (bound, count) in grown {
         if count >= share * all {
             let within = if count > below { (share * all - below) / (count - below) } else { 1.0 };
-            // Beyond the last bound, nothing else is known.
+            // The last bucket has no upper bound, so take its lower one.
             let seconds = if bound.is_finite() { low + (bound - low) * within } else { low };
             return Duration::try_from_secs_f64(seconds).ok();
         }

@@ -1,13 +1,13 @@
-//! A file in one piece from a plain form.
+//! A file that a plain form sends in one piece.
 
 use axum::extract::OptionalFromRequestParts;
 use bytes::Bytes;
 use http::request::Parts;
 
-/// The longest file, in bytes, since all of it is held in memory.
+/// The longest file, in bytes. All of it is held in memory.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 
-/// A file sent with a form; handlers can take it once.
+/// A file that was sent with a form. A handler can take it once.
 #[derive(Clone, Debug)]
 pub(crate) struct SentFile {
     /// Its name on the sender's computer.

@@ -1,4 +1,4 @@
-//! A client for a service's admin listener. It opens a connection for each request, which costs next to nothing on the
+//! A client for a service's admin listener. It opens a connection for each request, which costs almost nothing on the
 //! same machine.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long a service may take to answer; links itself gives up on a query after 5 s.
+/// How long a service may take to answer. links itself ends a query after 5 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest answer, in bytes: enough for a page of links that use all their limits, and for all metrics.
@@ -33,10 +33,10 @@ pub(crate) struct Upstream {
     pub(crate) address: Address,
 }
 
-/// Why a service didn't do what was asked.
+/// Why a service didn't perform a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Nobody answers.
+    /// The service can't be reached.
     #[error("{name} does not answer at {address}: {why}")]
     Down {
         /// The service's name.
@@ -46,7 +46,7 @@ pub(crate) enum Error {
         /// The reason.
         why: String,
     },
-    /// The service refuses, and says why.
+    /// The service refuses, with a reason.
     #[error("{}", .0.detail)]
     Refused(Box<Problem>),
     /// The answer can't be understood.
@@ -89,7 +89,7 @@ pub(crate) struct Answer {
 }
 
 impl Upstream {
-    /// Sends a request, and returns the response whatever its status.
+    /// Sends a request, and returns the response with any status.
     ///
     /// # Errors
     /// When there is no response in time.
@@ -101,7 +101,7 @@ impl Upstream {
         }
     }
 
-    /// Sends a request; an error status is an error.
+    /// Sends a request. A response with an error status is an error.
     ///
     /// # Errors
     /// As [`ask`](Self::ask), and when the response has an error status.
@@ -115,7 +115,8 @@ impl Upstream {
         }))))
     }
 
-    /// Sends a request, and passes the response on as it arrives, for responses of any length, such as exports.
+    /// Sends a request, and returns the response with its body as a stream. This is for responses of any length, such
+    /// as exports.
     ///
     /// # Errors
     /// As [`ask_well`](Self::ask_well).
@@ -128,7 +129,7 @@ impl Upstream {
             }
         };
         let response = match timeout(PATIENCE, begun).await {
-            // The connection runs by itself until the response is complete or no longer wanted.
+            // A task drives the connection until the response is complete or dropped.
             Ok(Ok((response, _))) => response,
             Ok(Err(error)) => return Err(self.down(exit::chain(&*error))),
             Err(_) => return Err(self.down(format!("nothing came within {} s", PATIENCE.as_secs()))),
@@ -148,7 +149,7 @@ impl Upstream {
         match &self.address {
             Address::Tcp(address) => over(TcpStream::connect(address).await?, ask).await,
             Address::Unix(path) => over(UnixStream::connect(path).await?, ask).await,
-            // Refused when the console starts.
+            // Such an address was already refused at start.
             Address::Activated(_) => Err("there is nobody to connect to".into()),
         }
     }
@@ -157,7 +158,7 @@ impl Upstream {
 /// What goes wrong on the way to a service.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends a request, and returns the head of its response and the task that carries the rest.
+/// Sends a request. Returns the head of its response and the task that drives the connection.
 async fn begin<S>(stream: S, ask: Ask<'_>) -> Result<(Response<Incoming>, JoinHandle<()>), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -167,7 +168,7 @@ where
     let mut request = Request::builder()
         .method(ask.method)
         .uri(ask.path)
-        // A name that admin listeners on loopback always accept.
+        // A host name that admin listeners on loopback always accept.
         .header(header::HOST, HeaderValue::from_static("localhost"))
         .header(header::CONNECTION, HeaderValue::from_static("close"));
     if let Some(token) = ask.token {

@@ -1,5 +1,5 @@
-//! A client for the part of linerate-api's users that the console uses; that service's `/openapi.json` describes all of
-//! it.
+//! A client for the part of linerate-api's users that the console uses. That service's `/openapi.json` describes the
+//! whole API.
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub(crate) struct User {
     pub(crate) created_at: String,
 }
 
-/// The members of [`User`], as the API selects them.
+/// The members of [`User`], as a parameter of the API.
 const LISTED: &str = "id,email,name,status,tags,created_at";
 
 /// A page of users.
@@ -31,17 +31,17 @@ pub(crate) struct Listing {
     pub(crate) next: Option<String>,
 }
 
-/// A user as the API has it, including members that the console doesn't know.
+/// A user as the API returns it, including members that the console doesn't know.
 pub(crate) type Document = Map<String, Value>;
 
-/// The API, for whoever has this key, or without one if it asks for none.
+/// The API, with the key of a user; without a key if it requires none.
 pub(crate) struct Users<'a> {
     pub(crate) upstream: &'a Upstream,
     pub(crate) token: Option<&'a str>,
 }
 
 impl Users<'_> {
-    /// A page of the list; `fields` are named as in the API.
+    /// A page of the list. `fields` have the names of the API's parameters.
     pub(crate) async fn list(&self, fields: &[(&str, &str)]) -> Result<Listing, Error> {
         let fields: Vec<_> = fields.iter().copied().chain([("fields", LISTED)]).collect();
         let path = format!("/v1/users?{}", query(&fields));
@@ -55,26 +55,26 @@ impl Users<'_> {
         Ok((self.parsed(&answer)?, tag))
     }
 
-    /// Creates a user; repeating it with the same key creates no other.
+    /// Creates a user. A repeated request with the same idempotency key creates no other user.
     pub(crate) async fn create(&self, user: &Document, once: &str) -> Result<Document, Error> {
         let fields = [("idempotency-key", once)];
         let fields = if once.is_empty() { &fields[..0] } else { &fields[..] };
         self.send(Method::POST, "/v1/users", fields, user).await
     }
 
-    /// Replaces a user if `tag` is still its version.
+    /// Replaces a user if `tag` is still the tag of its version.
     pub(crate) async fn replace(&self, id: &Id, user: &Document, tag: &str) -> Result<Document, Error> {
         self.send(Method::PUT, &id.path(), &[("if-match", tag)], user).await
     }
 
-    /// Deletes a user if `tag` is still its version.
+    /// Deletes a user if `tag` is still the tag of its version.
     pub(crate) async fn delete(&self, id: &Id, tag: &str) -> Result<(), Error> {
         let fields = [("if-match", tag)];
         let ask = Ask { method: Method::DELETE, path: &id.path(), fields: &fields, ..self.get() };
         self.upstream.ask_well(ask).await.map(drop)
     }
 
-    /// Whether the API lets the client in with its key.
+    /// Whether the API accepts the client's key.
     pub(crate) async fn admitted(&self) -> Result<bool, Error> {
         let ask = Ask { path: "/v1/users?limit=1&fields=id", ..self.get() };
         match self.upstream.ask_well(ask).await {
@@ -106,12 +106,12 @@ impl Users<'_> {
     }
 }
 
-/// A user's id: a UUID, so nothing else can get into a path.
+/// A user's ID. It is a UUID, so it can't change the path that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Id(String);
 
 impl Id {
-    /// Parses a text that may be an id.
+    /// Parses a text that may be an ID.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let plausible = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         plausible.then(|| Self(text.to_owned()))

@@ -7,12 +7,12 @@ use super::{Error, doctor};
 use crate::console::LiveMachine;
 use crate::system;
 
-/// The name in its variables and its subcommand.
+/// The name of its subcommand, which is also part of its environment variables.
 pub const NAME: &str = "console";
 
 /// Serves it until told to stop.
 pub fn run(args: &console::Args, recorded: Option<PathBuf>) -> Result<(), Error> {
-    // Unreadable parts are reported now, and not on a page.
+    // Report files that can't be read now, and not on a page later.
     system::open(recorded.as_deref())?;
     if let Some(profile) = &args.profile {
         doctor::read(profile.clone())?;

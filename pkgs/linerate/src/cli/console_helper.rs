@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Serves until the process is ended.
 pub fn run(args: &Args, recorded: Option<PathBuf>) -> Result<(), Error> {
-    // Report what cannot be read now, instead of to clients.
+    // Report files that can't be read now, and not to clients later.
     system::open(recorded.as_deref())?;
     if let Some(profile) = &args.profile {
         doctor::read(profile.clone())?;
@@ -43,7 +43,7 @@ pub fn run(args: &Args, recorded: Option<PathBuf>) -> Result<(), Error> {
         return Err(Error::HelperAddress);
     };
     listener.set_nonblocking(false).map_err(Error::Helper)?;
-    // Identity decides who may connect. Others are told nothing.
+    // The kernel identifies users, and other users get no answer.
     let _ = writeln!(std::io::stdout(), "helper    {}", args.listen);
     let users: BTreeSet<User> = args.user.iter().copied().collect();
     let log = |line: &str| {

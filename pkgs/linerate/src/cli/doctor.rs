@@ -54,7 +54,7 @@ struct Examined {
     /// The time of the check, in seconds since 1970.
     at: u64,
     rules: usize,
-    /// Rules without anything to compare the machine with.
+    /// Rules that have nothing to compare the machine with.
     idle: Vec<&'static str>,
     /// Rules that could not read everything, and what was refused.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -111,7 +111,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
 fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Diagnosis, Error> {
     let mut diagnosis = doctor::diagnose(&*context.system, profile, args.interval);
     since.note(&mut diagnosis.findings, now());
-    // Users other than root may check too. Every check is then the first.
+    // Users other than root may check too, but may not save. For them, every check is the first one.
     drop(since.save());
     if let Some(path) = &args.textfile {
         textfile::write(path, &diagnosis.findings, now())
@@ -150,7 +150,7 @@ struct ReportOptions {
     profile: bool,
 }
 
-/// The text if there are no findings: all is well only if everything was checked.
+/// The text if there are no findings. All is well only if every rule could check everything.
 fn nothing_found(examined: &Examined) -> String {
     let Examined { rules, idle, .. } = examined;
     match idle.len() {
@@ -159,7 +159,7 @@ fn nothing_found(examined: &Examined) -> String {
     }
 }
 
-/// Names the rules without anything to compare with, and those that could not read everything.
+/// Names the rules that had nothing to compare with, and those that couldn't read everything.
 fn left_out(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Result<(), Error> {
     for (rule, what) in &examined.denied {
         output.line(format_args!("Not all was seen by {rule}: {what}: permission denied, root may."))?;

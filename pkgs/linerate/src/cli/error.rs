@@ -20,7 +20,7 @@ use crate::writer;
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An interface's error.
+    /// An interface's queues can't be placed.
     #[error(transparent)]
     Nic(#[from] nic::Error),
     /// A plan that can't be applied.
@@ -40,7 +40,7 @@ pub enum Error {
         /// The reason.
         source: nic::policy::ParseError,
     },
-    /// Rings that somebody else's channels reset are lost.
+    /// Rings that were reset with somebody else's channels can't be restored.
     #[error("{interface}: rings could not be set as they were before other channels: {source}")]
     Rings {
         /// The interface.
@@ -51,7 +51,7 @@ pub enum Error {
     /// The verified settings aren't as planned; the differences were printed.
     #[error("{} not as planned: linerate nic apply mends {}", are(*.0, "setting"), if *.0 == 1 { "it" } else { "them" })]
     Drifted(usize),
-    /// The examination found faults; they were printed.
+    /// The check found faults; they were printed.
     #[error("{0} of what was found should not be so")]
     Unwell(usize),
     /// A file that isn't a profile.
@@ -62,25 +62,25 @@ pub enum Error {
         /// The reason.
         source: profile::ParseError,
     },
-    /// The services, run together.
+    /// The services can't run together.
     #[error(transparent)]
     Up(#[from] up::Error),
-    /// Updates of the image.
+    /// The image can't be updated.
     #[error(transparent)]
     Update(#[from] update::Error),
-    /// The fleet.
+    /// A fleet command failed.
     #[error(transparent)]
     Fleet(#[from] fleet::Error),
-    /// The console.
+    /// The console can't run.
     #[error(transparent)]
     Console(#[from] console::Error),
     /// Nothing was measured.
     #[error(transparent)]
     Measured(#[from] measured::Error),
-    /// The earlier measurement was faster.
+    /// The earlier measurement was faster; the difference was printed.
     #[error("{} slower than before, by more than rounds differ and is tolerated", are(*.0, "service"))]
     Slower(usize),
-    /// Nothing could be observed about what processes do.
+    /// Nothing could be recorded.
     #[error(transparent)]
     Samples(#[from] samples::Error),
     /// A file that doesn't contain folded stacks.
@@ -91,7 +91,7 @@ pub enum Error {
         /// The reason.
         source: ::console::flame::ParseError,
     },
-    /// A recorded machine can't do anything.
+    /// A recorded machine runs nothing that could be profiled.
     #[error(
         "profile looks at the machine that it runs on, and not at one that was recorded: leave --machine out"
     )]
@@ -104,7 +104,7 @@ pub enum Error {
     /// The helper can't continue.
     #[error("the console's helper: {0}")]
     Helper(#[source] io::Error),
-    /// Anybody could use the files writer.
+    /// The files writer only listens on Unix sockets.
     #[error(
         "what writes files is asked on a Unix socket alone, where the kernel says who asks: --listen unix:PATH or systemd:NAME"
     )]
@@ -126,7 +126,7 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// The machine, or the recorded one.
+    /// The machine, or the recorded one, can't be opened.
     #[error(transparent)]
     System(#[from] system::OpenError),
     /// Standard output is closed or full.
@@ -139,7 +139,7 @@ fn are(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what} is") } else { format!("{count} {what}s are") }
 }
 
-/// Everything was examined, and some of it isn't as it should be.
+/// Exit code: everything was checked, and some of it isn't as it should be.
 pub const DRIFT: u8 = 3;
 
 impl Error {
@@ -167,8 +167,8 @@ impl Error {
         }
     }
 
-    /// Prints the error in one line on stderr and returns its exit code. A reader that has closed standard output has
-    /// seen enough: that isn't a failure.
+    /// Prints the error in one line on stderr and returns its exit code. It is no failure if a reader, such as `head`,
+    /// closes standard output early.
     pub fn report(&self) -> ExitCode {
         if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
@@ -177,7 +177,7 @@ impl Error {
         ExitCode::from(self.exit_code())
     }
 
-    /// What would have helped, if the error itself doesn't say.
+    /// Advice, if the error doesn't contain any.
     fn advice(&self) -> &'static str {
         let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);

@@ -139,7 +139,7 @@ pub struct DrainArgs {
     pub drain_file: PathBuf,
 }
 
-/// A name in BIRD's grammar, so it contains nothing that ends a command.
+/// Checks that a name is valid in BIRD's grammar. It then contains nothing that ends a command.
 fn protocol(text: &str) -> Result<String, String> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match plain && text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.len() <= 64 {
@@ -175,7 +175,7 @@ fn repository(args: &Args) -> Result<Repository, Error> {
     Ok(Repository::new(&load(args)?.repository))
 }
 
-/// Whether waves may continue, for programs.
+/// Whether waves are halted, for programs.
 #[derive(Debug, Serialize)]
 struct Halted<'a> {
     halted: Option<&'a str>,
@@ -300,7 +300,7 @@ fn promoted(args: &PromoteArgs, context: &mut Context) -> Result<(), Error> {
     let well_for = args.well_for.unwrap_or(settings.well_for).0;
     let watch = Watch { well_for, every: Duration::from_secs(args.every) };
     let said = |left: Duration| {
-        // For whoever waits; nobody has to read it.
+        // Progress for people; it may be lost.
         drop(writeln!(std::io::stderr(), "well, and {} s to go", left.as_secs()));
     };
     let done = promote::promote(&settings, &args.wave, watch, said)?;

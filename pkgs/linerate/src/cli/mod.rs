@@ -70,7 +70,7 @@ pub struct Cli {
 }
 
 /// What to do.
-// Made once per process, so boxing it would only cost.
+// Made once per process, so boxing it would save nothing.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -158,10 +158,10 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Completions(args) => manual::completions(&args, &mut context),
         Command::Man(args) => manual::man(args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
-        // These have no output of their own, and read the machine again for each check.
+        // These commands have no output of their own, and they read the machine again for each request.
         Command::Console(_) | Command::ConsoleHelper(_) | Command::FilesWriter(_) => Ok(()),
     };
-    // Output before a failure is printed too.
+    // Flush output even after a failure.
     let flushed = context.output.flush();
     done.and(flushed)
 }

@@ -204,8 +204,8 @@ fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     apply_to(&names, args, context, &mut Memory::default(), true)
 }
 
-/// Applies to interfaces, and reports all results or only changes. If channels have changed, rings are set as
-/// remembered.
+/// Applies the placement to interfaces. Reports all results or only changes. If channels have changed, restores the
+/// remembered rings.
 fn apply_to(
     names: &[String],
     args: &ApplyArgs,
@@ -220,12 +220,12 @@ fn apply_to(
     let mut interfaces = Vec::new();
     let mut failed = None;
     for name in names {
-        // Explained by the previous state.
+        // Explain the plan with the state before the change.
         let reasons = match context.explain {
             true => nic::reasons(&topology, &nic::place(system, &topology, name, &wish)?),
             false => Vec::new(),
         };
-        // First, since the queues restart.
+        // Restore rings before placing, since that restarts the queues.
         let kept = memory.look(system, name);
         let kept = kept.map_err(|source| Error::Rings { interface: name.clone(), source })?;
         match apply::apply(system, &store, &topology, name, &wish) {
@@ -241,7 +241,7 @@ fn apply_to(
             }
         }
     }
-    // Interfaces before the one that failed are done, and shown.
+    // Interfaces before the failed one are done, so they are shown.
     if all || !interfaces.is_empty() {
         context.output.show(&Done { interfaces }, |done, output| {
             for Explained { what, reasons } in &done.interfaces {
@@ -272,8 +272,8 @@ fn watch(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     loop {
         context.output.flush()?;
         let changed = nic::watch::settled(&*context.system, &watched).map_err(OpenError::Netlink)?;
-        // One at a time: an interface that is gone or restarting does not delay the others, and is checked again at its
-        // next notification.
+        // One interface at a time: an interface that is gone or restarting doesn't delay the others, and is checked
+        // again at its next notification.
         for name in changed {
             match apply_to(&[name], args, context, &mut memory, false) {
                 Err(error @ Error::Output(_)) => return Err(error),
@@ -298,7 +298,7 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
             }
             _ => wish(&args.placement),
         };
-        // Compared with the existing queues: a different number of queues is one finding, not one per queue.
+        // Compare with the existing queues: a wrong number of queues is then one finding, not one per queue.
         let placed = nic::place(system, &topology, &interface, &PlacementRequest { queues: None, ..wish })?;
         let what = apply::verify(system, &placed, saved.as_ref());
         let reasons = if context.explain { nic::reasons(&topology, &placed) } else { Vec::new() };
@@ -344,7 +344,7 @@ fn undo(args: &UndoArgs, context: &mut Context) -> Result<(), Error> {
                     if context.explain { what.restored.iter().map(explain).collect() } else { Vec::new() };
                 interfaces.push(Explained { what, reasons });
             }
-            // The others are restored all the same.
+            // Continue with the other interfaces.
             Err(error) => failed = failed.or(Some(error)),
         }
     }

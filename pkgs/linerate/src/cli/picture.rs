@@ -1,4 +1,4 @@
-//! Queues on cores, drawn.
+//! Draws queues on cores.
 
 use crate::nic::Plan;
 use crate::topology::{Cpu, Topology};
@@ -42,7 +42,7 @@ pub fn draw(topology: &Topology, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// What a CPU does in a plan.
+/// The role of a CPU in a plan.
 fn role(plan: &Plan, cpu: usize) -> String {
     let queues = plan.placements.iter().enumerate().filter(|(_, placement)| placement.cpu == cpu);
     let queues: Vec<String> = queues.map(|(queue, _)| queue.to_string()).collect();

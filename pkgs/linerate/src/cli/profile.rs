@@ -78,7 +78,7 @@ struct Seen<'a> {
     folded: Option<&'a str>,
 }
 
-/// The comparison, for programs.
+/// The comparison of two profiles, for programs.
 #[derive(Debug, Serialize)]
 struct Compared {
     changes: Vec<Change>,
@@ -99,7 +99,7 @@ struct Change {
     now: f64,
 }
 
-/// Takes the profile.
+/// Records a profile, or compares two.
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     if let [before, now] = &args.diff[..] {
         return compare(before, now, args.output.as_deref(), context);
@@ -114,7 +114,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     };
     let kind = if args.waiting { Kind::Waiting } else { Kind::OnCpu { hertz: args.frequency } };
     let taken = samples::take(&*context.system, &target, kind, Duration::from_secs(args.seconds))?;
-    // Our folded stacks are parsed like anybody's.
+    // The recorded stacks are parsed like those from a file.
     let tree = Tree::parse(&taken.folded).map_err(|source| Error::Folded { path: "-".into(), source })?;
     let waiting = if args.waiting { "waiting" } else { "on CPU" };
     if let Some(path) = &args.output {
@@ -159,7 +159,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     })
 }
 
-/// One line: what was counted, and what is missing.
+/// One line that says what was counted, and what is missing.
 fn about(taken: &Taken, tree: &Tree) -> String {
     let mut text = format!("{} by {}", taken.unit.show(tree.total()), taken.event);
     if !taken.kernel {

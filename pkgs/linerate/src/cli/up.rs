@@ -19,14 +19,14 @@ pub struct Args {
     pub data: Option<PathBuf>,
 }
 
-/// Runs links, files, api, the console and its writer of files until one of them ends, or this is told to stop.
+/// Runs links, files, api, the console and the files writer until one of them ends, or this process is told to stop.
 pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let data = args.data.unwrap_or_else(default_data);
     // no-color.org
     let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let said = move |said: &LogLine| {
         let style = if colours { style(said.name) } else { Style::new() };
-        // If standard error is closed, nobody reads this.
+        // If standard error is closed, nobody reads the output.
         drop(writeln!(io::stderr(), "{style}{:<7}{style:#} {}", said.name, said.line));
     };
     let explain = context.explain;
@@ -70,7 +70,7 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     Ok(up::run(&data, ready, said)?)
 }
 
-/// Where the programs are, and how to add them to a shell's path if they are not on it.
+/// The directory of the programs, with the command that adds it to `PATH` if it isn't there.
 fn programs(directory: &Path) -> String {
     let shown = directory.display();
     let path = env::var_os("PATH").unwrap_or_default();

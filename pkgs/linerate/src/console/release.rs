@@ -1,4 +1,4 @@
-//! What is running: the generation or version, whether it is on trial, and since when it has been installed.
+//! What is running: the generation or version, whether it is on trial, and when it was installed.
 
 use crate::system::System;
 use crate::update::{Appliance, SETTINGS, Settings, Status, Trial};
@@ -7,12 +7,12 @@ use crate::update::{Appliance, SETTINGS, Settings, Status, Trial};
 const GENERATIONS: &str = "/nix/var/nix/profiles";
 const CURRENT: &str = "/run/current-system";
 
-/// Where systemd-boot has an entry for each generation, with the number of tries in its name (systemd, Automatic Boot
-/// Assessment).
+/// Where systemd-boot has an entry for each generation. The entry's name contains the number of tries (systemd,
+/// Automatic Boot Assessment).
 const ENTRIES: [&str; 2] = ["/boot/loader/entries", "/efi/loader/entries"];
 
-/// What systemd-boot leaves behind if it counts this boot (systemd, Boot Loader Interface). Everybody may see whether
-/// it exists.
+/// A variable that systemd-boot sets if it counts the tries of this boot (systemd, Boot Loader Interface). Every user
+/// may see whether it exists.
 const COUNTED: &str = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
 /// What is running; anything unknown is absent.
@@ -52,7 +52,7 @@ impl Release {
     }
 }
 
-/// What the image's slots say.
+/// The state of each version in the image's slots.
 fn of_slots(status: &Status) -> String {
     let words = |version: &dyn std::fmt::Display, trial: Trial| match trial {
         Trial::Good => format!("{version} is good"),
@@ -67,7 +67,7 @@ fn tries(left: u32) -> String {
     format!("{left} {} left", if left == 1 { "try" } else { "tries" })
 }
 
-/// What is known about the running generation, and about newer ones that haven't booted yet.
+/// The state of the running generation, and of newer ones that are on trial or have failed.
 fn trial(system: &dyn System, running: u32) -> Option<String> {
     let entries = ENTRIES.iter().find_map(|place| system.list(place).ok());
     let Some(entries) = entries else {
@@ -108,7 +108,7 @@ fn generation(system: &dyn System) -> Option<u32> {
         name.starts_with("system-")
             && system.canonical(&format!("{GENERATIONS}/{name}")).is_ok_and(|place| place == current)
     };
-    // The newest, if several are the same.
+    // If several generations lead to the same system, take the newest.
     let numbers = names.into_iter().filter(runs);
     let numbers =
         numbers.filter_map(|name| name.strip_prefix("system-")?.strip_suffix("-link")?.parse().ok());

@@ -1,4 +1,4 @@
-//! Notes what a rule wasn't allowed to read: without root, the doctor still looks, but finds less.
+//! Notes what a rule wasn't allowed to read. Without root, the doctor still works, but it may find less.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ pub struct Noticing<'a> {
 }
 
 impl<'a> Noticing<'a> {
-    /// Nothing has been refused yet.
+    /// Wraps a machine; nothing has been refused yet.
     pub fn new(system: &'a dyn System) -> Self {
         Self { system, denied: RefCell::new(None) }
     }

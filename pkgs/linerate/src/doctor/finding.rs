@@ -42,17 +42,18 @@ pub struct Finding {
     pub found: String,
     /// What it costs.
     pub cost: String,
-    /// The command that fixes it, or that tells more if none fixes it. Anything else to do follows as a comment.
+    /// The command that fixes it, or one that shows more if no command fixes it. Other advice follows as a shell
+    /// comment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// The affected share of the work, from 0 to 1, if measured: packets lost of packets received, time waited of all
-    /// time.
+    /// The affected share of the work, from 0 to 1, if it was measured: the share of packets that were lost, or of time
+    /// that was spent waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<f64>,
     /// When it was first seen, in seconds since 1970. It may be older.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// How often it has begun since checks are recorded.
+    /// How often it has begun since checks have been recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
 }
@@ -63,7 +64,7 @@ impl Finding {
         Self { expected: Some(expected.to_string()), ..Self::symptom(subject, found) }
     }
 
-    /// A problem regardless of the profile: a warning.
+    /// A problem that doesn't depend on the profile: a warning.
     pub fn symptom(subject: impl Into<String>, found: impl fmt::Display) -> Self {
         Self {
             rule: "",
@@ -84,7 +85,7 @@ impl Finding {
         Self { severity, ..self }
     }
 
-    /// Sets the cost, if it differs from the rule's.
+    /// Sets the cost, if it isn't the one that the rule states.
     pub fn cost(self, cost: impl Into<String>) -> Self {
         Self { cost: cost.into(), ..self }
     }

@@ -1,5 +1,5 @@
-//! Finds what keeps a machine from reaching its line rate: differences from its [`crate::profile`], and problems it has
-//! whatever the profile says.
+//! Finds what keeps a machine from reaching its line rate: differences from its [`crate::profile`], and problems that
+//! don't depend on the profile.
 //!
 //! Each rule checks one thing. [`RULES`] has all rules, in the order in which they are checked.
 
@@ -42,8 +42,8 @@ pub struct Rule {
     pub cost: &'static str,
     /// Where the rule gets its data.
     pub source: &'static str,
-    /// Whether there is something to compare the machine with, such as the profile or what was applied. None: the rule
-    /// always checks.
+    /// Whether the rule has something to compare the machine with, such as the profile or what was applied. `None`
+    /// means that the rule always checks.
     pub compares: Option<fn(&RuleContext<'_>) -> bool>,
     /// The check itself.
     pub check: fn(&RuleContext<'_>) -> Vec<Finding>,

@@ -110,14 +110,14 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// How much a counter has grown; one that is smaller than before was reset.
+    /// How much a counter has grown. A counter that is smaller than before was reset and has grown from 0.
     pub fn grew(&self, name: &str) -> u64 {
         let after = self.after.0.get(name).copied().unwrap_or(0);
         let before = self.before.0.get(name).copied().unwrap_or(0);
         after.checked_sub(before).unwrap_or(after)
     }
 
-    /// A value at both ends, if both have it.
+    /// A value at the start and at the end, if both samples have it.
     pub fn ends(&self, name: &str) -> Option<(u64, u64)> {
         Some((*self.before.0.get(name)?, *self.after.0.get(name)?))
     }
@@ -168,7 +168,7 @@ later
         machine.pause(std::time::Duration::from_secs(1));
         let interval = Interval { before, after: Sample::read(&machine), seconds: 1.0 };
         assert_eq!(interval.grew("tcpext/ListenOverflows"), 2);
-        // It is less than before, so it was reset.
+        // It is smaller than before, so it was reset.
         assert_eq!(interval.grew("tcpext/SyncookiesSent"), 0);
         let boot = Interval { before: Sample::default(), ..interval };
         assert_eq!((boot.grew("softnet/3/processed"), boot.grew("softnet/3/time_squeeze")), (10, 2));

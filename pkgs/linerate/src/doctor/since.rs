@@ -1,4 +1,5 @@
-//! Since when and how often something has been found, from one look to the next, and which findings have been resolved.
+//! Keeps from one check to the next since when and how often each finding has existed, and which findings have been
+//! resolved.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Finding;
 
-/// Where it is kept by default, until the next boot.
+/// The default directory; its content lasts until the next boot.
 pub const DIRECTORY: &str = "/run/linerate-doctor";
 
 /// How many resolved findings are remembered: the most recent ones.
@@ -17,7 +18,7 @@ const REMEMBERED: usize = 256;
 /// What is known about a finding; times are in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noted {
-    /// When it was first seen, this time.
+    /// When it was first seen since it last began.
     pub begun: u64,
     /// When it was no longer seen; absent while it still is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +34,7 @@ pub struct ResolvedFinding {
     pub rule: String,
     /// What it concerned.
     pub subject: String,
-    /// When it was first seen, the last time.
+    /// When it was first seen, the last time that it began.
     pub begun: u64,
     /// When it was no longer seen.
     pub ended: u64,
@@ -49,7 +50,7 @@ pub struct Since {
 }
 
 impl Since {
-    /// Loads it from a directory; what can't be read counts as not found before.
+    /// Loads the notes from a directory. Notes that can't be read count as absent.
     pub fn load(directory: &Path) -> Self {
         let path = directory.join("since.json");
         let noted =
@@ -57,7 +58,7 @@ impl Since {
         Self { noted, path: Some(path) }
     }
 
-    /// Adds to findings since when and how often they have been found, and remembers that all others are resolved.
+    /// Adds to each finding since when and how often it has existed, and marks all other known findings as resolved.
     pub fn note(&mut self, findings: &mut [Finding], now: u64) {
         let mut before = std::mem::take(&mut self.noted);
         for finding in findings {
@@ -83,7 +84,7 @@ impl Since {
         self.noted.extend(well);
     }
 
-    /// Adds to findings what somebody else noted who has looked earlier and more often.
+    /// Completes findings from the notes of another doctor, which checked earlier and more often.
     pub fn add_to(&self, findings: &mut [Finding]) {
         for finding in findings {
             let noted = self.noted.get(&key(finding.rule, &finding.subject));
@@ -112,7 +113,7 @@ impl Since {
         past
     }
 
-    /// Saves it for the next look.
+    /// Saves the notes for the next check.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let new = path.with_extension("new");
@@ -122,7 +123,7 @@ impl Since {
     }
 }
 
-/// No rule has a space in its name.
+/// The key of a finding. It is unambiguous, since no rule has a space in its name.
 fn key(rule: &str, subject: &str) -> String {
     format!("{rule} {subject}")
 }

@@ -42,7 +42,7 @@ pub fn text(findings: &[Finding], now: u64) -> String {
     encode(&registry)
 }
 
-/// Writes the file at once, so that readers see either the old or the new one.
+/// Replaces the file atomically, so that readers see either the old or the new one.
 pub fn write(path: &Path, findings: &[Finding], now: u64) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -1,5 +1,5 @@
-//! Whether this machine takes its part of the service address: it does while all of its services are ready and nobody
-//! drains it. BIRD announces the address or withdraws it, keepalived reads a file, and a load balancer asks `/readyz`.
+//! Decides whether this machine takes its share of the service address: while all of its services are ready and nobody
+//! drains it. BIRD announces or withdraws the address, keepalived reads a file, and a load balancer asks `/readyz`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,21 +17,21 @@ use service::socket::Address;
 use super::ask::Asker;
 use super::{Error, bird};
 
-/// The least time that a service has to say that it is ready.
+/// The shortest timeout of a readiness request.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The most: services are asked one after the other, and the machine has to withdraw within the time that its unit has to
-/// stop (90 s, systemd-system.conf(5)).
+/// The longest timeout of a readiness request. Services are asked one after the other, and the machine has to withdraw
+/// within the time that its unit has to stop (90 s, systemd-system.conf(5)).
 const MAX_PATIENCE: Duration = Duration::from_secs(10);
-/// How often in a row a service may fail before the machine counts as not ready, so that one lost answer does nothing.
+/// After how many failed requests in a row the machine counts as not ready. One lost answer has no effect.
 const FAILURES: u32 = 2;
-/// How often others are told the same again, since BIRD may have been restarted.
+/// How often an unchanged state is sent again, since BIRD may have been restarted.
 const REMIND: Duration = Duration::from_secs(2);
 
-/// How long the process waits after it has withdrawn, so that routers have let go before units stop that are stopped
-/// after it.
+/// How long the process waits after it has withdrawn. Routers can then switch over before systemd stops the units that
+/// are ordered to stop after this one.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What decides, and who is told.
+/// What decides whether the machine is ready, and who is told.
 #[derive(Clone, Debug)]
 pub struct Announcement {
     /// URLs that answer 200 while a service is ready.
@@ -72,7 +72,8 @@ pub fn run(announcement: &Announcement) -> Result<(), Error> {
 
 fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown) -> Result<(), Error> {
     let asker = Asker::patient(None, patience(announcement.every))?;
-    // A service that has never answered isn't ready; whatever was announced before a restart stays.
+    // Start one failure below the limit: a service that doesn't answer the first request counts as not ready. Nothing
+    // is sent before the first check, so until then everybody keeps the state from before a restart.
     let mut failures = vec![FAILURES - 1; announcement.ready.len()];
     while !shutdown.is_triggered() {
         let begun = Instant::now();
@@ -85,8 +86,8 @@ fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown
     Ok(())
 }
 
-/// How long a service may take to say that it is ready. A slow machine that asks seldom waits for as long as until it
-/// would ask again.
+/// The timeout of a readiness request: the interval between checks, within the two limits. A slow machine that checks
+/// seldom waits longer for an answer.
 fn patience(every: Duration) -> Duration {
     every.clamp(PATIENCE, MAX_PATIENCE)
 }
@@ -102,7 +103,7 @@ fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Res
                 *failures = 0;
                 continue;
             }
-            // The service itself says so, so there is no need to ask twice.
+            // The service itself says that it isn't ready, so there is no need to ask again.
             Ok(answer) => {
                 *failures = FAILURES;
                 format!("{url} answers {}", answer.status)
@@ -119,13 +120,13 @@ fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Res
     Ok(())
 }
 
-/// What others were last told.
+/// The last state that BIRD, keepalived and `/readyz` got.
 struct Told<'a> {
     announcement: &'a Announcement,
     readiness: Readiness,
-    /// Nothing yet, or whether the machine is ready.
+    /// Whether the machine was ready, or why not, and when that was sent; none before the first time.
     last: Option<(Result<(), String>, Instant)>,
-    /// What couldn't be told, so that it is logged only once.
+    /// What couldn't be sent, so that it is logged only once.
     complaints: BTreeSet<String>,
 }
 
@@ -143,7 +144,7 @@ impl<'a> Told<'a> {
         registry
     }
 
-    /// Tells all of them, if it is new or the last time was long ago.
+    /// Sends the state to all of them, if it has changed or hasn't been sent for [`REMIND`].
     fn tell(&mut self, now: Result<(), String>) {
         let changed = self.last.as_ref().is_none_or(|(last, _)| last.is_ok() != now.is_ok());
         let due = self.last.as_ref().is_none_or(|(_, at)| at.elapsed() >= REMIND);
@@ -222,7 +223,7 @@ mod tests {
         let service = thread::spawn(move || {
             let (mut connection, _) = listener.accept().expect("a connection");
             let _ = connection.read(&mut [0; 1024]).expect("a request");
-            // As slow as an emulated machine can be.
+            // Longer than the shortest timeout, as on a slow emulated machine.
             thread::sleep(PATIENCE + PATIENCE / 5);
             let answered = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
             answered.expect("it is waited for");

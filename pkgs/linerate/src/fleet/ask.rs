@@ -1,4 +1,4 @@
-//! An HTTP client with limits: answers may be neither long nor late, and redirects aren't followed.
+//! An HTTP client with limits on the length of an answer and on the time that it takes. It doesn't follow redirects.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest answer, in bytes: a thousand times as long as the services' answers.
+/// The longest answer, in bytes: a thousand times the length of the services' answers.
 const MAX_BYTES: u64 = 16 << 20;
-/// Where distributions keep the authorities that the system trusts: NixOS and Debian, Fedora, SUSE.
+/// Where distributions keep the certificate authorities that the system trusts: NixOS and Debian, Fedora, SUSE.
 const OF_SYSTEMS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
@@ -30,7 +30,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Why there are no authorities to trust.
+/// Why the trusted authorities can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The file can't be read.
@@ -47,24 +47,24 @@ pub enum TrustError {
 }
 
 impl Asker {
-    /// A client that trusts certificates signed by these authorities; without a file, those that the system trusts.
+    /// A client that trusts the authorities in this file or, without a file, those that the system trusts.
     ///
     /// # Errors
-    /// When the file has none.
+    /// When the file can't be read or contains no certificate.
     pub fn new(cacert: Option<&Path>) -> Result<Self, TrustError> {
         Self::patient(cacert, PATIENCE)
     }
 
-    /// The same, for answers that may take this long.
+    /// The same with this timeout for an answer.
     ///
     /// # Errors
-    /// When the file has none.
+    /// When the file can't be read or contains no certificate.
     pub fn patient(cacert: Option<&Path>, patience: Duration) -> Result<Self, TrustError> {
         let config = Agent::config_builder()
             .timeout_global(Some(patience))
             .http_status_as_error(false)
             .max_redirects(0)
-            // A proxy from the environment is for the web, not for these machines.
+            // A proxy from the environment is for the web and not for these machines.
             .proxy(None)
             .user_agent(concat!("linerate/", env!("CARGO_PKG_VERSION")))
             .tls_config(trust(cacert)?);

@@ -29,11 +29,11 @@ pub enum Error {
     Refused(String),
 }
 
-/// Enables or disables protocols; those that already are stay as they are.
+/// Enables or disables protocols. Protocols that already have the wanted state stay as they are.
 ///
 /// # Errors
-/// When BIRD isn't there, doesn't answer in time, or knows no such protocol. Protocols before that one have been
-/// switched.
+/// When BIRD isn't there, doesn't answer in time, or knows no such protocol. The protocols before that one have been
+/// changed.
 pub fn set(socket: &Path, protocols: &[String], on: bool) -> Result<(), Error> {
     let away = |source| Error::Away { path: socket.to_owned(), source };
     let stream = UnixStream::connect(socket).map_err(away)?;
@@ -45,7 +45,7 @@ pub fn set(socket: &Path, protocols: &[String], on: bool) -> Result<(), Error> {
     reply(&mut replies).map_err(away)?;
     for protocol in protocols {
         let command = if on { "enable" } else { "disable" };
-        // In one write, since BIRD takes a line.
+        // In a single write, since BIRD expects a whole line.
         commands.write_all(format!("{command} {protocol}\n").as_bytes()).map_err(away)?;
         let said = reply(&mut replies).map_err(away)?;
         if said.starts_with(['8', '9']) {
@@ -55,7 +55,7 @@ pub fn set(socket: &Path, protocols: &[String], on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The last line of a reply, or the first one that refuses.
+/// The last line of a reply, or the first line that reports a refusal.
 fn reply(replies: &mut impl BufRead) -> io::Result<String> {
     let mut refused = None;
     loop {
@@ -67,8 +67,7 @@ fn reply(replies: &mut impl BufRead) -> io::Result<String> {
         if line.starts_with(['8', '9']) {
             refused.get_or_insert(line.clone());
         }
-        // A command's own reply may only have a line that isn't the last, `CODE-NAME: enabled`, which `0000` then
-        // follows.
+        // A line such as `CODE-NAME: enabled` isn't the last one: a line with `0000` follows it.
         let code = line.len() >= 4 && line.as_bytes()[..4].iter().all(u8::is_ascii_digit);
         if code && line.as_bytes().get(4) != Some(&b'-') {
             return Ok(refused.unwrap_or(line));

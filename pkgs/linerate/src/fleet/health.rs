@@ -1,35 +1,37 @@
-//! Whether a node is healthy: all of its services are ready and run their wave's generation with few errors, and its
-//! doctor finds nothing critical.
+//! Decides whether a node is healthy: all of its services are ready, run their wave's generation and have few errors,
+//! and its doctor finds nothing critical.
 
 use super::node::{Facts, Machine, Report, Service};
 
 /// The shortest prefix that identifies a commit, in characters; git's own default is 7.
 const SHORT: usize = 7;
-/// The number of requests below which a share means nothing: one failure out of three isn't a third.
+/// With fewer requests than this, an error rate means nothing: one failure out of three requests isn't a rate of one
+/// third.
 const MIN_REQUESTS: f64 = 100.0;
 
 /// What is expected of a node.
 #[derive(Clone, Debug)]
 pub struct Expected<'a> {
-    /// Its wave's commit; none if unknown.
+    /// The commit of its wave; none if it is unknown.
     pub commit: Option<&'a str>,
-    /// The percentage of its requests that may be answered 5xx.
+    /// The percentage of its requests that may be answered with 5xx.
     pub max_error_percent: f64,
 }
 
 /// Whether a node that reports this generation was built from a commit.
 pub fn is_of(generation: &str, commit: &str) -> bool {
-    // What was built from uncommitted changes belongs to no commit.
+    // A build from uncommitted changes, such as `COMMIT-dirty`, belongs to no commit.
     generation.len() >= SHORT && commit.starts_with(generation)
 }
 
-/// The percentage of requests between two reports that were answered 5xx; none if there were no requests.
+/// The percentage of requests between two reports that were answered with 5xx; none if there were no requests.
 pub fn error_percent(before: Option<&Report>, now: &Report) -> Option<f64> {
     let (requests, errors) = between(before, now);
     (requests > 0.0).then(|| errors / requests * 100.0)
 }
 
-/// What is wrong with a node, in words that name the service; empty if it is healthy. `before` is its first report.
+/// What is wrong with a node, each in words that name the service; empty if the node is healthy. `before` is its first
+/// report.
 pub fn problems(before: Option<&Report>, now: &Report, expected: &Expected<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (at, service) in &now.services {
@@ -75,14 +77,14 @@ pub fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }
 
-/// The number of requests, and how many of them were answered 5xx.
+/// The number of requests, and how many of them were answered with 5xx.
 fn between(before: Option<&Report>, now: &Report) -> (f64, f64) {
     let mut sum = (0.0, 0.0);
     for (at, service) in &now.services {
         let Service::Reports(facts) = service else { continue };
         let earlier = before.and_then(|report| report.services.get(at));
         let (requests, errors) = match earlier {
-            // A restarted service counts from zero.
+            // The counters of a restarted service start at zero.
             Some(Service::Reports(earlier))
                 if earlier.requests <= facts.requests && earlier.errors <= facts.errors =>
             {
@@ -146,7 +148,7 @@ mod tests {
             ),
             (of(Facts { generation: "4f2a90c".into(), ..facts(0.0, 0.0) }), None),
             (of(Facts { generation: format!("{COMMIT}-dirty"), ..facts(0.0, 0.0) }), Some("-dirty")),
-            // Few requests mean nothing; of many, no more than 1 % may fail.
+            // Below 100 requests, errors mean nothing; from 100 on, at most 1 % may fail.
             (of(facts(99.0, 99.0)), None),
             (of(facts(100.0, 1.0)), None),
             (of(facts(100.0, 2.0)), Some("2.0 % of 100 requests")),

@@ -1,12 +1,12 @@
-//! A fleet of machines: the wave each is in and how it does, how far refs have got, and whether a machine takes its
-//! part of the service address.
+//! A fleet of machines: which wave each machine is in and whether it is healthy, which commit each wave has reached,
+//! and whether a machine takes its share of the service address.
 //!
 //! - [`settings`]: nodes and waves from a file.
 //! - [`ask`]: an HTTP client with limits.
 //! - [`node`]: what one node reports.
 //! - [`health`]: whether it is healthy.
-//! - [`refs`]: how far each wave has got, in a bare git repository.
-//! - [`promote`]: moves a wave's ref once the wave before has been healthy long enough.
+//! - [`refs`]: which commit each wave has reached, in a bare git repository.
+//! - [`promote`]: moves a wave's ref once the previous wave has been healthy long enough.
 //! - [`bird`]: BIRD's control socket.
 //! - [`announce`]: takes the service address while the machine is ready, and gives it up to drain.
 
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// Whether everything was checked, and something isn't as it should be.
+    /// Whether everything was checked and something is unhealthy.
     pub fn is_unhealthy(&self) -> bool {
         matches!(self, Self::Promote(promote::Error::Unhealthy { .. } | promote::Error::Halted(_)))
     }

@@ -12,7 +12,7 @@ use super::settings::{Base, Node};
 
 /// How many nodes are asked at once.
 const AT_ONCE: usize = 32;
-/// How much of a node's own words is shown, in characters.
+/// How many characters are shown of what a node says.
 const SHOWN: usize = 200;
 
 /// What a node reports.
@@ -65,7 +65,7 @@ pub enum Machine {
     Findings {
         /// Those that keep it from its work.
         critical: f64,
-        /// Those that cost something.
+        /// Findings that cost performance.
         warning: f64,
     },
     /// It doesn't say, for this reason.
@@ -73,7 +73,7 @@ pub enum Machine {
 }
 
 impl Report {
-    /// The generations that its services report, each once.
+    /// The generations that its services report, without duplicates.
     pub fn generations(&self) -> Vec<&str> {
         let mut found: Vec<&str> = self.facts().map(|facts| facts.generation.as_str()).collect();
         found.sort_unstable();
@@ -81,7 +81,7 @@ impl Report {
         found
     }
 
-    /// What those services report that answer.
+    /// The reports of the services that answer.
     pub fn facts(&self) -> impl Iterator<Item = &Facts> {
         self.services.values().filter_map(|service| match service {
             Service::Reports(facts) => Some(facts),
@@ -90,7 +90,7 @@ impl Report {
     }
 }
 
-/// Asks all of them; the reports are in the same order.
+/// Asks all nodes; the reports are in the same order.
 pub fn ask_all(asker: &Asker, nodes: &[&Node]) -> Vec<Report> {
     let mut reports = Vec::with_capacity(nodes.len());
     for some in nodes.chunks(AT_ONCE) {
@@ -167,7 +167,7 @@ fn metrics(asker: &Asker, base: &Base) -> Result<Metrics, String> {
     }
 }
 
-/// What others say, made safe for a terminal.
+/// A text from a node, made safe for a terminal.
 fn shown(said: &str) -> String {
     said.chars().take(SHOWN).map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
 }

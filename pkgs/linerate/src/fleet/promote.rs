@@ -1,4 +1,4 @@
-//! Moves a wave's branch to where the wave before it is, once that one has been healthy long enough.
+//! Moves a wave's branch to the commit of the previous wave, once that wave has been healthy long enough.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub enum Error {
     /// Somebody has halted all waves.
     #[error("halted: {0}; linerate fleet resume lets waves go on")]
     Halted(String),
-    /// The wave has commits that the one before it doesn't.
+    /// The wave has commits that the previous wave doesn't have.
     #[error("{wave} is at {at}, which {from} does not have: a wave goes forward only")]
     Apart {
         /// The wave.
@@ -36,10 +36,10 @@ pub enum Error {
         /// The one before it.
         from: RefName,
     },
-    /// Nothing could show that the commit works well.
+    /// No node runs the commit, so nothing shows that it works.
     #[error("no node follows {0}, so nothing shows that it is well")]
     NoNodes(RefName),
-    /// The wave before isn't healthy.
+    /// The previous wave isn't healthy.
     #[error("{wave} stays: {node} of {from}: {why}")]
     Unhealthy {
         /// The wave that stays.
@@ -51,7 +51,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Somebody has moved the wave before in the meantime.
+    /// Somebody moved the previous wave in the meantime.
     #[error("{from} was moved while it was watched: begin again")]
     Moved {
         /// That wave.
@@ -75,24 +75,24 @@ pub struct Promoted {
     pub was: Option<String>,
     /// Where it is now.
     pub is: String,
-    /// How long the wave before was seen to be healthy, in seconds.
+    /// How long the previous wave was observed to be healthy, in seconds.
     pub well_for_seconds: u64,
 }
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// How long the wave before has to be healthy.
+    /// How long the previous wave has to be healthy.
     pub well_for: Duration,
     /// How often it is checked.
     pub every: Duration,
 }
 
-/// Watches the wave before, and moves this one. `said` is told the remaining time at each check.
+/// Watches the previous wave, and then moves this one. Calls `said` with the remaining time at each check.
 ///
 /// # Errors
-/// When the wave before isn't healthy at some check, somebody halts the waves, or git refuses. Nothing has been moved
-/// then.
+/// When the previous wave isn't healthy at some check, somebody halts the waves, or git refuses. Then nothing has been
+/// moved.
 pub fn promote(
     settings: &Settings,
     wave: &RefName,
@@ -115,7 +115,7 @@ pub fn promote(
         return Err(Error::Apart { wave: wave.clone(), at, from: from.clone() }.into());
     }
     let mut well_for = Duration::ZERO;
-    // Nothing runs what only the source has.
+    // No node runs the source itself, so there is nothing to watch before the first wave.
     if *from != settings.source && was.as_ref() != Some(&is) {
         let nodes: Vec<_> = settings.of_wave(from).collect();
         if nodes.is_empty() {
@@ -129,7 +129,7 @@ pub fn promote(
             let at = begun.elapsed();
             let now = node::ask_all(&asker, &nodes);
             for (index, report) in now.iter().enumerate() {
-                // What happened before the watch began doesn't count.
+                // Errors from before the watch don't count.
                 let before = first.as_ref().map_or(report, |first| &first[index]);
                 if let Some(why) = health::problems(Some(before), report, &expected).into_iter().next() {
                     let (wave, from, node) = (wave.clone(), from.clone(), report.node.clone());

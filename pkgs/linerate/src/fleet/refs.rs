@@ -1,4 +1,4 @@
-//! How far each wave has got: branches in a bare git repository, moved by git itself.
+//! Which commit each wave has reached: branches in a bare git repository, which git itself moves.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::settings::RefName;
 
-/// Marks that no wave may go on: a blob with the reason.
+/// A ref that halts all waves; it points to a blob with the reason.
 const HALTED: &str = "refs/linerate/halted";
 /// How long git may take for each command here.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to check whether git has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// The most that is read of git's output, in bytes.
+/// How much of git's output is read at most, in bytes.
 const MAX_SAID: u64 = 64 << 10;
 
 /// A bare repository.
@@ -70,7 +70,7 @@ impl Repository {
         self.resolve(&format!("refs/heads/{name}^{{commit}}"))
     }
 
-    /// The same for a branch that has to exist.
+    /// The same for a branch that must exist.
     pub fn expect(&self, name: &RefName) -> Result<String, Error> {
         let commit = self.commit(name)?;
         commit.ok_or_else(|| Error::NoBranch { path: self.path.clone(), name: name.clone() })
@@ -81,16 +81,17 @@ impl Repository {
         Ok(self.run(&["merge-base", "--is-ancestor", old, new], "")?.success)
     }
 
-    /// Moves a branch, unless somebody else has moved it from `old`.
+    /// Moves a branch from `old` to `new`. Fails if somebody else has moved it in the meantime.
     pub fn advance(&self, name: &RefName, new: &str, old: Option<&str>) -> Result<(), Error> {
-        // Forty zeros mean that it must not exist yet. git accepts them for SHA-256 too.
+        // Zeros mean that the branch must not exist yet. They are as many as a commit has digits, so this works with
+        // SHA-256 too.
         let none = "0".repeat(new.len());
         let message = format!("linerate fleet promote {name}");
         let name = format!("refs/heads/{name}");
         self.done(&["update-ref", "-m", &message, &name, new, old.unwrap_or(&none)], "").map(drop)
     }
 
-    /// Why no wave may go on, if so.
+    /// The reason if all waves are halted.
     pub fn halted(&self) -> Result<Option<String>, Error> {
         let Some(blob) = self.resolve(HALTED)? else { return Ok(None) };
         let why = self.done(&["cat-file", "blob", &blob], "")?;
@@ -112,7 +113,7 @@ impl Repository {
         let ended = self.run(&["rev-parse", "--verify", "--quiet", name], "")?;
         match (ended.success, ended.stderr.trim()) {
             (true, _) => Ok(Some(ended.stdout.trim().to_owned())),
-            // Without such a ref, git says nothing; if the repository isn't one, it complains.
+            // If the ref doesn't exist, git prints nothing; if the directory isn't a repository, it prints an error.
             (false, "") => Ok(None),
             (false, _) => Err(self.refused("rev-parse", &ended)),
         }
@@ -144,7 +145,7 @@ impl Repository {
             child.stderr.take().map(|pipe| reader(Box::new(pipe))),
         ];
         if let Some(mut stdin) = child.stdin.take() {
-            // If git doesn't read its input, it says why.
+            // If git doesn't read its input, its output says why.
             drop(stdin.write_all(input.as_bytes()));
         }
         let begun = Instant::now();
@@ -168,7 +169,7 @@ impl Repository {
 fn reader(pipe: Box<dyn Read + Send>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut said = Vec::new();
-        // Only what is beyond the part that is shown gets lost.
+        // The rest of the output isn't needed: only the first line of an error is shown.
         drop(pipe.take(MAX_SAID).read_to_end(&mut said));
         String::from_utf8_lossy(&said).into_owned()
     })

@@ -29,7 +29,7 @@ use serde::Deserialize;
 
 /// The file's path.
 pub const SETTINGS: &str = "/etc/linerate/fleet.toml";
-/// The longest file, in bytes: many times [`MAX_NODES`] lines.
+/// The longest file, in bytes; [`MAX_NODES`] nodes need far less.
 const MAX_BYTES: u64 = 1 << 20;
 /// How many nodes there may be.
 const MAX_NODES: usize = 1000;
@@ -54,7 +54,7 @@ pub struct Settings {
     /// The percentage of a node's requests that may be answered with 5xx.
     #[serde(default = "max_error_percent")]
     pub max_error_percent: f64,
-    /// The authorities for the certificates of admin listeners, in PEM. Default: those that the system trusts.
+    /// The certificate authorities for admin listeners, in PEM. Default: those that the system trusts.
     pub cacert: Option<PathBuf>,
     /// The boxes.
     #[serde(default, rename = "node")]
@@ -71,7 +71,7 @@ pub struct Node {
     pub wave: RefName,
     /// The URLs of its services' admin listeners.
     pub services: Vec<Base>,
-    /// The URL of its node_exporter, which has the doctor's findings. None: findings aren't checked.
+    /// The URL of its node_exporter, which exports the doctor's findings. Without it, findings aren't checked.
     pub machine: Option<Base>,
 }
 
@@ -118,7 +118,7 @@ impl TryFrom<String> for Base {
     }
 }
 
-/// The name of a branch: letters, digits and `-_.`, which git accepts anywhere here.
+/// The name of a branch: letters, digits and `-_.`. git accepts such a name in every place where it is used here.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RefName(String);
@@ -142,7 +142,7 @@ impl FromStr for RefName {
     fn from_str(text: &str) -> Result<Self, String> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-        // What git-check-ref-format(1) refuses among the rest.
+        // The names that git-check-ref-format(1) still refuses.
         let refused =
             text.contains("..") || text.ends_with('.') || text.ends_with(".lock") || text.len() > 100;
         if begins && text.bytes().all(plain) && !refused {
@@ -233,7 +233,7 @@ pub enum Error {
     },
 }
 
-/// What is wrong with a text.
+/// What is wrong with the content.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
     /// It isn't TOML, or has other fields.

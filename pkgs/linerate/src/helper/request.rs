@@ -13,7 +13,8 @@ const MOST_SECONDS: u64 = 60;
 pub struct Request {
     /// What to do.
     pub verb: Verb,
-    /// Who asked the console for it, named as in its log. Nothing is decided by it.
+    /// The user of the console who asked for it, as named in the console's log. It is only logged; no decision depends
+    /// on it.
     pub by: String,
 }
 
@@ -50,25 +51,25 @@ pub enum RequestError {
     /// It isn't one of the known requests.
     #[error("this is no request: {0}")]
     Form(String),
-    /// No interface can have that name.
+    /// It can't be the name of an interface.
     #[error("no interface is called that: it has 1 to 15 visible characters without a slash")]
     Interface,
-    /// No service has that name.
+    /// It can't be the name of a service.
     #[error("no service is called that: it has letters, digits and -_.@: alone")]
     Service,
     /// The time is too long, or zero.
     #[error("a profile takes 1 to {MOST_SECONDS} seconds")]
     Seconds,
-    /// The name of who asks isn't a single line.
+    /// The name of the user isn't a short single line.
     #[error("who asks is said in a line of 200 characters at most")]
     By,
 }
 
 impl Request {
-    /// Parses a request strictly: anything unknown is refused.
+    /// Parses a request. Unknown fields and actions are refused.
     ///
     /// # Errors
-    /// When it isn't a request, or names something impossible.
+    /// When it is malformed, or contains an impossible name or time.
     pub fn parse(text: &[u8]) -> Result<Self, RequestError> {
         let request: Self =
             serde_json::from_slice(text).map_err(|error| RequestError::Form(error.to_string()))?;
@@ -76,10 +77,10 @@ impl Request {
         Ok(request)
     }
 
-    /// Whether all of it is possible.
+    /// Checks the request's names and time.
     ///
     /// # Errors
-    /// When it isn't.
+    /// When one of them is impossible.
     pub fn check(&self) -> Result<(), RequestError> {
         if self.by.chars().count() > 200 || self.by.chars().any(char::is_control) {
             return Err(RequestError::By);
@@ -118,7 +119,7 @@ impl Verb {
     }
 }
 
-/// What the kernel accepts as an interface's name (`dev_valid_name`), limited to visible characters.
+/// Whether the kernel accepts this name for an interface (`dev_valid_name`) and all characters are visible.
 fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))

@@ -60,8 +60,8 @@ struct Line<'a> {
     error: Option<&'a str>,
 }
 
-/// Answers those users, one request per connection, until the process ends. Each request is logged as a line of JSON in
-/// `log`.
+/// Answers the given users, one request per connection, until the process ends. Writes each request to `log` as a line
+/// of JSON.
 ///
 /// # Errors
 /// When connections can't be accepted.
@@ -87,7 +87,7 @@ pub fn serve(
         let uid = peer.as_ref().map(|peer| peer.uid.as_raw());
         let pid = peer.as_ref().map(|peer| peer.pid.as_raw_nonzero().get());
         if !uid.is_some_and(|uid| users.contains(&User(uid))) {
-            // Strangers get neither an answer nor a thread.
+            // Other users get neither an answer nor a thread.
             note(
                 log,
                 &Line {
@@ -109,7 +109,7 @@ pub fn serve(
                 &Line { kind: "audit", uid, pid, by: None, action: None, target: None, error: Some(why) },
             );
             let mut stream = stream;
-            // A few bytes, for which a new socket always has room.
+            // The answer is a few bytes, and the send buffer of a new socket always has room for them.
             let _ = stream.set_nonblocking(true).and_then(|()| write(&mut stream, &refused(why)));
             continue;
         };
@@ -150,13 +150,13 @@ pub fn serve(
     }
 }
 
-/// One of the places for connections.
+/// One of the slots for connections.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
     fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(Arc::clone(open));
-        // Given back when dropped, even if there was no room.
+        // Dropping it gives the slot back, even if there was none left.
         (open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS).then_some(place)
     }
 }

@@ -1,5 +1,5 @@
-//! Does what was asked for, by running this program in a process of its own, so that only that process can crash, grow
-//! or take too long.
+//! Performs a request by running this program in a separate process. Only that process can crash, run out of memory or
+//! take too long.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -19,10 +19,10 @@ use crate::nic::plan::Steering;
 use crate::profile::Profile;
 use crate::system;
 
-/// How long placing may take: setting channels restarts a card.
+/// How long placing queues may take: setting channels restarts a card.
 const PLACING: Duration = Duration::from_secs(60);
 
-/// How long resolving symbols may take, in addition to the recording.
+/// How long resolving symbols may take after the recording.
 const NAMING: Duration = Duration::from_secs(60);
 
 /// How much of an error message is read, in bytes.
@@ -33,11 +33,11 @@ const MOST_ERROR: u64 = 8192;
 pub struct Answer {
     /// The command's output, which is JSON.
     pub output: String,
-    /// Why it wasn't done, in a line.
+    /// Why the request failed, in one line.
     pub error: Option<String>,
 }
 
-/// Does one thing of each kind at a time; whoever asks in the meantime is told so.
+/// Performs one action of each kind at a time, and refuses another one in the meantime.
 #[derive(Debug, Default)]
 pub struct Worker {
     /// The profile by which queues are placed.
@@ -49,12 +49,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// For this machine or a recorded one, and its profile.
+    /// A worker for this machine or a recorded one, and its profile.
     pub fn new(profile: Option<PathBuf>, recorded: Option<PathBuf>) -> Self {
         Self { profile, recorded, ..Self::default() }
     }
 
-    /// Does it, and waits until it has ended.
+    /// Performs the request, and waits until that has ended.
     pub fn work(&self, request: &Request) -> Answer {
         let refused = |why: String| Answer { output: String::new(), error: Some(why) };
         if let Err(error) = request.check() {
@@ -77,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// The command line. Names come after the end of the options.
+    /// The arguments of the command. Names follow the end of the options, so they can't be taken for options.
     fn words(&self, verb: &Verb) -> Result<Vec<String>, String> {
         let mut words = vec!["--json".to_owned()];
         if let Some(recorded) = &self.recorded {
@@ -112,7 +112,7 @@ impl Worker {
         Ok(words)
     }
 
-    /// How to place an interface's queues, which is what the console shows.
+    /// How to place an interface's queues. The console shows the same placement.
     fn wish(&self, interface: &str) -> Result<PlacementRequest, String> {
         let system = system::open(self.recorded.as_deref()).map_err(|error| exit::chain(&error))?;
         let profile = match &self.profile {
@@ -133,7 +133,7 @@ impl Worker {
     }
 }
 
-/// Runs this program with these words and an empty environment, and returns its output.
+/// Runs this program with these arguments and an empty environment, and returns its output.
 fn run(words: &[String], time: Duration) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("cannot run linerate: {error}");
     let mut child = Command::new("/proc/self/exe")

@@ -50,7 +50,7 @@ pub struct Interrupt {
     pub action: String,
     /// What it is for.
     pub direction: Direction,
-    /// How often it has occurred since it was requested, on all CPUs.
+    /// How often it has occurred on all CPUs since the driver requested it.
     pub count: u64,
 }
 
@@ -58,14 +58,14 @@ impl Device {
     /// Reads an interface.
     pub fn read(system: &dyn System, interface: &str) -> Result<Self, Error> {
         let base = format!("{INTERFACES}/{interface}");
-        // A name with a slash would be another path.
+        // A name with a slash would lead to another path.
         if interface.is_empty() || interface.contains('/') || system.canonical(&base).is_err() {
             return Err(Error::NoInterface(interface.to_owned()));
         }
         let place =
             system.canonical(&format!("{base}/device")).map_err(|_| Error::NoDevice(interface.to_owned()))?;
         let device = name_of(&place).to_owned();
-        // virtio's vectors and node are those of the PCI device it is on.
+        // virtio's vectors and node are those of its PCI device.
         let bus = if device.starts_with("virtio") { format!("{place}/..") } else { place.clone() };
         let driver = system.canonical(&format!("{place}/driver")).unwrap_or_default();
         let driver = name_of(&driver).to_owned();
@@ -81,7 +81,7 @@ impl Device {
             for action in line.actions {
                 let found = interrupts::queue_of(&action, interface, &device, &driver);
                 let Some((number, direction)) = found else { continue };
-                // A driver may hold vectors for queues that aren't in use.
+                // A driver may hold vectors for queues that aren't in use; skip these.
                 let Some(queue) = queues.get_mut(number) else { continue };
                 let count = line.counts.iter().sum();
                 queue.interrupts.push(Interrupt { irq: line.irq, action, direction, count });
@@ -91,7 +91,7 @@ impl Device {
             interface: interface.to_owned(),
             driver,
             device,
-            // -1 if the firmware doesn't tell.
+            // The kernel shows -1 if the firmware doesn't report a node.
             node: node.and_then(|node| node.trim().parse().ok()),
             channels: system.channels(interface).ok(),
             vectors: vectors.len(),
@@ -126,7 +126,7 @@ fn count(names: &[String], direction: &str) -> usize {
     numbers.max().map_or(0, |highest| highest + 1)
 }
 
-/// The queues in use, which are the only ones a driver shows in sysfs.
+/// The queues in use. sysfs shows no others.
 fn queues(system: &dyn System, base: &str) -> Result<Vec<Queue>, Error> {
     let path = format!("{base}/queues");
     let names = match system.list(&path) {

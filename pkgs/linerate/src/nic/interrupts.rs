@@ -1,4 +1,4 @@
-//! Finds out which interrupt belongs to which queue, from the names that drivers give their interrupts.
+//! Maps interrupts to queues by the names that drivers give their interrupts.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub struct Line {
     pub counts: Vec<u64>,
 }
 
-/// Parses `/proc/interrupts`, without interrupts that have no number, which belong to the architecture.
+/// Parses `/proc/interrupts`. Skips interrupts without a number, which belong to the architecture.
 pub fn parse(text: &str) -> Vec<Line> {
     let mut lines = text.lines();
     let cpus = lines.next().map_or(0, |header| header.split_whitespace().count());
@@ -25,7 +25,7 @@ fn parse_line(line: &str, cpus: usize) -> Option<Line> {
     let irq = irq.trim().parse().ok()?;
     let mut words = rest.split_whitespace();
     let counts = words.by_ref().take(cpus).map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
-    // The chip and hardware number come next, and then the actions, separated by commas. Names contain no spaces.
+    // Then come the chip, the hardware number, and the actions, separated by commas. Names contain no spaces.
     let words: Vec<&str> = words.collect();
     let last = words.iter().rposition(|word| !word.ends_with(',')).unwrap_or(0);
     let first = (0..last).rev().take_while(|&index| words[index].ends_with(',')).last().unwrap_or(last);
@@ -45,7 +45,7 @@ pub enum Direction {
     Both,
 }
 
-/// The queue an action is for; none if it is for management or another interface, or unknown.
+/// The queue that an action is for; none if it is for management, for another interface, or unknown.
 ///
 /// These drivers pass the following names to `request_irq`: ENA `<if>-Tx-Rx-N`; ixgbe, igb, igc and bnxt `<if>-TxRx-N`,
 /// or `<if>-rx-N` and `<if>-tx-N`; i40e, ice and iavf the same after `<driver>-`; virtio `virtioN-input.M` and
@@ -90,7 +90,7 @@ mod tests {
             ("ice-eth0-TxRx-7", Some((7, Both))),
             ("virtio2-input.0", Some((0, Receive))),
             ("virtio2-output.11", Some((11, Transmit))),
-            // Management, and names that only look alike.
+            // Interrupts for management, and names that only look similar.
             ("eth0", None),
             ("ena-mgmnt@pci:0000:00:05.0", None),
             ("virtio2-config", None),

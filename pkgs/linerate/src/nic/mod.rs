@@ -1,9 +1,9 @@
 //! Decides and sets where a network interface's queues are served.
 //!
-//! A [`policy`] and the machine's [`crate::topology`] give a [`plan`]: a CPU for each queue. With the current
-//! [`device`], a plan becomes [`setting`]s, which are files and their planned contents, and an even [`rss`] table.
-//! [`apply`] writes them once the original values are [`saved`], and after a [`watch`] again; [`rings`] are preserved.
-//! [`services`] tells which services run where.
+//! A [`policy`] and the machine's [`crate::topology`] give a [`plan`], which has a CPU for each queue. With the current
+//! [`device`], a plan becomes [`setting`]s (files and their planned contents) and an even [`rss`] table. [`apply`]
+//! writes them after the original values are [`saved`], and can [`watch`] the interface to write them again. [`rings`]
+//! are preserved. [`services`] finds out which services run where.
 
 pub mod apply;
 pub mod device;
@@ -48,7 +48,7 @@ pub enum Error {
         interface: String,
         /// How many were requested.
         wanted: u32,
-        /// The most it can have; 0 if its driver reports none.
+        /// The most that it can have; 0 if its driver reports no channels.
         most: u32,
     },
     /// There can be no plan with this policy.
@@ -75,14 +75,14 @@ impl Error {
     }
 }
 
-/// An interface, how it should be, and what to change for that.
+/// An interface, its planned state, and the settings to change for that.
 #[derive(Debug)]
 pub struct PlacementPlan {
     /// Its current state.
     pub device: Device,
     /// Its planned state.
     pub plan: Plan,
-    /// Each file that matters, with its current and its planned value.
+    /// Each affected file, with its current and its planned value.
     pub settings: Vec<Setting>,
     /// Its RSS table, if it has one.
     pub rss: Option<Rss>,
@@ -93,22 +93,22 @@ pub struct PlacementPlan {
 pub struct PlacementRequest {
     /// Which CPUs serve queues.
     pub policy: Policy,
-    /// Whether queues may pass packets on.
+    /// Whether queues may pass packets on to other CPUs (RPS).
     pub steering: plan::Steering,
-    /// How many queues there should be; by default as many as there are.
+    /// How many queues there should be. Default: as many as there are.
     pub queues: Option<u32>,
 }
 
 impl PlacementPlan {
-    /// The channels that have to be set for a request, if they are different now.
+    /// The channels that have to be set for a request; none if they are already right.
     pub fn channels(&self, wish: &PlacementRequest) -> Option<u32> {
         let now = self.device.channels.map(|channels| channels.combined);
         wish.queues.filter(|&wanted| now != Some(wanted))
     }
 }
 
-/// Plans an interface, without changing anything. The settings are those of existing queues, however many there should
-/// be.
+/// Plans an interface without changing anything. The settings are those of the existing queues, even if another number
+/// is requested.
 pub fn place(
     system: &dyn System,
     topology: &Topology,
@@ -129,7 +129,7 @@ pub fn place(
     Ok(PlacementPlan { device, plan, settings, rss })
 }
 
-/// The irqbalance process, which moves interrupts by itself, if it runs.
+/// The process ID of irqbalance, which moves interrupts by itself; none if it doesn't run.
 pub fn irqbalance(system: &dyn System) -> Option<u32> {
     let pids = system.list("/proc").unwrap_or_default();
     let mut pids = pids.into_iter().filter_map(|name| name.parse::<u32>().ok());

@@ -1,7 +1,7 @@
 //! Plans a CPU for each queue.
 //!
-//! A plan depends only on the machine, the policy and the number of queues, and never on the current settings, so
-//! planning again after applying gives the same plan.
+//! A plan depends only on the machine, the policy and the number of queues. It doesn't depend on the current settings,
+//! so planning again after applying gives the same plan.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::topology::{Cpu, Topology};
 /// Whether queues pass packets on to CPUs that have no queue (RPS, `Documentation/networking/scaling.rst`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
-    /// If there are fewer queues than CPUs.
+    /// Only if there are fewer queues than CPUs.
     #[default]
     Auto,
     /// Never.
@@ -82,7 +82,7 @@ impl Plan {
         } else {
             vec![Cpus::default(); queues]
         };
-        // Programs send from the CPU they run on, so every CPU needs a queue, reserved or not.
+        // Programs send from the CPU that they run on, so each CPU needs a queue to send through, even a reserved one.
         let senders: Vec<usize> = topology.online().iter().collect();
         let xps = shares(topology, &cpus, &senders);
         let placements = cpus.into_iter().zip(rps).zip(xps);
@@ -91,7 +91,7 @@ impl Plan {
     }
 }
 
-/// The CPUs that may serve queues, in the order in which they get one.
+/// The CPUs that may serve queues, in the order in which they are assigned.
 fn order(topology: &Topology, node: Option<usize>, policy: &Policy) -> Result<Vec<usize>, Error> {
     let online = topology.online();
     let there = |cpu: usize| {
@@ -115,7 +115,8 @@ fn order(topology: &Topology, node: Option<usize>, policy: &Policy) -> Result<Ve
     };
     let mut order: Vec<&Cpu> = topology.cpus.iter().filter(|cpu| allowed.contains(cpu.id)).collect();
     order.sort_by_key(|cpu| {
-        // A core whose other thread is reserved for something else is half in use, but not by a queue.
+        // A sibling thread that is reserved makes the core half used, but not by a queue. Such a core comes after free
+        // cores and before cores that already serve a queue.
         let mates = topology.cpus.iter().filter(|other| other.core == cpu.core && other.id != cpu.id);
         let (mates, kept): (Vec<&Cpu>, Vec<&Cpu>) = mates.partition(|mate| allowed.contains(mate.id));
         let shared = mates.iter().filter(|mate| mate.id < cpu.id).count();
@@ -126,8 +127,8 @@ fn order(topology: &Topology, node: Option<usize>, policy: &Policy) -> Result<Ve
     Ok(order.into_iter().map(|cpu| cpu.id).collect())
 }
 
-/// Gives every CPU in `among` to a queue, as evenly as possible: first to its own queue, then to the queue with the
-/// fewest CPUs, and of those to the nearest.
+/// Assigns every CPU in `among` to a queue, as evenly as possible. A CPU that serves a queue gets that queue; each
+/// other CPU gets the nearest of the queues with the fewest CPUs.
 fn shares(topology: &Topology, queues: &[usize], among: &[usize]) -> Vec<Cpus> {
     let known = |id: usize| topology.cpus.iter().find(|cpu| cpu.id == id);
     let mut shares: Vec<Cpus> = queues.iter().map(|&cpu| Cpus::from_iter([cpu])).collect();
@@ -156,8 +157,8 @@ mod tests {
 
     use super::*;
 
-    /// `nodes` NUMA nodes with `cores` cores of `threads` threads each, numbered as on PCs, with all first threads
-    /// first.
+    /// `nodes` NUMA nodes with `cores` cores of `threads` threads each. They are numbered as on PCs: the first threads
+    /// of all cores come first.
     fn machine(nodes: usize, cores: usize, threads: usize) -> Topology {
         let all = nodes * cores;
         let cpu = |id| Cpu { id, core: id % all, node: id % all / cores, efficient: false };
@@ -186,7 +187,7 @@ mod tests {
             (&two, None, 3, "local", &[0, 1, 2]),
             (&one, None, 3, "pin=7,2", &[7, 2, 7]),
             (&one, None, 3, "reserve=0,4", &[1, 2, 3]),
-            // Their siblings come after whole cores, since they are in use.
+            // CPUs 4 and 5 come after the whole cores, since their siblings are reserved.
             (&one, None, 6, "reserve=0-1", &[2, 3, 4, 5, 6, 7]),
             (&one, None, 3, "reserve=0,2", &[1, 3, 4]),
         ];
@@ -241,7 +242,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// A machine with some CPUs offline and some isolated, and a policy that may leave CPUs to use.
+        /// A machine with some CPUs offline and some isolated, and a policy, which may leave no CPU.
         fn any_case()(
             nodes in 1..4_usize, cores in 1..9_usize, threads in 1..3_usize,
         )(
@@ -301,21 +302,21 @@ mod tests {
                 prop_assert!(placement.rps.is_subset(&plan.allowed));
                 *load.entry(placement.cpu).or_default() += 1;
             }
-            // No CPU has two more queues than another.
+            // The numbers of queues on any two CPUs differ by at most one.
             let (least, most) = (load.values().min(), load.values().max());
             prop_assert!(most.copied().unwrap_or(0) - least.copied().unwrap_or(0) <= 1);
-            // No sibling has a queue while an unused core has none.
+            // No core gets a second queue while another core has none.
             if !matches!(policy, Policy::Pin(_)) && queues <= topology.cores(&plan.allowed) {
                 let placed: Cpus = cpus(&plan).into_iter().collect();
                 prop_assert_eq!(topology.cores(&placed), queues);
             }
-            // Every CPU sends, and through a single queue if there are no more queues than CPUs.
+            // Every CPU sends through a queue, and only through one if there are no more queues than CPUs.
             let senders: Vec<usize> = plan.placements.iter().flat_map(|placement| placement.xps.iter()).collect();
             prop_assert_eq!(&senders.iter().copied().collect::<Cpus>(), &online);
             if queues <= plan.allowed.len() {
                 prop_assert_eq!(senders.len(), online.len());
             }
-            // Packets are passed to every allowed CPU once, or stay.
+            // Packets are passed to every allowed CPU once, or they stay on the interrupt's CPU.
             let steered: Vec<usize> = plan.placements.iter().flat_map(|placement| placement.rps.iter()).collect();
             if steering == Steering::Auto && queues < plan.allowed.len() {
                 prop_assert_eq!(steered.len(), plan.allowed.len());

@@ -1,11 +1,11 @@
-//! Preserves rings, which some drivers reset to their default length when channels change.
+//! Preserves ring sizes, which some drivers reset to the default when channels change.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use crate::system::{Rings, System};
 
-/// An interface's channels, and the rings it had with them.
+/// An interface's channels, and its ring sizes with these channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingSizes {
     channels: u32,
@@ -19,7 +19,7 @@ impl RingSizes {
         Some(Self { channels, rings: system.rings(interface).ok()? })
     }
 
-    /// Restores the rings' lengths, and returns what they were set to if they were different.
+    /// Restores the ring sizes. Returns the sizes that were set, or none if they were already right.
     pub fn put_back(&self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
         if system.rings(interface).is_ok_and(|now| now == self.rings) {
             return Ok(None);
@@ -29,24 +29,24 @@ impl RingSizes {
     }
 }
 
-/// Sets channels and preserves rings; returns what rings were set to if the driver had reset them.
+/// Sets channels and preserves ring sizes. Returns the sizes that were set again if the driver had reset them.
 pub fn set_channels(system: &dyn System, interface: &str, combined: u32) -> io::Result<Option<Rings>> {
     let before = RingSizes::now(system, interface);
     system.set_channels(interface, combined)?;
     before.map_or(Ok(None), |seen| seen.put_back(system, interface))
 }
 
-/// The last known state of interfaces, to preserve rings when somebody else sets channels.
+/// The last known state of interfaces. It is needed to preserve ring sizes when somebody else sets channels.
 #[derive(Debug, Default)]
 pub struct Memory(BTreeMap<String, RingSizes>);
 
 impl Memory {
-    /// Checks again: rings that changed along with the channels are restored, while a change of rings alone is
-    /// intended.
+    /// Checks again. Ring sizes that changed together with the channels are restored; a change of the ring sizes alone
+    /// is intended and kept.
     pub fn look(&mut self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
         let Some(now) = RingSizes::now(system, interface) else { return Ok(None) };
         let before = self.0.get(interface).filter(|before| before.channels != now.channels);
-        // What fails is tried again at the next check.
+        // After a failure, the known state stays, so the next check tries again.
         let set = before.map_or(Ok(None), |before| before.put_back(system, interface))?;
         let rings = set.clone().unwrap_or(now.rings);
         self.0.insert(interface.to_owned(), RingSizes { rings, ..now });
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(machine.rings("eth0").expect("rings").rx, Some(512));
         assert_eq!(memory.look(&machine, "eth0").expect("a look"), Some(LONG));
         assert_eq!(memory.look(&machine, "eth0").expect("a look"), None);
-        // Set by hand, and then the channels.
+        // Somebody sets the rings, and then the channels.
         let short = Rings { rx: Some(256), tx: Some(256) };
         machine.set_rings("eth0", &short).expect("rings");
         assert_eq!(memory.look(&machine, "eth0").expect("a look"), None);

@@ -1,4 +1,5 @@
-//! The table by which a card distributes packets to its receive queues (RSS, `Documentation/networking/scaling.rst`).
+//! The table that a card uses to distribute packets to its receive queues (RSS,
+//! `Documentation/networking/scaling.rst`).
 
 use std::io;
 
@@ -18,7 +19,7 @@ pub struct Rss {
 }
 
 impl Rss {
-    /// Reads it; none if the card has one queue, or the driver doesn't show a table.
+    /// Reads the table; none if the card has one queue, or the driver doesn't report a table.
     pub fn read(system: &dyn System, device: &Device) -> Result<Option<Self>, Error> {
         let queues = device.queues.iter().filter(|queue| queue.receives).count();
         if queues < 2 {
@@ -38,7 +39,7 @@ impl Rss {
         }
     }
 
-    /// What a table should be for this many queues: unchanged if it is even, whatever its order.
+    /// The wanted table for this number of queues. An even table stays unchanged, whatever its order.
     fn new(now: Vec<u32>, queues: usize) -> Self {
         let mut counts = vec![0_usize; queues];
         let known =
@@ -50,7 +51,8 @@ impl Rss {
         Self { now, wanted }
     }
 
-    /// Restores a table. The default isn't written but left to the kernel, which then follows the channels.
+    /// Restores a table. If it is the default, the kernel is told to use its default, which then follows the number of
+    /// channels.
     pub fn restore(system: &dyn System, interface: &str, table: &[u32]) -> io::Result<()> {
         let queues = table.iter().max().map_or(1, |highest| highest + 1);
         let default = table.iter().zip(0..).all(|(&queue, entry)| queue == entry % queues);
@@ -58,7 +60,7 @@ impl Rss {
         system.set_indirection(interface, if default && there { &[] } else { table })
     }
 
-    /// Whether all queues have the same number of entries, give or take one.
+    /// Whether the table is as wanted: the numbers of entries of all queues differ by at most one.
     pub fn holds(&self) -> bool {
         self.now == self.wanted
     }

@@ -13,7 +13,8 @@ pub const GROUPS: &str = "/sys/fs/cgroup/system.slice";
 pub struct Service {
     /// Its unit.
     pub unit: String,
-    /// The CPUs that its threads are pinned to, one each; if no thread is pinned, all CPUs that it may run on.
+    /// The CPUs that its threads are pinned to, each to a single one. If no thread is pinned so, all CPUs that they may
+    /// run on.
     pub cpus: Cpus,
 }
 

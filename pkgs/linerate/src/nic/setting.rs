@@ -1,4 +1,4 @@
-//! Translates a plan into files.
+//! Translates a plan into the contents of kernel files.
 
 use std::io;
 
@@ -32,7 +32,7 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Subject {
-    /// An interrupt, `/proc/irq/N/smp_affinity_list` (`Documentation/core-api/irq/irq-affinity.rst`).
+    /// The affinity of an interrupt, `/proc/irq/N/smp_affinity_list` (`Documentation/core-api/irq/irq-affinity.rst`).
     Irq {
         /// Its number.
         irq: u32,
@@ -70,7 +70,7 @@ impl Setting {
     }
 }
 
-/// All settings of a plan, queue by queue, without those that the device doesn't have.
+/// All settings of a plan, queue by queue. Settings that the device doesn't have are left out.
 pub fn of(system: &dyn System, device: &Device, plan: &Plan) -> Result<Vec<Setting>, Error> {
     let mut settings = Vec::new();
     for (number, (queue, placement)) in device.queues.iter().zip(&plan.placements).enumerate() {
@@ -95,7 +95,8 @@ pub fn of(system: &dyn System, device: &Device, plan: &Plan) -> Result<Vec<Setti
     Ok(settings)
 }
 
-/// A setting; none if the kernel has no such file, or can't read it, as with `xps_cpus` on an interface with one queue.
+/// Reads a setting; none if the kernel reports ENOENT: there is no such file, or it is `xps_cpus` and the interface has
+/// one queue.
 fn read(
     system: &dyn System,
     subject: Subject,

@@ -1,7 +1,7 @@
 //! The kernel's events, each with its ring of records.
 //!
-//! For a process there is an event per thread, which costs other processes nothing; for the whole machine there is one
-//! per CPU.
+//! For processes, there is an event per thread, so that other processes aren't slowed down. For the whole machine,
+//! there is an event per CPU.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,8 @@ const RINGS: usize = 32 << 20;
 const LEAST_RING: usize = 32 << 10;
 const MOST_RING: usize = 512 << 10;
 
-/// The most that one round takes out of the rings. If threads switch faster than that, records are lost, and counted.
+/// The most records that one round takes out of the rings. If threads switch more often, records are lost, and the
+/// losses are counted.
 const MOST_EVENTS: usize = 1 << 16;
 
 /// A way to ask for the kernel's events.
@@ -33,8 +34,8 @@ struct Way {
 }
 
 impl Way {
-    /// The ways for a kind, best first: a virtual machine may lack hardware counters, and without root nothing of the
-    /// kernel can be seen.
+    /// The events that can be tried for a kind, best first. A virtual machine may have no hardware counters, and
+    /// without root the kernel's own functions can't be recorded.
     fn all(kind: Kind) -> Vec<Self> {
         let way = |name, kernel| Self { name, kernel, kind };
         match kind {
@@ -80,7 +81,7 @@ impl Way {
     }
 }
 
-/// What an event belongs to.
+/// The thread or CPU that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whom {
     Thread(u32),
@@ -92,18 +93,19 @@ pub(super) struct Events {
     way: Way,
     ring: usize,
     open: BTreeMap<Whom, Sampler>,
-    /// Events later than the start of the last round, since another CPU's event may still come before them.
+    /// Events from after the start of the last round. They wait for the next round, since an earlier event of another
+    /// CPU may still arrive.
     later: Vec<Event>,
     lost: u64,
 }
 
-/// The kernel's clock for events, in nanoseconds.
+/// The current time of the clock that events use, in nanoseconds.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// What the events for a target belong to.
+/// The threads or CPUs that need an event for a target.
 fn whom(system: &dyn System, target: &Target) -> Result<Vec<Whom>, Error> {
     if *target == Target::Machine {
         let topology = Topology::read(system).map_err(Error::Kernel)?;
@@ -121,7 +123,7 @@ impl Events {
     /// Opens a target's events and starts counting.
     pub(super) fn open(system: &dyn System, target: &Target, kind: Kind) -> Result<Self, Error> {
         let whom = whom(system, target)?;
-        // Leaves room for threads that start later.
+        // Leave memory for threads that start later.
         let ring = RINGS / (whom.len() * 2).max(1);
         let ring = (1 << ring.max(1).ilog2()).clamp(LEAST_RING, MOST_RING);
         let Some(&first) = whom.first() else { return Err(Error::Kernel(Errno::SRCH.into())) };
@@ -146,14 +148,14 @@ impl Events {
         Err(failed(system, why.unwrap_or_else(|| Errno::NOSYS.into()), waiting))
     }
 
-    /// Opens events for threads that have started since.
+    /// Opens events for threads that have started since the last call.
     pub(super) fn follow(&mut self, system: &dyn System, target: &Target) -> Result<(), Error> {
         if *target == Target::Machine {
             return Ok(());
         }
         match whom(system, target) {
             Ok(whom) => self.add(&whom),
-            // They have ended, or there are now too many; the known ones are still watched.
+            // All threads have ended, or there are now too many. The open events continue.
             Err(Error::NoService(_) | Error::NoProcess(_) | Error::Many { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -166,9 +168,9 @@ impl Events {
             }
             match self.way.open(one, self.ring) {
                 Ok(sampler) => drop(self.open.insert(one, sampler)),
-                // It has ended in the meantime.
+                // The thread has ended in the meantime.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => {}
-                // The events that are open are better than none.
+                // No more files can be opened. Continue with the events that are open.
                 Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
                     break;
                 }
@@ -181,7 +183,7 @@ impl Events {
         Ok(())
     }
 
-    /// Passes on what has happened, in order; with `all`, nothing is kept for the next time.
+    /// Calls `each` with the events so far, in order. With `all`, no event is kept for the next round.
     pub(super) fn empty(&mut self, all: bool, mut each: impl FnMut(Event)) {
         let before = now();
         let mut events = std::mem::take(&mut self.later);
@@ -215,7 +217,7 @@ impl Events {
     pub(super) fn ended(&self) -> bool {
         let runs = |whom: &Whom| match whom {
             Whom::Cpu(_) => true,
-            // `/proc` has every thread by its number, whatever process it belongs to.
+            // `/proc` has an entry for every thread ID, not only for processes.
             Whom::Thread(tid) => std::path::Path::new(&format!("/proc/{tid}")).exists(),
         };
         !self.open.keys().any(runs)
@@ -231,13 +233,13 @@ impl Events {
         self.way.kernel
     }
 
-    /// Records that were lost for lack of room.
+    /// How many records were lost because a ring was full.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// The more informative of two errors: a lack of permission rather than of support.
+/// The more informative of two errors: missing permission tells more than missing support.
 fn worse(one: Option<io::Error>, other: io::Error) -> io::Error {
     match one {
         Some(one) if one.kind() == io::ErrorKind::PermissionDenied => one,

@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-/// The longest file, in bytes; with all its modules, a kernel has a tenth of it.
+/// The longest file, in bytes: ten times the size for a kernel with all its modules.
 const MOST: u64 = 128 << 20;
 
-/// The kernel's functions, by their start.
+/// The kernel's functions, sorted by start address.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     functions: Vec<(u64, Box<str>)>,
 }
 
 impl Kernel {
-    /// The running kernel's functions; none if it doesn't reveal them (`kernel.kptr_restrict`).
+    /// The running kernel's functions; none if it hides their addresses (`kernel.kptr_restrict`).
     pub(super) fn read() -> Self {
         match File::open("/proc/kallsyms") {
             Ok(file) => Self::parse(BufReader::new(file.take(MOST))),
@@ -39,7 +39,7 @@ impl Kernel {
         Self { functions }
     }
 
-    /// The function that an address is in.
+    /// The function that contains an address.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(begin, _)| *begin <= address);
         self.functions.get(after.checked_sub(1)?).map(|(_, name)| name.as_ref())

@@ -4,12 +4,12 @@
 //! - `target`: which processes to record.
 //! - `event`: the kernel's events, and the rings it writes them to.
 //! - `record`: the records in those rings.
-//! - `stacks`: what is kept of them, within limits.
+//! - `stacks`: the counted stacks, within limits.
 //! - `symbols`, `kernel`: the names of addresses.
 //!
-//! The kernel walks stacks by frame pointers. For code compiled without them (Debian's C library, Rust code without `-C
-//! force-frame-pointers`), the function that ran is right, but callers may be missing or wrong. DWARF unwinding isn't
-//! done, since it would need a copy of each stack.
+//! The kernel walks stacks by frame pointers. Some code has none, such as Debian's C library and Rust code without
+//! `-C force-frame-pointers`. There, the innermost function is right, but callers may be missing or wrong. DWARF
+//! unwinding isn't supported, since it would need a copy of each stack.
 
 mod event;
 mod kernel;
@@ -37,15 +37,15 @@ pub enum Kind {
         /// How often.
         hertz: u32,
     },
-    /// Waiting, by its duration: each time a thread leaves its CPU.
+    /// Waiting, weighted by its duration: from the time that a thread leaves its CPU until it returns.
     Waiting,
 }
 
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Folded stacks, one per line, sorted: the command's name, then the functions from the outermost; the kernel's end
-    /// with `_[k]`.
+    /// Folded stacks, one per line, sorted: the command's name, then the functions from the outermost to the innermost.
+    /// Functions of the kernel have the suffix `_[k]`.
     pub folded: String,
     /// The unit of their weights.
     pub unit: Unit,
@@ -68,7 +68,7 @@ pub enum Error {
     /// No such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// There are more than can be recorded.
+    /// There are more threads or CPUs than can be recorded.
     #[error("{what} {most} are looked at at most, and there are {found}")]
     Many {
         /// What there is too much of.
@@ -78,7 +78,7 @@ pub enum Error {
         /// How many there are.
         found: usize,
     },
-    /// This user may not.
+    /// This user may not record them.
     #[error(
         "perf events are not for this user (kernel.perf_event_paranoid is {paranoid}{}): run it as root, or with CAP_PERFMON",
         if *.waiting { ", and waiting is seen by the kernel's events alone" } else { "" }
@@ -86,7 +86,7 @@ pub enum Error {
     Denied {
         /// The kernel's setting.
         paranoid: String,
-        /// Whether waiting was to be recorded.
+        /// Whether waiting was requested.
         waiting: bool,
     },
     /// The kernel doesn't support it.
@@ -112,13 +112,13 @@ impl Error {
 /// How often the rings are emptied.
 const EMPTIED: Duration = Duration::from_millis(25);
 
-/// How often to look for threads that have started since.
+/// How often to look for new threads.
 const LOOKED: Duration = Duration::from_millis(250);
 
 /// Records processes for this long.
 ///
 /// # Errors
-/// When there are none, or the kernel doesn't allow it.
+/// When there are no such processes, or the kernel doesn't allow it.
 pub fn take(system: &dyn System, target: &Target, kind: Kind, time: Duration) -> Result<Taken, Error> {
     let mut events = Events::open(system, target, kind)?;
     let (mut stacks, mut waits, mut symbols) = (Stacks::default(), Waits::default(), Symbols::default());
@@ -135,7 +135,7 @@ pub fn take(system: &dyn System, target: &Target, kind: Kind, time: Duration) ->
                 Kind::OnCpu { .. } => event.sample().map(|stack| (stack, 1)),
                 Kind::Waiting => waits.note(event),
             };
-            // This process and idle CPUs are of no interest.
+            // Skip this process and idle CPUs.
             if let Some((stack, weight)) = stack
                 && stack.pid != 0
                 && (stack.pid != own || target.names(own))
@@ -163,7 +163,7 @@ pub fn take(system: &dyn System, target: &Target, kind: Kind, time: Duration) ->
     }
     let unit = if kind == Kind::Waiting { Unit::Micros } else { Unit::Samples };
     let (event, kernel, lost) = (events.name(), events.kernel(), events.lost());
-    // Symbols take memory, and the rings are no longer needed.
+    // Free the rings before symbols need memory.
     drop(events);
     Ok(Taken { folded: stacks.fold(&mut symbols, unit), unit, event, kernel, seen: stacks.seen(), lost })
 }

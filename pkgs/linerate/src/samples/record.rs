@@ -1,4 +1,4 @@
-//! The records that the kernel writes to a ring (perf_event_open(2), "MMAP layout"), as far as they are used here.
+//! The parts that are used here of the records that the kernel writes to a ring (perf_event_open(2), "MMAP layout").
 
 /// Records of samples, of losses, and of threads that are switched in and out (`PERF_RECORD_*`).
 const LOST: u32 = 2;
@@ -6,11 +6,11 @@ const SAMPLE: u32 = 9;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
-/// `PERF_RECORD_MISC_SWITCH_OUT`, and `_PREEMPT`: the thread would have kept running.
+/// `PERF_RECORD_MISC_SWITCH_OUT`, and `_PREEMPT`: the thread was still runnable.
 const OUT: u16 = 1 << 13;
 const PREEMPTED: u16 = 1 << 14;
 
-/// The most addresses in a stack; `kernel.perf_event_max_stack` can be set to more.
+/// The most addresses that are kept of a stack; `kernel.perf_event_max_stack` can be set to more.
 const MOST_ADDRESSES: usize = 512;
 
 /// A recorded stack.
@@ -33,7 +33,7 @@ pub(super) enum What {
     Left {
         /// The thread.
         tid: u32,
-        /// Whether it was preempted and would have kept running.
+        /// Whether it was preempted while still runnable.
         preempted: bool,
     },
     /// A thread was put on a CPU.
@@ -50,7 +50,7 @@ pub(super) enum What {
 pub(super) struct Event {
     /// In nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) at: u64,
-    /// What.
+    /// The event itself.
     pub(super) what: What,
 }
 
@@ -63,8 +63,8 @@ impl Event {
         }
     }
 
-    /// Reads a record of samples with `TID`, `TIME` and `CALLCHAIN`, and with `sample_id_all`; none if it is of another
-    /// kind.
+    /// Reads a record. Samples must have `TID`, `TIME` and `CALLCHAIN`, and all records `sample_id_all`. Returns none
+    /// for other kinds of record.
     pub(super) fn read(kind: u32, misc: u16, data: &[u8]) -> Option<Self> {
         let mut fields = Fields(data);
         match kind {
@@ -80,7 +80,7 @@ impl Event {
             }
             SWITCH | SWITCH_CPU_WIDE => {
                 if kind == SWITCH_CPU_WIDE {
-                    // The thread on the other side of the switch.
+                    // Skip the other thread of the switch.
                     fields.u64()?;
                 }
                 let (_pid, tid, at) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -95,7 +95,7 @@ impl Event {
     }
 }
 
-/// Numbers one after the other, in the machine's byte order.
+/// Reads numbers in the machine's byte order, one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -127,7 +127,7 @@ mod tests {
         let stack = Stack { pid: 7, tid: 9, addresses: [1, 2].into() };
         for (kind, misc, numbers, expected) in [
             (SAMPLE, 0, &[who, 5, 2, 1, 2][..], Some((5, What::Sample(stack.clone())))),
-            // A record that claims to be longer than it is gets what is there.
+            // A record that claims to be longer than it is ends with its data.
             (SAMPLE, 0, &[who, 5, u64::MAX, 1, 2], Some((5, What::Sample(stack)))),
             (SAMPLE, 0, &[who, 5], None),
             (LOST, 0, &[1, 3], Some((0, What::Lost(3)))),

@@ -1,4 +1,4 @@
-//! What is kept of stacks while they are counted, within limits however many different ones there are.
+//! Counts stacks and waits, with limits on memory no matter how many different stacks there are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use console::flame::Unit;
 use super::record::{Event, Stack, What};
 use super::symbols::Symbols;
 
-/// The most different stacks, and the most addresses in all of them together: 32 MiB.
+/// The most different stacks, and the most addresses in all of them together (32 MiB).
 const MOST_STACKS: usize = 1 << 16;
 const MOST_ADDRESSES: usize = 1 << 22;
 
@@ -17,7 +17,7 @@ const MOST_WAITING: usize = 1 << 14;
 /// The most bytes in all folded lines.
 const MOST_FOLDED: usize = 4 << 20;
 
-/// What doesn't fit is counted under this name.
+/// The name for everything that exceeds the limits.
 const OTHERS: &str = "(others)";
 
 /// Stacks and their weights.
@@ -49,7 +49,7 @@ impl Stacks {
         self.seen
     }
 
-    /// All stacks by name, folded. If that is too much, the heaviest are kept.
+    /// All stacks with function names, folded. If they exceed the limit, the heaviest are kept.
     pub(super) fn fold(&self, symbols: &mut Symbols, unit: Unit) -> String {
         let mut folded: BTreeMap<String, u64> = BTreeMap::new();
         let mut others = self.others;
@@ -75,7 +75,7 @@ impl Stacks {
         }
         let scaled = |weight: u64| match unit {
             Unit::Samples => weight,
-            // Counted in nanoseconds.
+            // The weights are in nanoseconds.
             Unit::Micros => weight / 1000,
         };
         let lines = folded.into_iter().map(|(stack, weight)| (stack, scaled(weight)));
@@ -83,7 +83,7 @@ impl Stacks {
     }
 }
 
-/// A stack without the scheduler's functions at its end, which every waiting thread has and which don't tell why it
+/// A stack without the scheduler's functions at its end. Every waiting thread has these, so they don't show why it
 /// waits.
 fn without_scheduler(stack: &str) -> &str {
     let mut rest = stack;
@@ -98,26 +98,26 @@ fn without_scheduler(stack: &str) -> &str {
     rest
 }
 
-/// Threads that left their CPU, and where they did.
+/// Threads that have left their CPU, with the stack at that time.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// By thread: since when it waits, and its stack; whether it was only preempted.
+    /// By thread: the time when it left its CPU, and its stack.
     waiting: HashMap<u32, (u64, Stack)>,
 }
 
 impl Waits {
-    /// Notes what happened, in order; returns a stack, and for how many nanoseconds it waited, once the wait is over.
+    /// Handles events, which must be in order. When a wait is over, returns its stack and duration in nanoseconds.
     pub(super) fn note(&mut self, event: Event) -> Option<(Stack, u64)> {
         let at = event.at;
         match event.what {
-            // Sampled as it leaves.
+            // The sample is taken when the thread leaves its CPU.
             What::Sample(stack) => {
                 if self.waiting.len() < MOST_WAITING {
                     self.waiting.insert(stack.tid, (at, stack));
                 }
                 None
             }
-            // It waits only for a CPU.
+            // A preempted thread waits only for a CPU, which doesn't count.
             What::Left { tid, preempted: true } => {
                 self.waiting.remove(&tid);
                 None
@@ -127,7 +127,7 @@ impl Waits {
                 let (since, stack) = self.waiting.remove(&tid)?;
                 Some((stack, at.saturating_sub(since)))
             }
-            // Which threads have come back since isn't known.
+            // The lost records may have contained returns of waiting threads.
             What::Lost(_) => {
                 self.waiting.clear();
                 None

@@ -1,4 +1,5 @@
-//! Finds the names of addresses: the file that is mapped there, and the functions in its symbols and line tables.
+//! Resolves addresses to names: finds the file that is mapped at an address, and the function in that file's symbols
+//! and line tables.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use object::{Object, ObjectSegment};
 
 use super::kernel::Kernel;
 
-/// Marks in a stack after which addresses are the kernel's, or the program's again (`PERF_CONTEXT_*`,
+/// Marks in a stack: the addresses that follow are the kernel's, or the program's (`PERF_CONTEXT_*`,
 /// linux/perf_event.h).
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
@@ -26,15 +27,16 @@ const MOST_FILES: usize = 256;
 const MOST_NAMES: usize = 1 << 16;
 const MOST_MAPS: u64 = 1 << 20;
 
-/// The most bytes of all files whose symbols are read, and the time for looking names up; later addresses get their
-/// file's name. The heaviest stacks come first.
+/// The most bytes of all files whose symbols are read, and the most time for resolving names. After that, an address
+/// gets only the name of its file. The heaviest stacks are resolved first.
 const MOST_BYTES: u64 = 1 << 30;
 const NAMING: Duration = Duration::from_secs(20);
 
-/// The longest file whose symbols are read, in bytes: a program with full debugging information.
+/// The longest file whose symbols are read, in bytes: enough for a program with full debugging information.
 const MOST_FILE: u64 = 512 << 20;
 
-/// Where line tables are kept that were split off programs, by the build id that the linker puts into both.
+/// Directories with separate debug files. Each is named by the build ID, which the linker puts into the program as
+/// well.
 const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/lib/debug/.build-id"];
 
 /// The names of addresses in known processes.
@@ -42,14 +44,14 @@ const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/li
 pub(super) struct Symbols {
     processes: HashMap<u32, Process>,
     files: HashMap<PathBuf, Rc<Binary>>,
-    /// By file and offset, since most addresses are in many stacks.
+    /// The names by file and offset, since most addresses occur in many stacks.
     names: HashMap<(usize, u64), Vec<String>>,
     kernel: Option<Kernel>,
     bytes: u64,
     begun: Option<Instant>,
 }
 
-/// A process as it was when it was first seen.
+/// A process when it was first seen.
 #[derive(Debug, Default)]
 struct Process {
     command: String,
@@ -74,7 +76,7 @@ struct Binary {
 }
 
 impl Symbols {
-    /// Remembers a process's mappings before it is gone.
+    /// Reads a process's mappings the first time it is seen, before it may end.
     pub(super) fn meet(&mut self, pid: u32) {
         if self.processes.contains_key(&pid) || self.processes.len() >= MOST_PROCESSES {
             return;
@@ -84,7 +86,7 @@ impl Symbols {
         self.processes.insert(pid, Process { command, maps });
     }
 
-    /// The functions of a stack as in a folded line: first the command, last the innermost function.
+    /// The functions of a stack as in a folded line: the command first, the innermost function last.
     pub(super) fn stack(&mut self, pid: u32, addresses: &[u64]) -> String {
         let mut names = Vec::new();
         let (mut kernel, mut first) = (false, true);
@@ -97,7 +99,7 @@ impl Symbols {
                 }
                 continue;
             }
-            // All but the innermost are return addresses, which may already be in the next function.
+            // All addresses except the innermost are return addresses, which may already be in the next function.
             let at = if first { address } else { address.saturating_sub(1) };
             first = false;
             if kernel {
@@ -115,7 +117,7 @@ impl Symbols {
         clean.collect::<Vec<_>>().join(";")
     }
 
-    /// The functions at an address of a process, with inlined ones first.
+    /// The functions at an address of a process; inlined ones come first.
     fn user(&mut self, pid: u32, address: u64) -> Vec<String> {
         let mapping = self.processes.get(&pid).and_then(|process| {
             process.maps.iter().find(|mapping| (mapping.begin..mapping.end).contains(&address))
@@ -134,7 +136,7 @@ impl Symbols {
             None if self.begun.is_some_and(|begun| begun.elapsed() > NAMING) => Vec::new(),
             None => {
                 let names = binary.functions(at);
-                // Files that aren't remembered may share an index.
+                // A file that isn't kept is freed, and another file may then get its address, which is part of the key.
                 if self.names.len() < MOST_NAMES && self.files.contains_key(Path::new(&mapping.path)) {
                     self.names.insert(key, names.clone());
                 }
@@ -153,8 +155,8 @@ impl Symbols {
         if let Some(binary) = self.files.get(&known) {
             return Rc::clone(binary);
         }
-        // The path as the process sees it, perhaps in a container; a replaced program is still available as its
-        // executable.
+        // First the path as the process sees it, which may be in a container. A replaced program is still available as
+        // the process's executable.
         let places = match path.strip_suffix(" (deleted)") {
             Some(_) => vec![PathBuf::from(format!("/proc/{pid}/exe"))],
             None => vec![PathBuf::from(format!("/proc/{pid}/root{path}")), known.clone()],
@@ -195,10 +197,11 @@ impl Mapping {
 }
 
 impl Binary {
-    /// Reads a file's segments and its symbols, or those that were split off it, if they are no longer than this.
+    /// Reads a file's segments, and its symbols from its separate debug file or else from the file itself. Files of
+    /// more than `most` bytes aren't read.
     fn open(path: &Path, most: u64) -> Option<Self> {
         let most = most.min(MOST_FILE);
-        // Something that isn't a regular file may be endless, or block.
+        // A file that isn't a regular file may be endless, or block.
         let small =
             |path: &Path| fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= most);
         let described = small(path)?;
@@ -219,7 +222,7 @@ impl Binary {
         Some(Self { segments, bytes, loader })
     }
 
-    /// The functions at an offset in the file, with inlined ones first.
+    /// The functions at an offset in the file; inlined ones come first.
     fn functions(&self, offset: u64) -> Vec<String> {
         let at = self
             .segments
@@ -229,7 +232,7 @@ impl Binary {
         let address = address.wrapping_add(offset - begin);
         let mut names = Vec::new();
         if let Ok(mut frames) = loader.find_frames(address) {
-            // Few functions are nested; more means a broken file.
+            // More than this many nested inlined functions means a broken file.
             while let (true, Ok(Some(frame))) = (names.len() < 64, frames.next()) {
                 let name = frame.function.as_ref().and_then(|name| name.demangle().ok().map(Cow::into_owned));
                 names.extend(name);
@@ -243,14 +246,14 @@ impl Binary {
     }
 }
 
-/// The path below a directory of line tables with this build id.
+/// The path of the separate debug file with this build ID below a directory.
 fn aside(directory: &str, build: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len() < 64)?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(Path::new(directory).join(format!("{first:02x}/{rest}.debug")))
 }
 
-/// The beginning of a file; empty if it can't be read.
+/// The start of a file, up to a limit; empty if it can't be read.
 fn limited(path: &str) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST_MAPS).read_to_end(&mut bytes));

@@ -19,7 +19,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The target's current processes; none in particular for the machine.
+    /// The target's current processes; empty for the whole machine.
     pub(super) fn processes(&self, system: &dyn System) -> Result<Vec<u32>, Error> {
         match self {
             Self::Machine => Ok(Vec::new()),
@@ -45,19 +45,20 @@ impl Target {
         }
     }
 
-    /// Whether this process was requested by its number.
+    /// Whether this process was requested by its ID.
     pub(super) fn names(&self, pid: u32) -> bool {
         *self == Self::Process(pid)
     }
 }
 
-/// Whether a text can be a service's name: a unit's or program's name, and nothing that could be a path.
+/// Whether a text can be the name of a unit or program, and can't be a path.
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:\\".contains(&byte);
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// A unit's processes or, if there is no such unit, a program's: `linerate up` runs services without units.
+/// The processes of a unit. If there is no such unit, the processes of a program with this name: `linerate up` runs
+/// services without units.
 fn of_service(system: &dyn System, name: &str) -> Vec<u32> {
     if !is_name(name) {
         return Vec::new();
@@ -72,7 +73,7 @@ fn of_service(system: &dyn System, name: &str) -> Vec<u32> {
     }
     let numbers = system.list("/proc").unwrap_or_default();
     let is_meant = |pid: &u32| {
-        // By the name it was started with, since `comm` has only 15 bytes.
+        // Compare with the name in the command line, since `comm` has only 15 bytes.
         let line = system.read(&format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = line.split('\0');
         let program = words.next().map(|path| name_of(path.trim_end())).unwrap_or_default();

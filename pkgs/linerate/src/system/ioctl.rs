@@ -1,4 +1,5 @@
-//! What ethtool's netlink has no messages for: a driver's own counters, and setting the RSS table (before 6.17).
+//! Requests that ethtool's netlink doesn't have: a driver's own counters, and setting the RSS table (before Linux
+//! 6.17).
 //!
 //! The commands and structures are from `include/uapi/linux/ethtool.h`.
 #![allow(unsafe_code)]
@@ -24,9 +25,9 @@ const SET_INDIRECTION: u32 = 0x39;
 const STATISTICS_SET: u32 = 1;
 /// `ETH_GSTRING_LEN`: the bytes of a name, including the zero at its end.
 const NAME_BYTES: usize = 32;
-/// More counters than any driver has: the largest have some dozens for each of 256 queues. Kernels write all counters,
-/// however much room they were told of, and each restart of a port may add some, so there is always room for this many.
-/// Pages that aren't written to cost nothing.
+/// More counters than any driver has: the largest drivers have dozens for each of 256 queues. The kernel writes all
+/// counters even if it was given room for fewer, and each restart of a port may add some. The buffer therefore always
+/// has room for this many. Pages that aren't written to cost nothing.
 const MAX_COUNTERS: usize = 1 << 16;
 /// More entries than any RSS table has.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -76,7 +77,7 @@ pub fn indirection(interface: &str) -> io::Result<Vec<u32>> {
     Ok(table.split_off(2))
 }
 
-/// Sets an interface's RSS table; without entries, the default, which the kernel recomputes when channels change.
+/// Sets an interface's RSS table. Without entries, sets the default, which the kernel recomputes when channels change.
 pub fn set_indirection(interface: &str, wanted: &[u32]) -> io::Result<()> {
     let port = Port::open(interface)?;
     if !wanted.is_empty() && wanted.len() != entries(&port)? {
@@ -87,7 +88,7 @@ pub fn set_indirection(interface: &str, wanted: &[u32]) -> io::Result<()> {
     port.ask(&mut table)
 }
 
-/// The number of entries in the table, which the kernel returns when asked for none.
+/// The number of entries in the table. The kernel returns it when asked with a size of 0.
 fn entries(port: &Port) -> io::Result<usize> {
     let mut size = [GET_INDIRECTION, 0];
     port.ask(&mut size)?;
@@ -107,7 +108,7 @@ struct Port {
 impl Port {
     fn open(interface: &str) -> io::Result<Self> {
         let mut name = [0; libc::IFNAMSIZ];
-        // The last byte stays zero.
+        // The last byte stays zero, so a name of the full length doesn't fit.
         if interface.len() >= name.len() || interface.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -117,14 +118,15 @@ impl Port {
         Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)?, name })
     }
 
-    /// Passes a command, with room for its answer, to the driver. The counts in it determine how much is written.
+    /// Passes a command, with room for its answer, to the driver. The counts in the command determine how much is
+    /// written.
     fn ask(&self, words: &mut [u32]) -> io::Result<()> {
         // SAFETY: an ifreq of zeros is valid.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_name = self.name;
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-        // SAFETY: the socket is open, the request lives through the call, and its data points to `words`, which every
-        // caller has made long enough: for the counts in it, or for more counters than there are.
+        // SAFETY: the socket is open, the request lives through the call, and its data points to `words`. Every caller
+        // has made `words` long enough: for the counts in it, or for more counters than any driver has.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }

@@ -1,4 +1,4 @@
-//! What device-mapper maps: a store that is checked block by block (dm-verity), and its hash.
+//! Asks device-mapper about a device that dm-verity checks block by block: its root hash, and whether it is corrupt.
 //!
 //! The command and structures are from `include/uapi/linux/dm-ioctl.h`; the format of a table is in
 //! `Documentation/admin-guide/device-mapper/verity.rst`.
@@ -10,13 +10,13 @@ use std::os::fd::AsRawFd;
 
 use super::Verity;
 
-/// The device that answers, but only root.
+/// The device that takes requests, but only from root.
 const CONTROL: &str = "/dev/mapper/control";
 /// `DM_TABLE_STATUS`: `_IOWR(DM_IOCTL, 12, struct dm_ioctl)`.
 const TABLE_STATUS: u32 = (3 << 30) | ((HEADER_BYTES as u32) << 16) | (0xfd << 8) | 12;
-/// `DM_STATUS_TABLE_FLAG`: the table that was loaded, rather than its status.
+/// `DM_STATUS_TABLE_FLAG`: return the loaded table instead of the status.
 const TABLE: u32 = 1 << 4;
-/// `DM_BUFFER_FULL_FLAG`: the answer doesn't fit.
+/// `DM_BUFFER_FULL_FLAG`: the answer doesn't fit into the buffer.
 const FULL: u32 = 1 << 8;
 /// `struct dm_ioctl`.
 const HEADER_BYTES: usize = 312;
@@ -27,12 +27,12 @@ const TYPE_OFFSET: usize = 24;
 /// `DM_NAME_LEN`, and the offset of the name.
 const NAME_BYTES: usize = 128;
 const NAME_OFFSET: usize = 48;
-/// A table line has two devices, a hash and a salt.
+/// Enough for a table line with two devices, a hash and a salt.
 const BUFFER_WORDS: usize = 4096 / 8;
-/// The interface's version; its first number has to be the kernel's.
+/// The version of the interface; the kernel must have the same major version.
 const VERSION: u32 = 4;
 
-/// The device with this name.
+/// Asks about the device with this name.
 pub fn verity(name: &str) -> io::Result<Verity> {
     if name.is_empty() || name.len() >= NAME_BYTES || name.contains('\0') {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -43,7 +43,7 @@ pub fn verity(name: &str) -> io::Result<Verity> {
     Ok(Verity { root, corrupt: !ask(name, 0)?.starts_with('V') })
 }
 
-/// What the kernel says about a device's only target, which has to be verity.
+/// The table or status of a device that has one target, which must be verity.
 fn ask(name: &str, flags: u32) -> io::Result<String> {
     let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
     let mut buffer = [0_u64; BUFFER_WORDS];
@@ -57,8 +57,8 @@ fn ask(name: &str, flags: u32) -> io::Result<String> {
     for (word, bytes) in buffer.iter_mut().zip(header.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
     }
-    // SAFETY: the file is open, and the buffer lives through the call, is aligned as the structure requires, and is as
-    // long as its data_size says, beyond which the kernel doesn't write.
+    // SAFETY: the file is open. The buffer lives through the call, is aligned as the structure requires, and is as long
+    // as its data_size says; the kernel doesn't write beyond that.
     let done = unsafe { libc::ioctl(control.as_raw_fd(), TABLE_STATUS as _, buffer.as_mut_ptr()) };
     if done != 0 {
         return Err(io::Error::last_os_error());

@@ -1,7 +1,7 @@
-//! The machine behind one small interface.
+//! The machine behind one small trait.
 //!
-//! All decisions are based on what [`System`] reports, so every rule is tested against [`recorded`] machines, and the
-//! [`real`] one needs no test double.
+//! All decisions depend only on what [`System`] reports. Every rule is therefore tested against [`recorded`] machines,
+//! and [`real`] needs no mock.
 
 pub mod clock;
 pub mod ioctl;
@@ -63,7 +63,7 @@ pub fn open(recorded: Option<&Path>) -> Result<Box<dyn System>, OpenError> {
     Ok(Box::new(machine.map_err(|source| OpenError::Machine { path: path.to_owned(), source })?))
 }
 
-/// A machine: its sysfs and procfs, and what is requested through netlink or system calls.
+/// A machine: its sysfs and procfs, and requests over netlink and system calls.
 ///
 /// If an interface's driver can't report or do something, the error is [`io::ErrorKind::Unsupported`].
 pub trait System {
@@ -97,7 +97,7 @@ pub trait System {
     /// How long an interface collects packets before it interrupts.
     fn coalescing(&self, interface: &str) -> io::Result<Coalescing>;
 
-    /// What an interface can do for the kernel, by the kernel's names, and whether it does so now.
+    /// The offloads that an interface supports, by the kernel's names, and whether each is on.
     fn offloads(&self, interface: &str) -> io::Result<BTreeMap<String, bool>>;
 
     /// An interface's own driver counters, as `ethtool -S` names them.
@@ -106,8 +106,9 @@ pub trait System {
     /// The queue in each entry of an interface's RSS table.
     fn indirection(&self, interface: &str) -> io::Result<Vec<u32>>;
 
-    /// Sets an interface's RSS table, with as many entries as it has, or with none the default, which is even. While a
-    /// table is set, the kernel refuses fewer channels than it names (`net/ethtool/channels.c`).
+    /// Sets an interface's RSS table, which must have as many entries as the current one; an empty one restores the
+    /// default, which is even. While a table is set, the kernel refuses fewer channels than it names
+    /// (`net/ethtool/channels.c`).
     fn set_indirection(&self, interface: &str, table: &[u32]) -> io::Result<()>;
 
     /// The queueing disciplines at the leaves of an interface: one, or one per queue.
@@ -119,7 +120,7 @@ pub trait System {
     /// How much is free on the file system that a path is on.
     fn free(&self, path: &str) -> io::Result<Free>;
 
-    /// A device-mapper device whose blocks are checked as they are read. Only root can find out.
+    /// A device-mapper device whose blocks dm-verity checks on reading. Only root may ask.
     fn verity(&self, name: &str) -> io::Result<Verity>;
 
     /// The clock.
@@ -131,8 +132,8 @@ pub trait System {
     /// The status of the response to a URL.
     fn get(&self, url: &str) -> io::Result<u16>;
 
-    /// Waits for the kernel's notifications about changed interfaces, at most this long, and returns their names. The
-    /// first call starts listening.
+    /// Waits for the kernel's notifications about changed interfaces, at most for `patience`, and returns their names.
+    /// The first call starts listening.
     fn changes(&self, patience: Duration) -> io::Result<BTreeSet<String>>;
 
     /// Waits before another attempt.
@@ -148,11 +149,11 @@ pub struct Channels {
     pub tx: u32,
     /// Both.
     pub combined: u32,
-    /// The most of `rx`.
+    /// The maximum of `rx`.
     pub max_rx: u32,
-    /// The most of `tx`.
+    /// The maximum of `tx`.
     pub max_tx: u32,
-    /// The most of `combined`.
+    /// The maximum of `combined`.
     pub max_combined: u32,
 }
 
@@ -171,17 +172,17 @@ pub struct Rings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Coalescing {
-    /// Whether the driver adapts by itself, for received packets.
+    /// Whether the driver adapts the values for received packets by itself.
     pub adaptive_rx: Option<bool>,
-    /// Whether it does for sent packets.
+    /// Whether the driver adapts the values for sent packets by itself.
     pub adaptive_tx: Option<bool>,
-    /// How long after a packet was received, in microseconds. For ixgbe, 1 means adaptive.
+    /// How long after the first received packet it interrupts, in microseconds. For ixgbe, 1 means adaptive.
     pub rx_usecs: Option<u32>,
-    /// How long after a packet was sent, in microseconds.
+    /// How long after the first sent packet it interrupts, in microseconds.
     pub tx_usecs: Option<u32>,
-    /// After how many received packets.
+    /// After how many received packets it interrupts.
     pub rx_frames: Option<u32>,
-    /// After how many sent packets.
+    /// After how many sent packets it interrupts.
     pub tx_frames: Option<u32>,
 }
 
@@ -190,7 +191,7 @@ pub struct Coalescing {
 pub struct TcpListener {
     /// Its address.
     pub address: SocketAddr,
-    /// How many connections may wait to be accepted: what the service asked for, capped by `net.core.somaxconn`.
+    /// How many connections may wait to be accepted: the service's own limit, capped by `net.core.somaxconn`.
     pub backlog: u32,
     /// How many are waiting.
     pub waiting: u32,
@@ -199,25 +200,25 @@ pub struct TcpListener {
 /// A device that dm-verity checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verity {
-    /// The root hash of everything on it, in hexadecimal, against which reads are checked.
+    /// The root hash of the device, in hexadecimal. Reads are checked against it.
     pub root: String,
-    /// Whether a block read didn't match.
+    /// Whether dm-verity has found a block that doesn't match.
     pub corrupt: bool,
 }
 
 /// What is free on a file system, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Free {
-    /// Of its bytes, without those reserved for root.
+    /// The percentage of its bytes that are free, without those reserved for root.
     pub bytes: u8,
-    /// Of its inodes; 100 if it doesn't count them.
+    /// The percentage of its inodes that are free; 100 if the file system has no fixed number of inodes.
     pub inodes: u8,
 }
 
 /// The kernel's view of its clock (adjtimex(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Clock {
-    /// Whether something keeps it in time.
+    /// Whether something synchronises it.
     pub synchronised: bool,
     /// How far it may be off at most.
     pub max_error: Duration,

@@ -13,10 +13,10 @@ use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, Verit
 /// The longest file, in bytes: enough for `/proc/interrupts` with a thousand CPUs.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// How long a service may take to say that it is ready.
+/// How long a service may take to answer a readiness request.
 const READY: Duration = Duration::from_secs(5);
 
-/// This machine. Opening it asks for nothing yet.
+/// This machine. No socket is opened until the first request needs it.
 #[derive(Debug, Default)]
 pub struct Real {
     netlink: Netlink,
@@ -31,7 +31,7 @@ impl System for Real {
     }
 
     fn write(&self, path: &str, content: &str) -> io::Result<()> {
-        // A single write without creating the file: a setting that doesn't exist mustn't become a file.
+        // Write in one call, and don't create the file: a missing setting must not become a file.
         let written = OpenOptions::new().write(true).open(path)?.write(content.as_bytes())?;
         if written == content.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
@@ -101,7 +101,7 @@ impl System for Real {
         let told = rustix::fs::statvfs(path)?;
         let percent =
             |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100).min(100) as u8;
-        // As in df(1): what is reserved for root is neither free nor counted.
+        // As in df(1), blocks reserved for root count neither as free nor as part of the total.
         let used = told.f_blocks - told.f_bfree;
         Ok(Free {
             bytes: percent(told.f_bavail, used + told.f_bavail),

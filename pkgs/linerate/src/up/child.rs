@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Error;
 
-/// How long a service may take to end before it is killed: longer than any of them drains by default.
+/// How long a service may take to end before it is killed: longer than every service's default drain time.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The longest line that is passed on whole, in bytes.
 const MAX_LINE: usize = 16 * 1024;
 
-/// How the line with a token begins that `linerate-links serve --print-token` prints.
+/// The start of the line with the token, which `linerate-links serve --print-token` prints.
 const TOKEN: [&str; 2] = ["token ", "key "];
 
 /// A line of a service's output.
@@ -31,7 +31,7 @@ pub struct LogLine {
     pub line: String,
 }
 
-/// Where a service says that it is ready, with status 200.
+/// Where a ready service answers with status 200.
 #[derive(Clone, Debug)]
 pub enum ReadyAt {
     /// `/readyz` of its admin listener.
@@ -50,7 +50,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it; `said` gets its output, line by line.
+    /// Starts it. Calls `said` with each line of its output.
     pub fn start(
         name: &'static str,
         mut command: Command,
@@ -60,7 +60,8 @@ impl Child {
         let program = command.get_program().into();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
-        // Ctrl-C goes to the foreground's process group: `up` tells the services itself, all at once and only once.
+        // Ctrl-C signals the whole foreground process group. With a group of its own, each service gets only the signal
+        // that `up` sends.
         command.process_group(0).kill_on_drop(true);
         let mut process = command.spawn().map_err(|source| Error::Start { program, source })?;
         let (send, token) = mpsc::channel(1);
@@ -76,17 +77,17 @@ impl Child {
         Ok(Self { name, process, ready_at, token: Some(token) })
     }
 
-    /// Its name, and its process while it runs.
+    /// Its name and process ID while it runs.
     pub fn process(&self) -> Option<(&'static str, u32)> {
         Some((self.name, self.process.id()?))
     }
 
-    /// The token that it prints, if it does; to be called only once.
+    /// Receives the token if the service prints one. To be called only once.
     pub fn token(&mut self) -> mpsc::Receiver<String> {
         self.token.take().unwrap_or_else(|| mpsc::channel(1).1)
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the service is ready.
     pub async fn ready(&mut self, patience: Duration) -> Result<(), Error> {
         let end = Instant::now() + patience;
         while Instant::now() < end {
@@ -101,7 +102,7 @@ impl Child {
         Err(Error::NotReady { name: self.name })
     }
 
-    /// Waits until it ends, which it shouldn't.
+    /// Waits until the service ends by itself, which is an error.
     pub async fn ended(&mut self) -> Error {
         match self.process.wait().await {
             Ok(status) => Error::Ended { name: self.name, status },
@@ -109,7 +110,7 @@ impl Child {
         }
     }
 
-    /// Tells it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(pid) = pid {
@@ -118,7 +119,7 @@ impl Child {
         }
     }
 
-    /// Waits until it has ended, and kills it if that takes too long.
+    /// Waits until it has ended, and kills it after `PATIENCE`.
     pub async fn end(&mut self) {
         if timeout(PATIENCE, self.process.wait()).await.is_err() {
             drop(self.process.kill().await);
@@ -156,7 +157,7 @@ async fn lines(from: Option<impl AsyncRead + Unpin>, mut to: impl FnMut(String))
     let Some(from) = from else { return };
     let mut from = BufReader::with_capacity(MAX_LINE, from);
     loop {
-        // The buffer limits a line; the rest of a longer one becomes the next.
+        // The buffer limits the length of a line; the rest of a longer line becomes the next one.
         let Ok(bytes) = from.fill_buf().await else { return };
         if bytes.is_empty() {
             return;

@@ -1,8 +1,8 @@
-//! Runs all services together to try them out: with embedded storage, on free ports, and stopped together.
+//! Runs all services together to try them out: with embedded storage, on free ports. They start and stop together.
 //!
-//! There is no handover here (`--handover`): when one service ends, all do, and none is restarted. A second `up` next
-//! to the first is another set at other ports, not its successor. Use systemd units to restart without losing
-//! connections.
+//! Services don't hand over to successors here (`--handover`). When one service ends, all of them are stopped, and none
+//! is restarted. A second `up` runs another set of services on other ports; it doesn't take over from the first. Use
+//! systemd units to restart without losing connections.
 //!
 //! - [`program`]: where the services' binaries are.
 //! - [`port`]: the ports they can use.
@@ -34,7 +34,7 @@ const READY: Duration = Duration::from_secs(30);
 /// The code and target of the link that exists from the start.
 const EXAMPLE: (&str, &str) = ("hello", "https://example.com/");
 
-/// The name under which the writer's lines are shown.
+/// The name of the files writer in the output.
 const WRITER: &str = "writer";
 
 /// The longest path of a Unix socket, in bytes (unix(7)).
@@ -81,7 +81,7 @@ pub enum Error {
         /// The service.
         name: &'static str,
     },
-    /// A file or directory.
+    /// A file or directory can't be used.
     #[error("{}: {source}", path.display())]
     File {
         /// The path.
@@ -89,7 +89,7 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// Ports, signals or the runtime.
+    /// Ports, signals or the runtime failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -107,7 +107,7 @@ pub struct Running {
     pub api: SocketAddr,
     /// Where the console is.
     pub console: SocketAddr,
-    /// Ports that differ from the usual ones, because those are taken.
+    /// Ports that replace usual ones that are taken.
     pub moved: Vec<ReassignedPort>,
     /// Where the programs are.
     pub programs: PathBuf,
@@ -121,11 +121,11 @@ pub struct Running {
     pub commands: Vec<String>,
 }
 
-/// How often services are started on other ports, if somebody took the first ones just before they did.
+/// How often services are started on other ports, if somebody takes the chosen ports just before they listen.
 const ATTEMPTS: usize = 3;
 
-/// Starts the services, calls `ready` once they answer and `said` with their output, and stops them when one ends or
-/// the process is told to.
+/// Starts the services, and stops them all when one ends or this process gets a termination signal. Calls `ready` once
+/// all of them are ready, and `said` with each line of their output.
 pub fn run(
     data: &Path,
     mut ready: impl FnMut(&Running) -> io::Result<()>,
@@ -166,7 +166,7 @@ pub fn run(
     })
 }
 
-/// The services' programs, and where their data is.
+/// The services' programs, and the directory of their data.
 struct Services {
     links: PathBuf,
     files: PathBuf,
@@ -210,7 +210,8 @@ impl Services {
         self.data.join(format!("{service}-audit.log"))
     }
 
-    /// The writer's socket: next to the data or, if that path is too long for a socket, where everybody may create one.
+    /// The writer's socket: next to the data or, if that path is too long for a socket, in a directory where everybody
+    /// may create files.
     fn writer_socket(&self) -> PathBuf {
         let beside = self.data.join("files-writer.socket");
         let absolute = std::path::absolute(&beside).unwrap_or(beside);
@@ -220,7 +221,7 @@ impl Services {
         env::temp_dir().join(format!("linerate-up-{}.socket", std::process::id()))
     }
 
-    /// Starts all of them; the token that links prints will arrive on the receiver.
+    /// Starts the services except the console. The receiver gets the token that links prints.
     fn start(
         &self,
         ports: &Ports,
@@ -247,7 +248,7 @@ impl Services {
         Ok((vec![links, files, api, writer], token))
     }
 
-    /// Starts the writer for files' root, for the console, which runs as the same user.
+    /// Starts the writer for files' root. Only the console uses it, which runs as the same user.
     fn writer(&self, said: impl Fn(&LogLine) + Clone + 'static) -> Result<Child, Error> {
         let socket = self.writer_socket();
         let mut command = Command::new(env::current_exe()?);
@@ -261,8 +262,8 @@ impl Services {
         Child::start(WRITER, command, ReadyAt::Unix(socket, "/uploads"), said)
     }
 
-    /// Starts the console, which everybody on this machine may use with the token's rights. The token is only in that
-    /// process's environment, and not on any disk.
+    /// Starts the console. Everybody on this machine may use it with the token's rights. The token is only in the
+    /// console's environment, never on a disk.
     fn console(
         &self,
         ports: &Ports,
@@ -272,7 +273,7 @@ impl Services {
         let mut command = Command::new(env::current_exe()?);
         let (public, admin) = ports.console;
         command.args(["console", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
-        // It runs as the same user, and may do what that user may.
+        // The console runs as this user, and may do what this user may.
         command.args(["--helper", "self"]);
         for (service, (_, admin)) in [("links", ports.links), ("files", ports.files), ("api", ports.api)] {
             command.arg(format!("--{service}")).arg(admin.to_string());
@@ -288,7 +289,7 @@ impl Services {
         Child::start("console", command, ReadyAt::Admin(admin), said)
     }
 
-    /// Commands that work as they are; each ends with a URL, or a word that more can follow.
+    /// Commands that work unchanged. Each ends with a URL, or with a word that can be followed by more.
     fn commands(&self, ports: &Ports, token: &str) -> Vec<String> {
         let (code, target) = EXAMPLE;
         let Ports { links: (links, admin), files: (files, _), api: (api, _), .. } = ports;
@@ -336,7 +337,7 @@ fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
         command.args(arguments).arg("--database").arg(database).stdin(Stdio::null());
         command.output().map_err(|source| Error::Start { program: links.to_owned(), source })
     };
-    // It exists from the last time, or is added.
+    // The link exists from an earlier run, or is added.
     if database.exists() && run(&["get", code])?.status.success() {
         return Ok(());
     }
@@ -348,7 +349,7 @@ fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
     Err(Error::Prepare { program: links.to_owned(), what: "add", said })
 }
 
-/// Waits until all are ready and announces it, which may start more, and then waits until the first one ends.
+/// Waits until all services are ready, and calls `ready`, which may start more. Then waits until the first one ends.
 async fn together(
     children: &mut Vec<Child>,
     ready: impl AsyncFnOnce(&mut Vec<Child>) -> Result<(), Error>,
@@ -375,12 +376,12 @@ fn public_url(ports: &Ports) -> String {
     format!("http://{}", ports.links.0)
 }
 
-/// A Unix socket in the notation of addresses.
+/// The path of a Unix socket in the notation of addresses.
 fn unix(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-/// A text as a single shell word.
+/// Quotes a text as a single shell word.
 fn quoted(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
     if !text.is_empty() && text.chars().all(plain) {

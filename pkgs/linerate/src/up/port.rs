@@ -13,7 +13,8 @@ const ATTEMPTS: usize = 16;
 /// How many ports are needed.
 const PORTS: usize = 8;
 
-/// The ports of links, files, api and the console, public and for the operator, as in all documentation.
+/// The ports of links, files, api and the console: for each, the public port and the operator's. All documentation uses
+/// them.
 const USUAL: [u16; PORTS] = [8080, 8081, 8090, 8091, 8100, 8101, 8110, 8111];
 
 /// A port that is taken, and the one that is used instead.
@@ -43,7 +44,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The usual ports, or any others where those are taken.
+    /// The usual ports, with free ones in place of those that are taken.
     pub fn usual() -> io::Result<Self> {
         Self::choose(USUAL)
     }
@@ -53,9 +54,9 @@ impl Ports {
         Self::choose([0; PORTS])
     }
 
-    /// All ports are held until the last is chosen, so that no two are the same. Somebody else may take one before the
-    /// service listens on it; the service then says so and ends. For as long as this value lives, the ports are also
-    /// claimed, so that it isn't another `up` that takes them.
+    /// All ports are held until the last one is chosen, so that no two are the same. Another program may still take a
+    /// port before its service listens on it; the service then fails with an error. The claims last as long as this
+    /// value, so that another `up` doesn't take the ports.
     fn choose(wanted: [u16; PORTS]) -> io::Result<Self> {
         let held = wanted.into_iter().map(hold).collect::<io::Result<Vec<_>>>()?;
         let (listeners, claims): (Vec<TcpListener>, Vec<UnixListener>) = held.into_iter().unzip();
@@ -68,7 +69,7 @@ impl Ports {
     }
 }
 
-/// Holds and claims a port, or another if it is taken.
+/// Holds and claims a port, or a free one if it is taken.
 fn hold(wanted: u16) -> io::Result<(TcpListener, UnixListener)> {
     let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
     for port in std::iter::once(wanted).chain(std::iter::repeat_n(0, ATTEMPTS)) {
@@ -82,7 +83,7 @@ fn hold(wanted: u16) -> io::Result<(TcpListener, UnixListener)> {
     Err(taken)
 }
 
-/// A name that only one process at a time can have (unix(7), abstract sockets), and that disappears with it.
+/// Binds a name that only one process at a time can have (unix(7), abstract sockets). It disappears with the process.
 fn claim(port: u16) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&net::SocketAddr::from_abstract_name(format!("linerate-up/{port}"))?)
 }

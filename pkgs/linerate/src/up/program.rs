@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Error;
 
-/// A program: next to this one, where cargo and Nix put them, or on `PATH`.
+/// A program's path: next to this program, where cargo and Nix put it, or on `PATH`.
 pub fn find(name: &'static str) -> Result<PathBuf, Error> {
     let own = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
     let path = env::var_os("PATH").unwrap_or_default();

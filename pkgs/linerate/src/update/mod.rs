@@ -1,8 +1,9 @@
-//! Versions of a machine that runs an image (`linerate.appliance.image`): those in its slots, the running one, and how
-//! to change between them.
+//! Versions of a machine that runs an image (`linerate.appliance.image`): the versions in its slots, the running one,
+//! and changes between them.
 //!
-//! systemd-sysupdate(8) downloads, checks signatures and writes; systemd-boot counts tries. This module decides whether
-//! they may: no version below the floor, and none that would replace the one a machine on trial falls back to.
+//! systemd-sysupdate(8) downloads versions, checks signatures and writes slots. systemd-boot counts tries. This module
+//! decides what they may do: it refuses versions below the floor, and updates that would overwrite the version that a
+//! machine on trial falls back to.
 
 mod settings;
 mod slots;
@@ -45,7 +46,7 @@ pub enum Error {
     /// systemd-sysupdate took too long.
     #[error("systemd-sysupdate took longer than {} s, and was ended: the server stalls, or --timeout is too short", .0.as_secs())]
     TooLong(Duration),
-    /// systemd-sysupdate failed; the reason is on standard error, or in here.
+    /// systemd-sysupdate failed. The reason is on standard error, or in `said`.
     #[error("systemd-sysupdate ended with {status}{}{said}", if said.is_empty() { "" } else { ": " })]
     Sysupdate {
         /// Its exit status.
@@ -53,7 +54,7 @@ pub enum Error {
         /// The end of its output, if that wasn't passed on.
         said: String,
     },
-    /// systemd-sysupdate's output isn't one of its known answers.
+    /// The output of systemd-sysupdate isn't understood.
     #[error("systemd-sysupdate answered what is not understood: {0}")]
     Answer(String),
     /// No updates are configured.
@@ -79,7 +80,7 @@ pub enum Error {
         /// The running version.
         running: Version,
     },
-    /// The running version may still have to give way to the other slot's.
+    /// The running version is on trial, and the machine may still have to go back to the version in the other slot.
     #[error(
         "{0} is on trial: the other slot is what the box would go back to; wait until this boot counts as good"
     )]
@@ -108,10 +109,10 @@ impl Error {
     }
 }
 
-/// The state of a machine, as programs get it.
+/// The state of a machine, for programs.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// The identifier in its files' names.
+    /// The identifier in the names of its files.
     pub id: String,
     /// The running version.
     pub running: Version,
@@ -132,7 +133,7 @@ pub struct Appliance {
 }
 
 impl Appliance {
-    /// The machine that these settings describe.
+    /// A machine with these settings.
     pub fn new(settings: Settings) -> Self {
         Self { settings }
     }
@@ -149,8 +150,8 @@ impl Appliance {
         })
     }
 
-    /// The version that the server has and the machine doesn't; signatures are checked. Waits at most this long for the
-    /// server.
+    /// The newest version if the server has one that the machine doesn't have. Signatures are checked. Waits for the
+    /// server at most for `patience`.
     pub fn check(&self, patience: Duration) -> Result<Option<Version>, Error> {
         let said = sysupdate::ask(self.program()?, &["--json=short", "check-new"], patience)
             .map_err(|failure| self.failed(failure))?;
@@ -171,9 +172,9 @@ impl Appliance {
         }
     }
 
-    /// Writes a version, by default the newest, into the slot that isn't running; it is on trial from the next boot. A
-    /// version that is already there and has failed gets its tries back. Returns none if there is nothing newer. Each
-    /// step, checking and downloading, takes at most this long.
+    /// Writes a version, by default the newest, into the slot that isn't running. It is on trial from the next boot. If
+    /// the wanted version is already complete in that slot, it only gets its tries back. Returns none if there is
+    /// nothing newer. Checking and downloading may each take up to `patience`.
     pub fn apply(&self, wanted: Option<&Version>, patience: Duration) -> Result<Option<Version>, Error> {
         let running = &self.settings.version;
         let entries = self.entries()?;
@@ -211,7 +212,7 @@ impl Appliance {
         Ok(Some(version))
     }
 
-    /// Makes the other slot's version boot from now on, by marking the running one as failed.
+    /// Makes the other slot's version boot from the next boot on, by marking the running version as failed.
     pub fn rollback(&self) -> Result<Version, Error> {
         let entries = self.entries()?;
         let running = self.running(&entries)?;
@@ -276,7 +277,7 @@ impl Appliance {
     }
 }
 
-/// The last line of a program's output, cut to what fits into a message.
+/// The last line of a program's output, shortened for a message.
 fn last_line(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").chars().take(300).collect()

@@ -1,4 +1,4 @@
-//! How the image was built and where its updates come from, from a file in /etc.
+//! Settings of the image and its updates, from a file in /etc.
 
 use std::fs;
 use std::io;
@@ -23,9 +23,9 @@ pub struct Settings {
     pub boot: PathBuf,
     /// The names of a version's partitions in [`Settings::partitions`], with `@v` for the version.
     pub labels: Vec<String>,
-    /// Where partitions are found by these names: udev's directory.
+    /// The directory where udev has links to partitions by these names.
     pub partitions: PathBuf,
-    /// How often a new version may try to be healthy.
+    /// How many boots a new version may try until it is healthy.
     pub tries: u32,
     /// The lowest version allowed.
     pub floor: Option<Version>,
@@ -57,8 +57,8 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Whether everything that this version's boot file needs is on the disk. An interrupted update has already taken
-    /// the name from the partition it overwrites, while the boot file may still be there.
+    /// Whether all partitions that this version's boot file needs exist. An interrupted update may leave the boot file
+    /// of a version whose partition it has already renamed.
     pub fn is_whole(&self, version: &Version) -> bool {
         let version = version.to_string();
         self.labels.iter().all(|label| self.partitions.join(label.replace("@v", &version)).exists())

@@ -1,5 +1,5 @@
-//! The versions that may boot: a file for each on the EFI system partition, in whose name systemd-boot counts its tries
-//! (systemd, Automatic Boot Assessment).
+//! The versions that may boot. Each has a file on the EFI system partition, and systemd-boot counts its tries in the
+//! name of that file (systemd, Automatic Boot Assessment).
 
 use std::fs::{self, File};
 use std::io;
@@ -12,18 +12,18 @@ use super::Version;
 /// Where systemd-boot looks for boot files, on the EFI system partition.
 const DIRECTORY: &str = "EFI/Linux";
 
-/// A version's state of trial.
+/// Whether a version is on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trial {
-    /// It has booted and was healthy, or is the first on the disk.
+    /// It has booted and was healthy, or it is the first version on the disk.
     Good,
     /// It hasn't been healthy yet; with no tries left, it has failed.
     #[serde(untagged)]
     Left {
-        /// Boots it may still try.
+        /// How many boots it may still try.
         left: u32,
-        /// Boots it has tried.
+        /// How many boots it has tried.
         done: u32,
     },
 }
@@ -46,7 +46,7 @@ pub struct Entry {
     name: String,
 }
 
-/// The versions of the image `id`, newest first. Other files are ignored.
+/// The versions of the image `id`, newest first. Ignores other files.
 pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);
     let at = |source| (directory.clone(), source);
@@ -62,7 +62,7 @@ pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)
     Ok(found)
 }
 
-/// Renames a version's boot file for its new state of trial. After a power cut, it has either the old or the new name.
+/// Renames a version's boot file to record its tries. After a power cut, the file has either the old or the new name.
 pub fn count(boot: &Path, id: &str, entry: &Entry, trial: Trial) -> Result<(), (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);
     let counted = match trial {

@@ -1,4 +1,5 @@
-//! Runs systemd-sysupdate(8), which downloads, checks signatures and writes, and waits for it for a limited time.
+//! Runs systemd-sysupdate(8), which downloads versions, checks signatures and writes slots. Waits for it up to a
+//! timeout.
 
 use std::io;
 use std::path::Path;
@@ -18,18 +19,18 @@ pub enum Failure {
     TooLong(Duration),
 }
 
-/// Its answer to a query.
+/// Runs a query and returns its output.
 pub fn ask(program: &Path, arguments: &[&str], patience: Duration) -> Result<Output, Failure> {
     run(Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()), patience)
 }
 
-/// Makes it do something. Its messages and progress are passed on to standard error.
+/// Runs an action. Its messages and progress go to standard error.
 pub fn order(program: &Path, arguments: &[&str], patience: Duration) -> Result<Output, Failure> {
     run(Command::new(program).args(arguments).stdout(Stdio::null()), patience)
 }
 
-/// It downloads with another program, which asks the kernel to end it together with its parent: systemd-pull then
-/// removes what it has begun.
+/// Runs systemd-sysupdate, and ends it after the timeout. Its download helper, systemd-pull, asked the kernel to be
+/// ended together with its parent; systemd-pull then removes incomplete files.
 fn run(command: &mut Command, patience: Duration) -> Result<Output, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

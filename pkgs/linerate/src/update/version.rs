@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest version, in bytes: a partition's name has 36 characters, some of which name its content.
+/// The longest version, in bytes: a partition's name has at most 36 characters, and some of them name its content.
 const MAX_LENGTH: usize = 29;
 
-/// A version. It is written as it was read: `1.0` isn't `1`, and is the higher one.
+/// A version. It is written as it was read: `1.0` differs from `1`, and is higher.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version {
-    // First, since versions are compared by them.
+    // This field is first, since versions are compared by their numbers.
     numbers: Vec<u64>,
     text: String,
 }

@@ -1,17 +1,17 @@
-//! Paths that may be named: below the root, with plain names.
+//! Checks the paths in requests: they are below the root and have plain names.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 /// The longest name, in bytes (`NAME_MAX`).
 const MOST_NAME: usize = 255;
 
-/// The longest path, in bytes; the kernel accepts four times as many, but URLs of that length are of no use.
+/// The longest path, in bytes. The kernel accepts four times as many, but such long URLs are of no use.
 const MOST_PATH: usize = 1024;
 
 /// How deep directories may be nested.
 const MOST_DEEP: usize = 32;
 
-/// What is escaped in paths, as on the operator's listener of files.
+/// The characters that are escaped in paths. They are the same as on the admin listener of files.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A path below the root, with at least one name.
@@ -33,7 +33,7 @@ pub(super) enum PathError {
     /// Bytes below space, or 127.
     #[error("names have no control characters")]
     Control,
-    /// For new names.
+    /// It isn't plain text in UTF-8; this applies only to new names.
     #[error(
         "names are text in UTF-8, without characters that turn its direction round, and with no space at either end"
     )]
@@ -41,8 +41,7 @@ pub(super) enum PathError {
 }
 
 impl WritePath {
-    /// The path of something that may already exist, with its bytes escaped as in URLs. A final slash makes no
-    /// difference.
+    /// The path of something that may already exist, escaped as in URLs. A final slash makes no difference.
     ///
     /// # Errors
     /// [`PathError`].
@@ -69,13 +68,13 @@ impl WritePath {
         Ok(Self(names))
     }
 
-    /// The path of something new, whose names have to be text that looks like what it is.
+    /// The path of something new. Its name must be text without characters that disguise it.
     ///
     /// # Errors
     /// [`PathError`].
     pub(super) fn new(escaped: &str) -> Result<Self, PathError> {
         let path = Self::existing(escaped)?;
-        // The directories above already exist, and may have any name.
+        // The directories above already exist, so only the last name must be text.
         let text = std::str::from_utf8(path.name()).map_err(|_| PathError::Text)?;
         if text.chars().any(char::is_control) {
             return Err(PathError::Control);
@@ -88,7 +87,7 @@ impl WritePath {
         self.0.last().map_or(&[], Vec::as_slice)
     }
 
-    /// The directory it is in, as the kernel takes it.
+    /// The directory that contains it, in the form that the kernel takes.
     pub(super) fn parent(&self) -> Vec<u8> {
         match self.0.split_last() {
             Some((_, above)) if !above.is_empty() => above.join(&b'/'),
@@ -96,13 +95,13 @@ impl WritePath {
         }
     }
 
-    /// As in URLs.
+    /// The path, escaped as in URLs.
     pub(super) fn escaped(&self) -> String {
         format!("/{}", percent_encode(&self.0.join(&b'/'), ESCAPED))
     }
 }
 
-/// Characters that make a text look like another one (Unicode's bidirectional controls), or that are invisible.
+/// Whether a character is invisible or makes a text look like another one (Unicode's bidirectional controls).
 fn turns(character: char) -> bool {
     matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}' | '\u{061C}')
 }

@@ -11,14 +11,14 @@ use sha2::{Digest, Sha256};
 
 use super::tree::Error;
 
-/// The longest record, in bytes: a path takes three times its bytes if all of them are escaped.
+/// The longest record, in bytes. An escaped path takes up to three times its length.
 const MOST_BYTES: u64 = 16 << 10;
 
 /// An upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// The path it is for, escaped.
+    /// Its target path, escaped.
     pub(super) path: String,
     /// Its full length, in bytes.
     pub(super) length: u64,
@@ -26,7 +26,7 @@ pub(super) struct Record {
     pub(super) offset: u64,
     /// The state of SHA-256 after these bytes, in hexadecimal digits.
     pub(super) state: String,
-    /// The expected SHA-256 of the whole, if the client gave one.
+    /// The expected SHA-256 of the whole file, if the client sent one.
     pub(super) sha256: Option<String>,
     /// Whether it may replace a file.
     pub(super) replace: bool,
@@ -39,7 +39,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The SHA-256 of what is on the disk.
+    /// The state of SHA-256 after the bytes that are on the disk.
     pub(super) fn hash(&self) -> Result<Sha256, Error> {
         if self.offset == 0 {
             return Ok(Sha256::new());
@@ -52,7 +52,7 @@ impl Record {
         Sha256::deserialize(&state).map_err(|_| failed)
     }
 
-    /// Notes that this many bytes are on the disk, and that this is their SHA-256.
+    /// Records that the bytes up to `offset` are on the disk, and the state of their SHA-256.
     pub(super) fn advance(&mut self, offset: u64, hash: &Sha256) {
         (self.offset, self.state) = (offset, hex(&hash.serialize()));
     }
@@ -83,12 +83,12 @@ pub(super) fn name(id: &str) -> String {
     format!("{id}.json")
 }
 
-/// The name of its bytes.
+/// The name of the file with an upload's bytes.
 pub(super) fn data(id: &str) -> String {
     format!("{id}.data")
 }
 
-/// In hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -97,7 +97,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// What went wrong on the disk.
+/// Converts an error of the disk.
 pub(super) fn io(error: &std::io::Error) -> Error {
     rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO).into()
 }

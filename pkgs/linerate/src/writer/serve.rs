@@ -1,4 +1,4 @@
-//! The writer as a service: who may ask, and the answers. It speaks HTTP on a Unix socket.
+//! The writer as a service: HTTP on a Unix socket, for certain users.
 //!
 //! ```text
 //! POST   /uploads            begins an upload (tus): Upload-Length, and Upload-Metadata with path, replace and sha256
@@ -11,8 +11,8 @@
 //! POST   /directory          {"path"}: makes one
 //! ```
 //!
-//! Paths are escaped as in URLs. `linerate-by` says on whose behalf something is done, for the log; nothing is decided
-//! by it.
+//! Paths are escaped as in URLs. `linerate-by` names the user on whose behalf a request is made. It is only logged; no
+//! decision depends on it.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -48,10 +48,10 @@ const MOST_PIECE: u64 = 64 << 20;
 /// How many bytes are written before they are synced to disk.
 const COMMITTED: usize = 2 << 20;
 
-/// The longest body that isn't a piece of a file, in bytes.
+/// The longest body of a request that isn't a piece of a file, in bytes.
 const MOST_ASKED: usize = 16 << 10;
 
-/// How long to wait for somebody else who writes to the same upload.
+/// How long to wait for another request that writes to the same upload.
 const TURN: Duration = Duration::from_secs(5);
 
 /// How often to look for abandoned uploads.
@@ -79,14 +79,14 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// What requests share.
+/// State that requests share.
 #[derive(Debug)]
 struct Writer {
     uploads: Uploads,
     users: BTreeSet<User>,
 }
 
-/// Writes below `root` for these users until the process is told to stop.
+/// Writes below `root` for these users until the process is asked to stop.
 ///
 /// # Errors
 /// When it can't start.
@@ -96,7 +96,7 @@ pub fn serve(
     users: BTreeSet<User>,
     limits: Limits,
 ) -> Result<(), ServeError> {
-    // New files are for everybody to read; uploads in progress set their own mode.
+    // Everybody may read new files. Uploads in progress set a stricter mode.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let uploads =
         Uploads::open(root, limits).map_err(|source| ServeError::Root { root: root.to_owned(), source })?;
@@ -138,7 +138,7 @@ fn router(writer: Arc<Writer>) -> Router {
         .with_state(writer)
 }
 
-/// Lets through whoever may ask, in this version of the protocol.
+/// Refuses users who may not connect, and other versions of the protocol.
 async fn guard(State(writer): State<Arc<Writer>>, request: Request, next: Next) -> Response {
     let uid = request.extensions().get::<Peer>().and_then(|peer| peer.uid);
     if !uid.is_some_and(|uid| writer.users.contains(&User::from(uid))) {
@@ -160,7 +160,7 @@ async fn guard(State(writer): State<Arc<Writer>>, request: Request, next: Next) 
     response
 }
 
-/// The supported protocol.
+/// Answers which protocol is supported.
 async fn offer(State(writer): State<Arc<Writer>>) -> Response {
     let most = HeaderValue::from(writer.uploads.limits.file_bytes);
     let fields = [
@@ -185,7 +185,7 @@ async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response
     let (place, who, this) = (metadata.path.clone(), by.clone(), Arc::clone(&writer));
     let begun = blocking(move || {
         let id = this.uploads.begin(&metadata, length, &who)?;
-        // Without any bytes, it is already complete.
+        // An empty upload is already complete.
         let published = if length == 0 {
             let held = this.uploads.get(&id)?.try_lock_owned().map_err(|_| Error::Unknown)?;
             let writing = this.uploads.resume(&id, held)?;
@@ -224,7 +224,7 @@ async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response
     response
 }
 
-/// How far an upload has got.
+/// Answers how far an upload has got.
 async fn tell(State(writer): State<Arc<Writer>>, Path(id): Path<String>) -> Response {
     match held(&writer, &id).await {
         Err(problem) => refused(&problem),
@@ -238,7 +238,7 @@ async fn tell(State(writer): State<Arc<Writer>>, Path(id): Path<String>) -> Resp
     }
 }
 
-/// Takes more of an upload, and after its last piece moves it into place.
+/// Receives more of an upload, and after the last piece moves the file into place.
 async fn append(
     State(writer): State<Arc<Writer>>,
     Path(id): Path<String>,
@@ -294,16 +294,16 @@ async fn append(
     }
 }
 
-/// The outcome for a piece.
+/// The result for a piece.
 struct Taken {
     held: Held,
     /// Set if it was the last piece.
     published: Option<Published>,
-    /// What interrupted it; everything before that is accepted.
+    /// What interrupted the piece; everything before that was accepted.
     problem: Option<Box<Problem>>,
 }
 
-/// Takes a piece. One with a checksum is accepted completely or not at all.
+/// Receives a piece. A piece with a checksum is accepted completely or not at all.
 async fn take(
     writer: &Arc<Writer>,
     id: String,
@@ -360,7 +360,8 @@ async fn take(
     Ok(Taken { held, published, problem: broken })
 }
 
-/// Writes what arrives and, if `commit` says so and it isn't everything, makes it survive the process.
+/// Writes pieces. With `commit`, also syncs them, unless they complete the upload: moving it into place syncs the whole
+/// file.
 async fn write(
     writer: &Arc<Writer>,
     mut writing: Writing,
@@ -396,7 +397,7 @@ async fn end(State(writer): State<Arc<Writer>>, Path(id): Path<String>, fields: 
     }
 }
 
-/// An upload as others see it.
+/// An upload, for clients.
 #[derive(Serialize)]
 struct Shown {
     id: String,
@@ -473,7 +474,7 @@ async fn directory(State(writer): State<Arc<Writer>>, fields: HeaderMap, body: B
     .await
 }
 
-/// Makes a change, and logs it.
+/// Makes a change and logs it.
 async fn change(
     writer: Arc<Writer>,
     action: &'static str,
@@ -497,19 +498,19 @@ async fn change(
     done.map_or_else(|error| refused(&problem(&error)), |()| StatusCode::NO_CONTENT.into_response())
 }
 
-/// Waits for the turn to write to an upload.
+/// Waits for exclusive access to an upload.
 async fn held(writer: &Writer, id: &str) -> Result<Held, Box<Problem>> {
     let slot = writer.uploads.get(id).map_err(boxed)?;
     let held = timeout(TURN, slot.lock_owned()).await;
     let held = held.map_err(|_| Box::new(Problem::new(423, "another request writes to this upload")))?;
-    // It may have been cancelled in the meantime.
+    // The upload may have expired or been cancelled in the meantime.
     if held.expires <= super::uploads::now() || writer.uploads.get(id).is_err() {
         return Err(boxed(Error::Unknown));
     }
     Ok(held)
 }
 
-/// Does work that may wait for the disk.
+/// Runs work that may wait for the disk on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -526,7 +527,7 @@ fn progress(held: &Held, offset: u64, fields: &mut HeaderMap) {
     }
 }
 
-/// Reports and logs that a file is in place.
+/// Logs that a file is in place, and adds it to the response's headers.
 fn told(published: &Published, bytes: u64, by: &str, fields: &mut HeaderMap) {
     for (name, value) in [(PLACE, &published.path), (DIGEST, &published.sha256)] {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -537,7 +538,7 @@ fn told(published: &Published, bytes: u64, by: &str, fields: &mut HeaderMap) {
     note(&Line { by: Some(by), bytes: Some(bytes), sha256, ..Line::new("upload", &published.path) });
 }
 
-/// On whose behalf it is done, for the log.
+/// The user on whose behalf a request is made, for the log.
 fn by(fields: &HeaderMap) -> String {
     let text = fields.get("linerate-by").and_then(|by| by.to_str().ok()).unwrap_or_default();
     text.chars().filter(|it| !it.is_control()).take(200).collect()

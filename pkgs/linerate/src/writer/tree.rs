@@ -1,7 +1,7 @@
 //! The root, and the hidden directory in it where uploads are written.
 //!
-//! Directories are opened with a single call each, which can't leave the root and follows no symbolic links
-//! (openat2(2)); operations on a name inside one follow none either. Somebody who swaps in a link is therefore refused.
+//! Each directory is opened with a single call that can't leave the root and follows no symbolic links (openat2(2)).
+//! Operations on a name in it follow none either. A request fails if somebody swaps in a link meanwhile.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,11 +15,11 @@ use serde::Serialize;
 
 use super::path::WritePath;
 
-/// Where uploads are written, inside the root. Names that start with a dot aren't served, and can't be requested here
-/// either.
+/// Where uploads are written, inside the root. Names that start with a dot aren't served, and requests can't name them
+/// here either.
 const STAGING: &str = ".linerate-uploads";
 
-/// How deep directories are searched to add up the space they take.
+/// How deep directories are searched when adding up their sizes.
 const MOST_DEEP: usize = 64;
 
 /// The mode of uploaded files: everybody may read them, and nobody may execute them.
@@ -38,13 +38,13 @@ pub(super) enum Error {
     /// The directory isn't empty.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// A file instead of a directory, or the other way round.
+    /// One of the two is a directory and the other isn't.
     #[error("one is a directory and the other is not")]
     Kind,
-    /// A symbolic link, or another file system.
+    /// There is a symbolic link or another file system on the path.
     #[error("a symbolic link or another file system is on the way")]
     Link,
-    /// The writer may not.
+    /// The writer has no permission.
     #[error("the writer may not write there")]
     Denied,
     /// The disk is full.
@@ -87,10 +87,10 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Opens the root, and its hidden directory exclusively for this process.
+    /// Opens the root, and locks its hidden directory for this process.
     ///
     /// # Errors
-    /// When either isn't writable, or another process has it open.
+    /// When the root or the hidden directory isn't writable, or another process has locked it.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::openat(CWD, root, flags, Mode::empty())?;
@@ -116,7 +116,7 @@ impl Tree {
         &self.staging
     }
 
-    /// The directory that a path is in.
+    /// The directory that contains a path.
     fn above(&self, path: &WritePath) -> Result<OwnedFd, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH
@@ -125,14 +125,14 @@ impl Tree {
             | ResolveFlags::NO_XDEV;
         loop {
             match fs::openat2(&self.root, path.parent(), flags, Mode::empty(), resolve) {
-                // During a concurrent rename, the kernel asks for another try (openat2(2)).
+                // After a concurrent rename, the kernel asks for another try (openat2(2)).
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 opened => return Ok(opened?),
             }
         }
     }
 
-    /// Whether something has this name, in an existing directory.
+    /// Whether something with this name exists, in a directory that must exist.
     pub(super) fn has(&self, path: &WritePath) -> Result<bool, Error> {
         match fs::statat(self.above(path)?, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -158,7 +158,7 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// Renames a file or directory; replaces an existing one only if `replace` says so.
+    /// Renames a file or directory. Replaces an existing one only with `replace`.
     pub(super) fn rename(&self, from: &WritePath, to: &WritePath, replace: bool) -> Result<(), Error> {
         let (old, new) = (self.above(from)?, self.above(to)?);
         fs::renameat_with(&old, from.name(), &new, to.name(), over(replace))?;
@@ -166,7 +166,7 @@ impl Tree {
         Ok(fs::fsync(old)?)
     }
 
-    /// Moves a complete upload into place, readable for everybody and executable for nobody.
+    /// Moves a complete upload into place. Everybody may read it, and nobody may execute it.
     pub(super) fn publish(&self, staged: &str, to: &WritePath, replace: bool) -> Result<(), Error> {
         let above = self.above(to)?;
         let file = fs::openat(
@@ -181,7 +181,7 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// Adds up the space that files take, and stops after `most` of them.
+    /// Adds up the sizes of all files, and stops after `most` of them.
     pub(super) fn usage(&self, most: u64) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -201,7 +201,7 @@ impl Tree {
             let Some(directory) = open.last() else { break };
             let place = directory.fd()?;
             let stat = match fs::statat(place, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // Gone in the meantime.
+                // It was deleted in the meantime.
                 Err(Errno::NOENT) => continue,
                 stat => stat?,
             };
@@ -212,7 +212,7 @@ impl Tree {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => usage.bytes += u64::try_from(stat.st_size).unwrap_or(0),
                 FileType::Directory if open.len() < MOST_DEEP => {
-                    // What can't be read counts as nothing.
+                    // A directory that can't be read counts as empty.
                     if let Ok(below) = fs::openat(place, name, flags, Mode::empty()) {
                         open.push(Dir::new(below)?);
                     }

@@ -8,7 +8,7 @@ use http::HeaderMap;
 /// The supported version.
 pub(super) const VERSION: &str = "1.0.0";
 
-/// What is supported besides the core.
+/// The supported extensions.
 pub(super) const EXTENSIONS: &str = "creation,checksum,expiration,termination";
 
 /// The supported checksums of a piece; the protocol requires the first.
@@ -17,7 +17,7 @@ pub(super) const ALGORITHMS: &str = "sha1,sha256";
 /// The protocol's own status for a piece that doesn't match its checksum.
 pub(super) const CHECKSUM_MISMATCH: u16 = 460;
 
-/// What a client says about a file it begins to upload.
+/// The metadata that a client sends when it begins an upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Metadata {
     /// Its target path, escaped.
@@ -29,7 +29,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Parses `Upload-Metadata`: keys, each with its value in base64; none if it is malformed.
+    /// Parses `Upload-Metadata`: keys, each with a value in base64. Returns none if it is malformed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut metadata = Self::default();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
@@ -43,7 +43,7 @@ impl Metadata {
                     metadata.sha256.as_ref()?;
                 }
                 "replace" => metadata.replace = value != "false",
-                // Clients also send what else they know, such as the file's name on their disk and its media type.
+                // Clients also send other keys, such as the file's name on their disk and its media type.
                 _ => {}
             }
         }
@@ -63,7 +63,7 @@ pub(super) struct Checksum {
 pub(super) struct ChecksumError;
 
 impl Checksum {
-    /// Reads `Upload-Checksum`, if there is one.
+    /// Reads `Upload-Checksum`, if the header is present.
     pub(super) fn of(fields: &HeaderMap) -> Result<Option<Self>, ChecksumError> {
         let Some(value) = fields.get("upload-checksum") else { return Ok(None) };
         let (algorithm, sum) =
@@ -88,10 +88,10 @@ impl Checksum {
     }
 }
 
-/// The number in a header.
+/// The number in a header. Returns none if it isn't one.
 pub(super) fn number(fields: &HeaderMap, name: &str) -> Option<u64> {
     let text = fields.get(name)?.to_str().ok()?;
-    // Parsing would also accept a sign.
+    // Only digits: parsing would also accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

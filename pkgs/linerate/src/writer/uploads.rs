@@ -1,5 +1,4 @@
-//! Running uploads: how many and how large they may be, where each continues, and what happens to abandoned ones. All
-//! of it may wait for the disk.
+//! Running uploads: their number, size, progress and expiry. All functions may wait for the disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,10 +16,10 @@ use super::record::{self, Record, data, hex};
 use super::tree::{self, Tree, Usage};
 use super::tus::Metadata;
 
-/// How long a count of what is below the root stays valid.
+/// How long a count of the files below the root stays valid.
 const COUNTED: Duration = Duration::from_secs(30);
 
-/// How many completed uploads are remembered, for clients that didn't get the answer.
+/// How many completed uploads are remembered, for clients that didn't receive the answer.
 const REMEMBERED: usize = 256;
 
 /// The limits.
@@ -41,10 +40,10 @@ pub struct Limits {
 /// Why an upload isn't accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// Its path.
+    /// Its path isn't allowed.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The root.
+    /// The root doesn't allow it.
     #[error(transparent)]
     Tree(#[from] tree::Error),
     /// It is too large.
@@ -67,10 +66,10 @@ pub(super) enum Error {
     Digest(String),
 }
 
-/// An upload's record; only whoever has the turn writes.
+/// The lock on an upload's record. Only its holder may write to the upload.
 type Slot = Arc<Turn<Record>>;
 
-/// The turn to write to an upload.
+/// A held lock on an upload's record.
 pub(super) type Held = OwnedMutexGuard<Record>;
 
 /// All uploads.
@@ -79,11 +78,12 @@ pub(super) struct Uploads {
     pub(super) tree: Tree,
     pub(super) limits: Limits,
     all: Mutex<HashMap<String, Slot>>,
-    /// Only one upload is begun at a time, so that no two take the same room.
+    /// The last count of the files below the root. Its lock admits one new upload at a time, so that two uploads can't
+    /// both use the same free space.
     beginning: Mutex<Option<(Instant, Usage)>>,
 }
 
-/// An upload being written to; anything that isn't committed counts as not received.
+/// An upload that is being written to. Bytes that aren't committed count as not received.
 #[derive(Debug)]
 pub(super) struct Writing {
     id: String,
@@ -118,7 +118,8 @@ impl Uploads {
             let known = if kind == "json" { Record::load(tree.staging(), id) } else { None };
             match known {
                 Some(mut record) => {
-                    // Its bytes are gone if they were moved into place, and the process ended before it recorded that.
+                    // The bytes are missing if they were moved into place but the process ended before it recorded
+                    // that.
                     let bytes = fs::statat(tree.staging(), data(id), AtFlags::SYMLINK_NOFOLLOW);
                     record.done |= bytes.is_err();
                     all.insert(id.to_owned(), Arc::new(Turn::new(record)));
@@ -147,7 +148,7 @@ impl Uploads {
         let mut counted = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut under_way, mut promised) = (0, 0);
         for slot in self.all().values() {
-            // An upload that is being written to is running, and its bytes aren't below the root yet.
+            // A locked upload is being written to, so it is running, and its bytes aren't below the root yet.
             let known = slot.try_lock().map(|record| (record.done, record.length));
             let (done, length) = known.unwrap_or((false, file_bytes));
             if !done {
@@ -188,12 +189,12 @@ impl Uploads {
         Ok(id)
     }
 
-    /// An upload by its id; locking it waits for the turn.
+    /// An upload by its ID. Its lock gives exclusive access.
     pub(super) fn get(&self, id: &str) -> Result<Slot, Error> {
         self.all().get(id).cloned().ok_or(Error::Unknown)
     }
 
-    /// The ids and records of all running uploads, except those that are being written to right now.
+    /// The IDs and records of running uploads, except those that are being written to right now.
     pub(super) fn list(&self) -> Vec<(String, Record)> {
         let all = self.all();
         let known = all.iter().filter_map(|(id, slot)| Some((id.clone(), slot.try_lock().ok()?.clone())));
@@ -212,11 +213,11 @@ impl Uploads {
         Ok(Writing { id: id.to_owned(), held, file, hash, at })
     }
 
-    /// Completes an upload that has all of its bytes: either it is in place then, or the error says why not.
+    /// Completes an upload that has all of its bytes. Its file is then in place, or the error says why not.
     ///
     /// # Errors
-    /// [`Error`]. A problem with the target can be fixed, and the last piece sent again; an upload with wrong content
-    /// is gone.
+    /// [`Error`]. After a problem with the target is fixed, the client can send the last piece again. An upload with
+    /// wrong content is deleted.
     pub(super) fn publish(&self, mut writing: Writing) -> Result<(Published, Held), Error> {
         let sha256 = hex(&writing.hash.clone().finalize());
         if writing.held.sha256.as_ref().is_some_and(|expected| *expected != sha256) {
@@ -224,7 +225,7 @@ impl Uploads {
             self.forget(&writing.id);
             return Err(Error::Digest(sha256));
         }
-        // Bytes that an earlier try left after its end don't belong to it.
+        // Remove bytes beyond the end, which an earlier try may have left.
         writing.file.set_len(writing.at).map_err(|error| record::io(&error))?;
         let path = WritePath::new(&writing.held.path)?;
         self.tree.publish(&data(&writing.id), &path, writing.held.replace)?;
@@ -232,14 +233,14 @@ impl Uploads {
         writing.held.advance(writing.at, &writing.hash);
         writing.held.done = true;
         writing.held.expires = self.expires();
-        // The file is in place; if that isn't recorded, the next process finds it out again.
+        // The file is in place. If that can't be recorded, the next process detects it.
         if let Err(error) = writing.held.save(self.tree.staging(), &writing.id) {
             tracing::warn!(%error, "what became of an upload is not written down");
         }
         Ok((Published { path: writing.held.path.clone(), sha256 }, writing.held))
     }
 
-    /// Makes everything so far survive this process and a power cut.
+    /// Syncs everything written so far, so that it survives a crash of this process and a power cut.
     ///
     /// # Errors
     /// When the disk doesn't accept it.
@@ -257,7 +258,7 @@ impl Uploads {
         drop(held);
     }
 
-    /// Forgets uploads that nobody continued in time, and the oldest completed ones if there are many.
+    /// Forgets expired uploads, and the oldest completed ones if there are too many.
     pub(super) fn sweep(&self) {
         let now = now();
         let mut all = self.all();
@@ -281,7 +282,7 @@ impl Uploads {
         }
     }
 
-    /// What is used below the root.
+    /// The space and the number of files that are used below the root.
     ///
     /// # Errors
     /// When it can't be read.
@@ -289,7 +290,7 @@ impl Uploads {
         self.usage_by(&mut self.beginning.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes the next count start anew.
+    /// Invalidates the last count.
     pub(super) fn changed(&self) {
         *self.beginning.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -305,8 +306,8 @@ impl Uploads {
         Ok(usage)
     }
 
-    /// The record goes first: bytes without a record are deleted at the next start, while a record without bytes would
-    /// belong to a file in place.
+    /// Deletes an upload's files. The record goes first: at the next start, bytes without a record are deleted, while a
+    /// record without bytes would count as a file that is in place.
     fn forget(&self, id: &str) {
         for name in [record::name(id), data(id)] {
             let _ = fs::unlinkat(self.tree.staging(), name, AtFlags::empty());
@@ -323,7 +324,7 @@ impl Uploads {
 }
 
 impl Writing {
-    /// Writes more of it.
+    /// Writes more bytes.
     ///
     /// # Errors
     /// When the disk doesn't accept it.
@@ -344,7 +345,7 @@ impl Writing {
         self.at > self.held.offset
     }
 
-    /// Its record, to continue with it later.
+    /// Its locked record, to continue with it later.
     pub(super) fn into_held(self) -> Held {
         self.held
     }

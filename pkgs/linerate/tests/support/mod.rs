@@ -1,4 +1,4 @@
-//! What several tests need: messages about skipped tests, and a separate network.
+//! Helpers for several tests: messages about skipped tests, and a separate network.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 #[allow(unused_imports)] // Not every test with this module skips something.
 pub use bench::skipped;
 
-/// The directory with this build's binaries, if the services are among them: cargo only builds this package's for its
-/// tests, and `make test` builds all.
+/// The directory with this build's binaries; none if the services aren't there. For the tests of this package, cargo
+/// builds only this package's binaries; `make test` builds all.
 pub fn binaries() -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_BIN_EXE_linerate")).parent()?.to_owned();
     let there = ["linerate-links", "linerate-files", "linerate-api"]
@@ -20,11 +20,11 @@ pub fn binaries() -> Option<PathBuf> {
     there.then_some(directory)
 }
 
-/// A shell with its own network and process table: every port is free there, and no other services run. None if the
-/// kernel doesn't allow that. It ends with everything it has started.
+/// A shell with its own network and process table: every port is free there, and no other services run. It ends with
+/// everything that it has started. None if the kernel doesn't allow that.
 pub fn apart(script: &str) -> Option<Command> {
     let namespaces = ["--net", "--pid", "--fork", "--mount-proc", "--kill-child", "--map-root-user"];
-    // Root needs no user namespace, which some machines don't have.
+    // root needs no user namespace, and some machines don't allow one.
     let root = rustix::process::geteuid().is_root();
     let namespaces = &namespaces[..namespaces.len() - usize::from(root)];
     let mut try_it = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! Connections that were lost before a service saw them.
+//! Connections and datagrams that were dropped before a service saw them.
 
 use super::severity;
 use crate::doctor::sample::share;

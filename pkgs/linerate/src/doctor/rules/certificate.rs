@@ -1,4 +1,4 @@
-//! Certificates of running services: whether they can be read, and how long they are still valid.
+//! Certificates of running services: whether they can be read, and how long they remain valid.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -29,7 +29,8 @@ const CONFIG: &str = "config";
 /// Where systemd puts the credentials of units: copies made when a unit starts.
 const CREDENTIALS: &str = "/run/credentials/";
 
-/// Where a linerate unit keeps its own, for all of its processes: `/run/linerate-links/credentials/certificate`.
+/// The credential's name if the file is in `/run/linerate-NAME/credentials/`, where a linerate unit keeps credentials
+/// for all of its processes: `/run/linerate-links/credentials/certificate`.
 fn credential_of_unit(file: &str) -> Option<String> {
     let (service, name) = file.strip_prefix("/run/linerate-")?.split_once("/credentials/")?;
     Some(format!("linerate-{service}.service/{name}"))
@@ -40,13 +41,14 @@ fn credential(file: &str) -> Option<String> {
     file.strip_prefix(CREDENTIALS).map(str::to_owned).or_else(|| credential_of_unit(file))
 }
 
-/// Where the doctor's own unit has the same credentials, since systemd hides each unit's from the others.
+/// Where the doctor's own unit has copies of the same credentials, because systemd hides each unit's credentials from
+/// other units.
 const SHOWN: &str = "/run/linerate-doctor/credentials/";
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// How long before its end a certificate should have been replaced: certbot and lego renew 90-day certificates 30 days
-/// before the end, so by then renewal has been failing for two weeks.
+/// A certificate should be replaced earlier than this before its end. certbot and lego renew 90-day certificates 30
+/// days before the end, so at this time renewal has been failing for two weeks.
 const SOON: i64 = 14 * DAY;
 
 /// How many of a certificate's names are shown.
@@ -69,7 +71,7 @@ fn of_file(system: &dyn System, unit: &str, file: &str) -> Vec<Finding> {
     let text = match read(system, file) {
         Ok(text) => text,
         Err(error) => {
-            // Without root, the doctor looks all the same.
+            // Without root, the doctor can't read the file; that is only a notice.
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let severity = if denied { Severity::Notice } else { Severity::Warning };
             return vec![Finding::symptom(file, error).severity(severity).remedy(status)];
@@ -97,8 +99,8 @@ fn of_file(system: &dyn System, unit: &str, file: &str) -> Vec<Finding> {
         };
         let subject = if shown { file.to_owned() } else { format!("{file}, number {}", index + 1) };
         let finding = Finding::drift(subject, format!("at least {} left", days(SOON)), found);
-        // Never critical, even when it has expired: a machine that was off in the meantime would fall back to a
-        // generation that has no newer certificate either.
+        // Never critical, even after expiry. A machine that was off for a while would otherwise fall back to an older
+        // generation, which has no newer certificate either.
         Some(finding.severity(Severity::Warning).remedy(remedy.clone()))
     });
     endings.collect()
@@ -121,14 +123,14 @@ fn days(seconds: i64) -> String {
     }
 }
 
-/// The names it is for, unless there are too many.
+/// The names that the certificate is for. If there are too many, only the first ones are shown.
 fn names(certificate: &Certificate) -> String {
     let names = &certificate.names;
     let told = names.iter().take(TOLD).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > TOLD { format!("{told} and {} more", names.len() - TOLD) } else { told }
 }
 
-/// The certificate files that a unit's processes were given.
+/// The certificate files that the settings of a unit's processes name.
 fn files(system: &dyn System, unit: &str) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for pid in processes(system, unit) {
@@ -144,11 +146,11 @@ fn files(system: &dyn System, unit: &str) -> BTreeSet<String> {
     files
 }
 
-/// What a process was given when it started (`service::settings`).
+/// The settings that a process got when it started (`service::settings`).
 struct Told {
     /// Its arguments, starting with the program.
     arguments: Vec<String>,
-    /// Its environment; none where this process may not read it.
+    /// Its environment; empty if this process may not read it.
     variables: Vec<String>,
     /// The prefix of its settings' variables: `LINERATE_LINKS_`.
     prefix: String,
@@ -170,7 +172,7 @@ impl Told {
         told
     }
 
-    /// The values of a setting, from the first place that has any.
+    /// The values of a setting, from the source with the highest precedence that has any.
     fn values(&self, name: &str) -> Vec<String> {
         let flag = format!("--{name}");
         let behind = |(index, argument): (usize, &String)| match argument.strip_prefix(&flag)? {
@@ -197,7 +199,7 @@ impl Told {
     }
 }
 
-/// Adds all texts in a table, or in tables inside it, whose key is `name`.
+/// Adds the strings with the key `name` in a table and in the tables inside it.
 fn below(prefix: &str, table: &Table, name: &str, values: &mut Vec<String>) {
     for (key, value) in table {
         let key = format!("{prefix}{}", key.replace('_', "-"));
@@ -234,7 +236,7 @@ mod tests {
         text.lines().map(|line| format!("|{line}\n")).collect()
     }
 
-    /// What is found if links was started like this, so long before the certificates expire.
+    /// The findings if links was started with `told`, `left` seconds before the certificates expire.
     fn found(told: &str, files: &str, left: i64) -> Vec<(Severity, String, String)> {
         let machine = format!(
             "/sys/fs/cgroup/system.slice/linerate-links.service/cgroup.procs = 700\n{told}\n{files}\nnow {}\n",
@@ -285,7 +287,7 @@ mod tests {
             (settings("|cert = ['/a.pem', '/b.pem']\n"), &["/a.pem", "/b.pem"]),
             (settings("|admin_cert = '/a.pem'\n"), &["/a.pem"]),
             (settings("|[admin]\n|cert = '/b.pem'\n"), &["/b.pem"]),
-            // The flag takes precedence, and the other isn't used.
+            // The flag takes precedence, so the certificate from the file isn't used.
             (
                 "/proc/700/cmdline = x\0serve\0--config=/x.toml\0--cert\0/b.pem\n/x.toml:\n|cert = '/a.pem'"
                     .to_owned(),

@@ -1,10 +1,10 @@
-//! The cloud's limits for a machine, as ENA's driver counts them.
+//! A cloud's limits for an instance, as the ENA driver counts them.
 
 use super::severity;
 use crate::doctor::sample::share;
 use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
-/// What was held back.
+/// Packets that exceeded an allowance.
 pub const ALLOWANCE: Rule = Rule {
     name: "allowance",
     about: "the instance stays within what the cloud allows it",
@@ -34,8 +34,8 @@ pub const TRACKED: Rule = Rule {
     check: tracked,
 };
 
-/// ENA's counters of packets that were held back, what each one is about, and what to do; nothing on this machine can
-/// raise its allowance.
+/// ENA's counters of packets that exceeded an allowance, with the subject of each and advice. No setting of the machine
+/// raises an allowance.
 const EXCEEDED: [(&str, &str, &str); 5] = [
     ("bw_in_allowance_exceeded", "bandwidth in", "a larger instance, or fewer uploads"),
     ("bw_out_allowance_exceeded", "bandwidth out", "a larger instance, or smaller answers: compress, cache"),
@@ -52,7 +52,7 @@ const EXCEEDED: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// How long the rest has to last, in seconds.
+/// How long the remaining connections have to last at the current rate, in seconds.
 const LASTS: f64 = 60.0;
 
 fn allowance(context: &RuleContext<'_>) -> Vec<Finding> {
@@ -118,7 +118,8 @@ fn tracked(context: &RuleContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether connections were refused: an instance that tracks nothing has none left either.
+/// Whether connections were refused. This distinguishes an exhausted instance from one that tracks nothing: both report
+/// that none is left.
 fn spent(context: &RuleContext<'_>, interface: &str) -> bool {
     context.interval.grew(&format!("driver/{interface}/conntrack_allowance_exceeded")) > 0
 }
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn credits_are_spent_beyond_what_lasts() {
-        // 8 Gbit in a second, or in two.
+        // 8 Gbit within one second, or within two.
         let profile = r#"{"nic": {"front": {"driver": "ena", "sustained_mbit": 6250}}}"#;
         let found = |seconds| look(&CREDITS, &counting("a=0", "a=0"), profile, seconds);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A network card's driver counters: packets it had no room for, and packets per queue.
+//! Counters of network card drivers: packets that were lost for lack of room, and packets per queue.
 
 use super::severity;
 use crate::doctor::sample::share;
@@ -40,15 +40,15 @@ const LOST: [&str; 7] = [
 ];
 
 /// Counters of failed memory allocations, by the end of their names; the packet waits or is lost. ixgbe:
-/// `alloc_rx_page_failed`, `alloc_rx_buff_failed`; igb and igc: `alloc_failed` of a queue, `rx_no_buffer_count`; ENA:
-/// `page_alloc_fail`, `skb_alloc_fail` and `empty_rx_ring`, a ring that nothing could be put into.
+/// `alloc_rx_page_failed`, `alloc_rx_buff_failed`. igb and igc: `alloc_failed` of a queue, `rx_no_buffer_count`. ENA:
+/// `page_alloc_fail`, `skb_alloc_fail`, and `empty_rx_ring`, which counts times when a ring couldn't be refilled.
 const SHORT: [&str; 6] =
     ["alloc_failed", "alloc_fail", "page_failed", "buff_failed", "rx_no_buffer_count", "empty_rx_ring"];
 
 /// Keeps a hundredth of memory free for allocations that can't wait (Amazon's ENA Linux best practices).
 const MEMORY: &str = "sysctl -w vm.min_free_kbytes=$(awk '/MemTotal/ {print int($2 / 100)}' /proc/meminfo)";
 
-/// Packets per second below which queues aren't compared, since a few connections hash to few queues.
+/// Below this number of packets per second, queues aren't compared: a few connections use only a few queues.
 const BUSY: f64 = 1000.0;
 
 fn ring(context: &RuleContext<'_>) -> Vec<Finding> {
@@ -99,7 +99,7 @@ fn hot(context: &RuleContext<'_>) -> Vec<Finding> {
     for interface in context.interval.members("driver/") {
         let prefix = format!("driver/{interface}/");
         let counters = context.interval.below(&prefix);
-        // ixgbe has counters for as many queues as there could be; unused ones have no share.
+        // ixgbe has counters for the most queues it could have; leave out those that aren't in use.
         let used = device::receiving(context.system, &interface);
         let queues: Vec<(usize, u64)> = counters
             .filter_map(|(name, count)| Some((queue_of(name)?, count)))

@@ -1,8 +1,9 @@
-//! Whether the running system is the one that was built and signed, on hosts that run an image
+//! Whether the running system is the one that was built and signed. This applies to hosts that run an image
 //! (`linerate.appliance.image`).
 //!
-//! The boot file is signed, and the kernel command line in it has the store's hash. The store therefore has to be
-//! mounted read-only from a device that dm-verity checks against that hash. Written data may have to be encrypted.
+//! The signed boot file contains the kernel command line, and that contains the store's root hash. The store must
+//! therefore be mounted read-only from a device that dm-verity checks against that hash. The profile may also require
+//! that written data is encrypted.
 
 use std::io;
 
@@ -17,10 +18,10 @@ const MOUNTS: &str = "/proc/self/mounts";
 const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// Where device-mapper's devices are.
 const MAPPED: &str = "/dev/mapper/";
-/// Block devices, with the names and creators of device-mapper's; `CRYPT-` is dm-crypt
+/// Block devices, with the names and UUIDs of device-mapper devices; a UUID that starts with `CRYPT-` is dm-crypt's
 /// (`Documentation/ABI/testing/sysfs-block-dm`).
 const BLOCK: &str = "/sys/class/block";
-/// What to do with a machine that runs something else: nothing on it can be trusted.
+/// The remedy for a machine that runs another system: nothing on it can be trusted.
 const REMEDY: &str = "systemctl poweroff  # look at its disk elsewhere, then write the image anew";
 
 /// The rule.
@@ -80,7 +81,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
                     );
                 }
             }
-            // The kernel tells only root; a service without access to devices can't ask.
+            // Only root may ask the kernel, and a service may have no access to the device. Both say nothing about the
+            // image.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {}
             Err(error) => critical(Finding::drift(name, hash, error)),
@@ -106,7 +108,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What is mounted there, as the fields of its line: the last line, which covers earlier ones.
+/// The fields of the line that describes what is mounted at `place`. Later mounts cover earlier ones, so the last line
+/// counts.
 fn mounted<'a>(mounts: &'a str, place: &str) -> Option<Vec<&'a str>> {
     let mut lines = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
     lines.find(|fields| fields.len() >= 4 && fields[1] == place)
@@ -146,7 +149,7 @@ mod tests {
     fn the_store_has_to_be_the_one_that_the_boot_file_names() {
         let cases: [(String, &[&str]); 7] = [
             (format!("{LINE}{MOUNT}verity usr root=ab12 corrupt=false\n"), &[]),
-            // A service that may not ask.
+            // A service that may not ask the kernel.
             (format!("{LINE}{MOUNT}"), &[]),
             (format!("{LINE}{MOUNT}verity usr root=cd34 corrupt=false\n"), &["usr: cd34"]),
             (format!("{LINE}{MOUNT}verity usr root=ab12 corrupt=true\n"), &["usr: a block is another"]),

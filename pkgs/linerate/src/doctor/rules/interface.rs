@@ -93,7 +93,7 @@ pub fn named(system: &dyn System, nic: &Nic) -> Vec<String> {
     interfaces
 }
 
-/// Whether the profile has such a setting for any card.
+/// Whether the profile has a setting of this kind for any card.
 fn any(context: &RuleContext<'_>, says: fn(&Nic) -> bool) -> bool {
     context.profile.nic.values().any(says)
 }
@@ -119,7 +119,7 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
         let state = system.read(&format!("/sys/class/net/{interface}/operstate"));
         state.map_or_else(|_| "unknown".to_owned(), |state| state.trim().to_owned())
     };
-    // If a driver doesn't report it, it stays unknown.
+    // A driver that doesn't report the link state shows `unknown`, which isn't a finding.
     let down = interfaces.iter().map(|interface| (interface, state(interface)));
     let down = down.filter(|(_, state)| !["up", "unknown"].contains(&state.as_str()));
     down.map(|(interface, state)| {
@@ -129,7 +129,7 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
     .collect()
 }
 
-/// A value that differs, or that the driver doesn't report.
+/// A finding if the value differs from the wanted one, or the driver doesn't report it.
 fn differs<T: PartialEq + Display>(
     interface: &str,
     what: &str,
@@ -213,7 +213,7 @@ fn qdisc(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
         return Vec::new();
     }
     let found = if told { found.join(", ") } else { "none".to_owned() };
-    // mq's queues get the default when mq is created anew.
+    // When mq is recreated, its queues get the default discipline.
     let remedy =
         format!("sysctl -w net.core.default_qdisc={wanted}; tc qdisc replace dev {interface} root mq");
     let finding = Finding::drift(format!("{interface} qdisc"), wanted, found);

@@ -62,7 +62,7 @@ pub const RULES: &[Rule] = &[
     pressure::STOLEN,
 ];
 
-/// How bad it is to lose this share of the work; clients notice one in a thousand.
+/// The severity for losing this share of the work. Clients notice a loss of one in a thousand.
 fn severity(share: f64) -> Severity {
     if share >= 0.001 { Severity::Warning } else { Severity::Notice }
 }

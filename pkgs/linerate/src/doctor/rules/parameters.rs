@@ -1,4 +1,4 @@
-//! Words on the kernel's command line.
+//! Parameters on the kernel's command line.
 
 use crate::doctor::{Finding, Rule, RuleContext};
 

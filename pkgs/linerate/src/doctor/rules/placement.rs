@@ -1,4 +1,4 @@
-//! Where queues are served.
+//! The CPUs that serve each queue.
 
 use super::interface::named;
 use crate::doctor::{Finding, Rule, RuleContext};
@@ -18,7 +18,7 @@ pub const PLACED: Rule = Rule {
     check: placed,
 };
 
-/// A program that would change it.
+/// irqbalance, which would move the interrupts.
 pub const IRQBALANCE: Rule = Rule {
     name: "irqbalance",
     about: "nothing moves interrupts about that are placed",
@@ -28,8 +28,9 @@ pub const IRQBALANCE: Rule = Rule {
     check: irqbalance,
 };
 
-/// Interfaces, how the queues of each should be placed, and the settings from before that was applied. It follows the
-/// profile or, for interfaces that aren't in it, what was applied, as `linerate nic verify` does.
+/// Each interface with its wanted placement, and the settings that were saved before that placement was applied. The
+/// placement comes from the profile. For an interface that isn't in the profile, it is the one that was last applied,
+/// as for `linerate nic verify`.
 pub(crate) fn wishes(context: &RuleContext<'_>) -> Vec<(String, PlacementRequest, Option<Saved>)> {
     let mut wishes: Vec<(String, PlacementRequest, Option<Saved>)> = Vec::new();
     let cards = context.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
@@ -39,7 +40,7 @@ pub(crate) fn wishes(context: &RuleContext<'_>) -> Vec<(String, PlacementRequest
         wishes.extend(named(context.system, nic).into_iter().map(|name| (name, wish.clone(), None)));
     }
     for interface in device::interfaces(context.system).unwrap_or_default() {
-        // Which interrupts the kernel manages itself was found out when they were placed.
+        // The saved settings also name the interrupts that the kernel manages itself, which only applying finds out.
         let saved = context.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
         let saved = saved.and_then(|text| serde_json::from_str::<Saved>(&text).ok());
         match wishes.iter_mut().find(|(name, ..)| *name == interface) {

@@ -1,4 +1,4 @@
-//! CPU time and memory that services didn't get.
+//! CPU time and memory that services were denied.
 
 use super::severity;
 use crate::doctor::sample::share;
@@ -34,7 +34,7 @@ pub const HUGE_PAGES: Rule = Rule {
     check: huge_pages,
 };
 
-/// Time taken by the hypervisor.
+/// CPU time that the hypervisor took.
 pub const STOLEN: Rule = Rule {
     name: "stolen",
     about: "the hypervisor gives the CPUs that it promised",
@@ -74,7 +74,7 @@ fn huge_pages(context: &RuleContext<'_>) -> Vec<Finding> {
     if stalls == 0 {
         return Vec::new();
     }
-    // One stall per second is one request in thousands.
+    // One stall per second affects one request in several thousand.
     let often = stalls as f64 / context.interval.seconds.max(f64::EPSILON) >= 1.0;
     let severity = if often { Severity::Warning } else { Severity::Notice };
     let finding = Finding::symptom("compaction", format!("{stalls} allocations waited")).severity(severity);
@@ -84,7 +84,7 @@ fn huge_pages(context: &RuleContext<'_>) -> Vec<Finding> {
 fn stolen(context: &RuleContext<'_>) -> Vec<Finding> {
     let stolen = context.interval.grew("time/stolen");
     let share = share(stolen, context.interval.grew("time/all").saturating_sub(stolen));
-    // Below a hundredth, it is the hypervisor's own housekeeping.
+    // Below 1 %, it is the hypervisor's own housekeeping.
     if share < 0.01 {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Services: whether they run and answer, and may use what they need.
+//! Services: whether they run, answer, and have the limits that they need.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -39,7 +39,7 @@ pub const LISTENING: Rule = Rule {
     check: |context| each(context, listening),
 };
 
-/// How many connections may wait.
+/// How many connections may wait to be accepted.
 pub const BACKLOG: Rule = Rule {
     name: "backlog",
     about: "as many connections may wait to be accepted as the profile says: the lesser of what the service asked \
@@ -70,7 +70,7 @@ pub const CPUS: Rule = Rule {
     check: |context| each(context, cpus),
 };
 
-/// Whether the profile has such a setting for any service.
+/// Whether the profile has a setting of this kind for any service.
 fn any(context: &RuleContext<'_>, says: fn(&Service) -> bool) -> bool {
     context.profile.services.values().any(says)
 }
@@ -99,8 +99,8 @@ fn ready(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
     vec![finding.remedy(format!("journalctl -u {unit}"))]
 }
 
-/// Whether a socket that listens on one address covers another. A socket for all addresses of both families is shown as
-/// an IPv6 one and covers every address. Where `[::]` is wanted, a socket for all addresses of one family is enough.
+/// Whether a listening socket covers the wanted address. The kernel shows a socket for all addresses of both families
+/// as an IPv6 one; it covers every address. If `[::]` is wanted, a socket for all addresses of one family is enough.
 fn serves(listener: &TcpListener, wanted: &SocketAddr) -> bool {
     let everywhere = listener.address.ip().is_unspecified();
     let same = listener.address.ip() == wanted.ip()
@@ -143,7 +143,7 @@ fn listening(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding>
 fn backlog(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
     let Some(wanted) = service.backlog else { return Vec::new() };
     let short = listeners(system, service).into_iter().filter_map(|(address, found)| {
-        // Each worker has its own socket for the shared port.
+        // Each worker has its own socket on the shared port, so the smallest backlog counts.
         let least = found.iter().map(|listener| listener.backlog).min()?;
         (least < wanted).then_some((address, least))
     });

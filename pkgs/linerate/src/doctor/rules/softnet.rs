@@ -16,7 +16,7 @@ pub const DROPPED: Rule = Rule {
     check: dropped,
 };
 
-/// Packets left for later.
+/// Packets that a CPU left for its next run.
 pub const SQUEEZED: Rule = Rule {
     name: "time-squeeze",
     about: "no CPU runs out of its budget for packets while more wait",
@@ -43,7 +43,7 @@ fn dropped(context: &RuleContext<'_>) -> Vec<Finding> {
     context.interval.members("softnet/").into_iter().filter_map(finding).collect()
 }
 
-/// Each count is one exhausted budget; as a share of the interval, it is how long the CPU did nothing else.
+/// Each count is one exhausted time budget. The share is the part of the interval that the CPU spent in them.
 fn squeezed(context: &RuleContext<'_>) -> Vec<Finding> {
     let set = context.system.read("/proc/sys/net/core/netdev_budget_usecs").ok();
     let budget = set.and_then(|text| text.trim().parse().ok()).map_or(BUDGET, Duration::from_micros);
@@ -51,7 +51,7 @@ fn squeezed(context: &RuleContext<'_>) -> Vec<Finding> {
         let times = context.interval.grew(&format!("softnet/{cpu}/time_squeeze"));
         let share = times as f64 * budget.as_secs_f64() / context.interval.seconds.max(f64::EPSILON);
         let finding = Finding::symptom(format!("cpu {cpu}"), format!("{times} times out of budget"));
-        // A tenth of a core; less is a burst.
+        // 10 % of a core; less is only a burst.
         let severity = if share >= 0.1 { Severity::Warning } else { Severity::Notice };
         let remedy = "sysctl -w net.core.netdev_budget=600  # and linerate nic plan, whether one CPU serves several \
                       queues";

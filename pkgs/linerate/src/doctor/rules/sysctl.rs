@@ -48,8 +48,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
     compared.collect()
 }
 
-/// A setting's path. Dots separate the parts of its name unless a slash comes first, as in sysctl(8) for interfaces
-/// with dots in their names.
+/// The path of a setting. As in sysctl(8), dots separate the parts of a name, unless a slash comes first: then slashes
+/// do, and an interface name may contain dots.
 fn path(name: &str) -> String {
     let parted = match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'/' => name.to_owned(),

@@ -1,4 +1,4 @@
-//! Applies a plan, checks it, and undoes it.
+//! Applies a plan, verifies it, and undoes it.
 
 pub mod saved;
 pub mod watch;
@@ -29,7 +29,7 @@ pub enum Error {
          --now irqbalance"
     )]
     Irqbalance(u32),
-    /// There is no plan.
+    /// There is no plan for the interface.
     #[error(transparent)]
     Nic(#[from] crate::nic::Error),
     /// The driver refuses to change the channels or the RSS table.
@@ -58,7 +58,7 @@ pub enum Error {
     /// A write failed, and everything has been restored.
     #[error("{0}; nothing is changed")]
     RolledBack(#[source] write::Error),
-    /// A write failed, and so did restoring.
+    /// A write failed, and some settings couldn't be restored.
     #[error("{cause}; of what was changed {left} settings could not be put back, the first: {first}")]
     HalfWay {
         /// What failed first.
@@ -108,7 +108,7 @@ pub struct Applied {
     pub interface: String,
     /// The channels that were set, if they were different.
     pub channels: Option<u32>,
-    /// Rings that were set again, since changing the channels had reset them.
+    /// Rings that were set again, because changing the channels had reset them.
     pub rings: Option<Rings>,
     /// Whether the RSS table was written anew.
     pub rss: bool,
@@ -118,7 +118,7 @@ pub struct Applied {
     pub held: usize,
     /// Interrupts that the kernel manages itself, by action; they are left alone.
     pub managed: Vec<String>,
-    /// Interrupts that move when they next occur, by action.
+    /// Interrupts that move to their new CPU when they next occur, by action.
     pub pending: Vec<String>,
 }
 
@@ -131,8 +131,8 @@ impl Applied {
 
 /// Applies a plan, either completely or not at all. Settings that already match aren't written.
 ///
-/// Channels come first, since changing them resets the queues' settings and the RSS table; then rings, since they do so
-/// too.
+/// Channels come first, since changing them resets the queues' settings and the RSS table. Rings come second, since
+/// changing them resets the queues' settings too.
 pub fn apply(
     system: &dyn System,
     store: &Store,
@@ -154,7 +154,7 @@ pub fn apply(
     let mut kept = None;
     if let Some(wanted) = placed.channels(wish) {
         let now = placed.device.channels.map_or(0, |channels| channels.combined);
-        // All settings, since the restart resets the right ones along with the wrong ones.
+        // Save all settings, not only the wrong ones: the restart resets all of them.
         placed.settings.iter().for_each(|setting| saved.keep(setting));
         saved.channels.get_or_insert(now);
         if let Some(rss) = &placed.rss {
@@ -163,7 +163,8 @@ pub fn apply(
         store.save(&saved)?;
         run.settings = placed.settings;
         run.rss = placed.rss.map(|rss| rss.now);
-        // A table that was set would forbid channels that it doesn't fit.
+        // The kernel refuses channels that a user-set RSS table doesn't fit, so the table is reset to the default
+        // first.
         let default = if run.rss.is_some() { system.set_indirection(interface, &[]) } else { Ok(()) };
         let seen = RingSizes::now(system, interface);
         if let Err(source) = default.and_then(|()| system.set_channels(interface, wanted)) {
@@ -201,7 +202,7 @@ pub fn apply(
     if let Some(rss) = &rss {
         saved.indirection.get_or_insert_with(|| rss.now.clone());
     }
-    // Before the first change, so that undo has what it needs even after a crash.
+    // Save before the first change, so that undo works even after a crash.
     store.save(&saved)?;
     if let Some(Rss { now, .. }) = rss {
         if let Err(source) = system.set_indirection(interface, &[]) {
@@ -224,7 +225,7 @@ pub fn apply(
                 applied.changed.push(setting);
             }
             Err(cause) => {
-                // A setting that reads back differently was changed all the same.
+                // The setting may have changed even if it reads back differently.
                 if matches!(cause, write::Error::Different { .. }) {
                     run.settings.push(setting);
                 }
@@ -237,11 +238,11 @@ pub fn apply(
     Ok(applied)
 }
 
-/// How often to check whether the queues are back, and how long to wait in between.
+/// How often to check whether the queues are back, and the pause between checks.
 const LOOKS: u32 = 20;
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Plans again once the queues exist that the channels were set for.
+/// Waits for the queues of the new channels, and plans again.
 fn restarted(
     system: &dyn System,
     topology: &Topology,
@@ -261,20 +262,21 @@ fn restarted(
     Err(Error::Missing { interface: interface.to_owned(), wanted, found })
 }
 
-/// What one run has changed, with the original values.
+/// What one run has changed, with the original values, so that it can be restored.
 struct Run<'a> {
     system: &'a dyn System,
     store: &'a Store,
     interface: &'a str,
     before: Option<Saved>,
     settings: Vec<Setting>,
-    /// Channels, and rings if the driver reports them.
+    /// The original number of channels, and the original rings if the driver reports them; none if channels weren't
+    /// changed.
     seen: Option<(u32, Option<RingSizes>)>,
     rss: Option<Vec<u32>>,
 }
 
 impl Run<'_> {
-    /// Restores everything, and says how the run failed.
+    /// Restores everything, and returns the error of the run.
     fn take_back(self, cause: Error) -> Error {
         let Self { system, store, interface, before, settings, seen, rss } = self;
         let driver = |what: &str, done: io::Result<()>| {
@@ -290,7 +292,7 @@ impl Run<'_> {
         {
             failed.extend(driver("the RSS table", Rss::restore(system, interface, &table)));
         }
-        // After a change of channels, interrupts may have other numbers, so they are found by name.
+        // After a change of channels, interrupts may have other numbers, so they are found by action.
         let device = Device::read(system, interface).ok();
         for setting in settings.iter().rev() {
             let path = device.as_ref().and_then(|device| path(device, &Key::of(setting)));
@@ -310,7 +312,7 @@ impl Run<'_> {
     }
 }
 
-/// The name of a setting's interrupt.
+/// The action of a setting's interrupt.
 fn action(setting: &Setting) -> Option<String> {
     match &setting.subject {
         Subject::Irq { action, .. } => Some(action.clone()),
@@ -329,7 +331,7 @@ pub struct Undone {
     pub rss: bool,
     /// Files that were restored.
     pub restored: Vec<String>,
-    /// Settings that no longer exist, such as the interrupt of a queue that is no longer in use.
+    /// Settings that no longer exist, such as the interrupt of an unused queue.
     pub gone: Vec<Key>,
 }
 
@@ -411,15 +413,15 @@ pub struct Verified {
     pub policy: String,
     /// How many settings are as planned.
     pub held: usize,
-    /// Whether some queue has more entries of the RSS table than others.
+    /// Whether some queue has at least two more entries in the RSS table than another.
     pub uneven: bool,
-    /// How many channels were requested, if there are others.
+    /// The requested number of channels, if the interface has another number.
     pub channels: Option<u32>,
     /// Settings that differ.
     pub drifted: Vec<Setting>,
     /// Interrupts that the kernel manages itself, by action.
     pub managed: Vec<String>,
-    /// Interrupts that move when they next occur, by action.
+    /// Interrupts that move to their new CPU when they next occur, by action.
     pub pending: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! The settings from before the first change, saved until it is undone.
+//! The settings from before the first change, saved until the changes are undone.
 //!
-//! There is a file per interface, in a directory that, like the settings, doesn't outlive the boot. Interrupts are
-//! named by action, since their numbers may change when a port restarts.
+//! Each interface has a file in a directory that, like the settings themselves, is lost at reboot. Interrupts are
+//! identified by action, since their numbers may change when a port restarts.
 
 use std::fs;
 use std::io;
@@ -26,13 +26,13 @@ pub struct Saved {
     pub policy: String,
     /// Whether the plan may use RPS.
     pub steering: bool,
-    /// How many queues were requested, if any number was.
+    /// How many queues were requested, if a number was requested.
     #[serde(default)]
     pub queues: Option<u32>,
-    /// How many channels there were, if others were set.
+    /// The original number of channels, if it was changed.
     #[serde(default)]
     pub channels: Option<u32>,
-    /// The original RSS table, if another was set.
+    /// The original RSS table, if it was changed.
     #[serde(default)]
     pub indirection: Option<Vec<u32>>,
     /// Interrupts that the kernel manages itself, by action.
@@ -84,7 +84,7 @@ impl Key {
 }
 
 impl Saved {
-    /// Nothing yet.
+    /// No settings are saved yet.
     pub fn new(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
@@ -108,7 +108,7 @@ impl Saved {
         Ok(PlacementRequest { policy: self.policy.parse()?, steering: self.steering(), queues: self.queues })
     }
 
-    /// Saves the current value, unless an older one is known: the oldest is the original.
+    /// Saves the current value unless a value is already saved: the oldest value is the original.
     pub fn keep(&mut self, setting: &Setting) {
         let key = Key::of(setting);
         if !self.originals.iter().any(|original| original.key == key) {
@@ -134,7 +134,7 @@ pub struct Error {
 }
 
 impl Store {
-    /// Saves them in a directory, which is created if it is missing.
+    /// Saves settings in a directory, which is created if it doesn't exist.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory: Some(directory) }
     }

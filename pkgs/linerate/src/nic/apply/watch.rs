@@ -1,4 +1,4 @@
-//! Waits until queues may have to be placed again: a link has come back, or channels or rings have changed.
+//! Waits until queues may have to be placed again, because a link came back, or channels or rings changed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use crate::system::System;
 use crate::system::netlink::UNKNOWN;
 
-/// How long it has to be quiet before queues are placed again; a flapping link settles within that time.
+/// How long no change must have arrived before queues are placed again. A flapping link settles within that time.
 pub const SETTLE: Duration = Duration::from_millis(500);
 
-/// How often that wait may start again: after at most 5 s, queues are placed whether it is quiet or not.
+/// How often that wait may start again. Queues are placed after at most 5 s even if changes keep arriving.
 const RESTLESS: usize = 10;
 
-/// How long to wait without any notification before everything is checked once more, since interrupts can be moved
-/// without one.
+/// How long to wait for a notification before all interfaces are checked anyway. Interrupts can be moved without a
+/// notification.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until watched interfaces have to be checked: those that changed, once it is quiet, or all of them after a
-/// while.
+/// Waits until interfaces have to be checked, and returns them: those that changed, once no more changes arrive, or all
+/// of them after [`PATIENCE`].
 pub fn settled(system: &dyn System, watched: &[String]) -> io::Result<Vec<String>> {
     let mut changed: BTreeSet<String> = system.changes(PATIENCE)?;
     if changed.is_empty() {
@@ -49,7 +49,7 @@ mod tests {
             (&[&["lo"], &["eth1"], &[]], &["eth1"]),
             // Notifications were lost: anything may have changed.
             (&[&[""], &[]], &["eth0", "eth1"]),
-            // None came for a long time.
+            // No notification arrived for a long time.
             (&[&[]], &["eth0", "eth1"]),
         ];
         for (script, expected) in cases {

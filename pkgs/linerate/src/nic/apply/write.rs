@@ -1,5 +1,5 @@
-//! Writes a single setting, and tells what is refused for good, what is refused only for now, and what the kernel
-//! manages itself.
+//! Writes a single setting. Distinguishes permanent errors, transient errors, and interrupts that the kernel manages
+//! itself.
 
 use std::io;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::cpus::Cpus;
 use crate::nic::setting::{Setting, Subject};
 use crate::system::System;
 
-/// How often to try a write that is refused for now.
+/// How often to try a write that fails with a transient error.
 pub const ATTEMPTS: u32 = 5;
 
-/// The pause before the second attempt, which doubles before each further one.
+/// The pause before the second attempt. It doubles before each further attempt.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The outcome of a write.
@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum Written {
     /// The setting is in effect.
     Done,
-    /// The setting is in effect, and the interrupt moves when it next occurs; until then, `effective_affinity_list`
-    /// stays the old one.
+    /// The setting is in effect, but the interrupt moves only when it next occurs. Until then,
+    /// `effective_affinity_list` has the old CPU.
     Pending,
     /// The kernel manages this interrupt itself.
     Managed,
@@ -45,7 +45,7 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// Any other error of the kernel; for transient ones, after all attempts.
+    /// Any other error of the kernel; a transient error after all attempts.
     #[error("{path}: {source}")]
     Refused {
         /// The file.
@@ -97,7 +97,7 @@ pub fn restore(system: &dyn System, path: &str, content: &str) -> Result<(), Err
     Err(Error::Different { path: path.to_owned(), wanted: content.trim_end().to_owned(), found })
 }
 
-/// Whether an interrupt is served where it should be, as far as the kernel tells.
+/// Whether an interrupt is already served by its planned CPUs. If the kernel doesn't report that, it counts as moved.
 pub fn moved(system: &dyn System, setting: &Setting) -> bool {
     let path = setting.path.replace("smp_affinity_list", "effective_affinity_list");
     let effective = system.read(&path).ok().and_then(|text| text.parse::<Cpus>().ok());
@@ -108,7 +108,7 @@ fn read(system: &dyn System, path: &str) -> Result<String, Error> {
     system.read(path).map_err(|source| Error::Refused { path: path.to_owned(), source })
 }
 
-/// Writes, and tries again while the kernel is temporarily busy.
+/// Writes, and tries again after a transient error.
 fn patiently(system: &dyn System, path: &str, text: &str) -> io::Result<()> {
     let mut pause = PAUSE;
     for _ in 1..ATTEMPTS {

@@ -1,4 +1,4 @@
-//! Notifications of interfaces that changed.
+//! Notifications about interfaces that changed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,19 +15,19 @@ use super::socket::{Socket, readable};
 const LINKS: u32 = 1;
 /// `RTM_NEWLINK` and `RTM_DELLINK`.
 const LINK_CHANGED: [u16; 2] = [16, 17];
-/// Bytes of `struct ifinfomsg`: family (8 bits), none (8), type (16), index, flags and a mask (32 each).
+/// Bytes of `struct ifinfomsg`: family (8 bits), padding (8), type (16), index, flags and a mask (32 each).
 const LINK_HEADER: usize = 16;
 /// `IFLA_IFNAME` (`include/uapi/linux/if_link.h`).
 const LINK_NAME: u16 = 3;
 
-/// How many notifications of one kind are read at once. The kernel's socket holds the rest, and if it overflows the
-/// kernel says so, which counts as a change.
+/// How many notifications of one kind are read at once. The kernel's socket buffer holds the rest. If that overflows,
+/// the kernel reports it, which counts as a change.
 const AT_ONCE: usize = 256;
 
-/// Not an interface's name: something has changed, but it isn't known what.
+/// Stands for an interface whose name isn't known.
 pub const UNKNOWN: &str = "";
 
-/// Notifications of interfaces that changed.
+/// Listens for notifications about interfaces that changed.
 #[derive(Debug)]
 pub struct Changes {
     links: Socket,
@@ -60,7 +60,8 @@ impl Changes {
     }
 }
 
-/// Reads the waiting notifications; `name` says whether one counts and, if so, the interface's name if it has one.
+/// Reads the waiting notifications. `name` returns none for a notification that doesn't count, and otherwise the
+/// interface's name if it has one.
 fn gather(
     socket: &mut Socket,
     changed: &mut BTreeSet<String>,
@@ -82,7 +83,7 @@ fn gather(
     Ok(())
 }
 
-/// An overflowed queue has lost notifications, so anything may have changed; other errors are failures.
+/// After an overflow, notifications are lost, so anything may have changed. Other errors are failures.
 fn lost(error: io::Error) -> io::Result<String> {
     match error.raw_os_error() {
         Some(libc::ENOBUFS) => Ok(UNKNOWN.to_owned()),

@@ -1,4 +1,4 @@
-//! ethtool's family of generic netlink (`Documentation/networking/ethtool-netlink.rst`,
+//! The generic netlink family of ethtool (`Documentation/networking/ethtool-netlink.rst`,
 //! `include/uapi/linux/ethtool_netlink.h`).
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::message::{Attributes, Message, Writer};
 use super::socket::Socket;
 use crate::system::{Channels, Coalescing, Rings};
 
-/// `GENL_ID_CTRL`: the family that knows all others (`include/uapi/linux/genetlink.h`).
+/// `GENL_ID_CTRL`: the family that lists all others (`include/uapi/linux/genetlink.h`).
 const CONTROLLER: u16 = 0x10;
 /// `CTRL_CMD_GETFAMILY`, version 2.
 const GET_FAMILY: [u8; 4] = [3, 2, 0, 0];
@@ -70,7 +70,7 @@ mod coalescing {
     pub const ADAPTIVE_TX: u16 = 12;
 }
 
-/// `ETHTOOL_A_FEATURES_…`: those the driver can switch, those wanted, those on, and those that stay as they are.
+/// `ETHTOOL_A_FEATURES_…`: features that the driver can switch, that are wanted, that are on, and that never change.
 mod features {
     pub const SWITCHED: u16 = 2;
     pub const WANTED: u16 = 3;
@@ -78,11 +78,11 @@ mod features {
     pub const FIXED: u16 = 5;
 }
 
-/// `ETHTOOL_A_BITSET_…`: bits with names, as the kernel writes them unless it is asked for the compact form.
+/// `ETHTOOL_A_BITSET_…`: bits with names. The kernel writes these unless it is asked for the compact form.
 mod bitset {
     pub const NO_MASK: u16 = 1;
     pub const BITS: u16 = 3;
-    /// In them, for each bit.
+    /// The attributes of each bit.
     pub const NAME: u16 = 2;
     pub const VALUE: u16 = 3;
 }
@@ -117,13 +117,13 @@ impl Ethtool {
         }
     }
 
-    /// Starts listening for changes, whoever makes them; this socket then sends no more requests.
+    /// Starts listening for all changes, whoever makes them. The socket then sends no more requests.
     pub fn monitored(self) -> io::Result<Socket> {
         self.socket.join(self.monitor.ok_or(io::ErrorKind::Unsupported)?)?;
         Ok(self.socket)
     }
 
-    /// Sends a request about an interface, and passes on the answer.
+    /// Sends a request about an interface, and calls `each` with the answer.
     fn ask(
         &mut self,
         command: u8,
@@ -138,7 +138,7 @@ impl Ethtool {
         self.socket.ask(self.family, &header, write, told)
     }
 
-    /// Sends a request about an interface, and turns the answer into a value.
+    /// Sends a request about an interface, and converts the answer to a value.
     fn get<T: Default>(
         &mut self,
         command: u8,
@@ -206,7 +206,8 @@ pub fn changed(message: &Message<'_>) -> Option<String> {
     message.attributes(HEADER).nested(INTERFACE).text(INTERFACE_NAME)
 }
 
-/// The kernel lists offloads that could be on in some sets, and those that are on in another.
+/// Reads offloads. The kernel lists the offloads that could be on in some bitsets, and those that are on in another
+/// one.
 fn offloads(told: Attributes<'_>) -> BTreeMap<String, bool> {
     let mut all = BTreeMap::new();
     for set in [features::SWITCHED, features::FIXED, features::WANTED] {
@@ -216,7 +217,7 @@ fn offloads(told: Attributes<'_>) -> BTreeMap<String, bool> {
     all
 }
 
-/// The names of a set's bits, and whether each is in it; without a mask, bits that aren't listed aren't in it.
+/// The names of a bitset's bits, and whether each is set. In a bitset without a mask, a bit is set if it is listed.
 fn bits(set: Attributes<'_>) -> impl Iterator<Item = (String, bool)> {
     let listed = set.get(bitset::NO_MASK).is_some();
     set.nested(bitset::BITS).filter_map(move |(_, bit)| {
@@ -230,7 +231,7 @@ mod tests {
     use super::super::message::Messages;
     use super::*;
 
-    /// A set of bits as the kernel would write it.
+    /// A bitset as the kernel would write it.
     fn set(written: Writer, kind: u16, listed: bool, bits: &[(&str, bool)]) -> Writer {
         written.nested(kind, |set| {
             let set = if listed { set.attribute(bitset::NO_MASK, &[]) } else { set };

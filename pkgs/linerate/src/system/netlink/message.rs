@@ -1,7 +1,7 @@
 //! Netlink messages and their attributes (`include/uapi/linux/netlink.h`, netlink(7)).
 //!
-//! Numbers are in the machine's own byte order. Lengths in a message are compared with the actual data: one that
-//! doesn't fit ends the reading, and nothing panics.
+//! Numbers are in the machine's own byte order. Lengths in a message are compared with the actual data. A length that
+//! doesn't fit ends the reading; nothing panics.
 
 /// Bytes of `struct nlmsghdr`: length (32 bits), kind (16), flags (16), sequence (32), port (32).
 pub const HEADER: usize = 16;
@@ -9,15 +9,15 @@ pub const HEADER: usize = 16;
 const ALIGNMENT: usize = 4;
 /// Bytes of `struct nlattr`: length (16 bits), kind (16).
 const ATTRIBUTE_HEADER: usize = 4;
-/// `NLA_F_NESTED`: it contains attributes, which strict families want to be told.
+/// `NLA_F_NESTED`: the attribute contains attributes. Families with strict checks require this flag.
 const NESTED: u16 = 1 << 15;
-/// `NLA_TYPE_MASK`: a kind without its flags.
+/// `NLA_TYPE_MASK`: selects a kind without its flags.
 const KIND: u16 = (1 << 14) - 1;
 
 /// A received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Its kind: a number of the family's, or one below 16 of netlink's own.
+    /// Its kind: a number that the family defines or, below 16, one of netlink's own.
     pub kind: u16,
     /// `NLM_F_…`.
     pub flags: u16,
@@ -28,7 +28,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The attributes after a family's own header of this many bytes.
+    /// The attributes that follow a family's own header of this length in bytes.
     pub fn attributes(&self, header: usize) -> Attributes<'a> {
         Attributes(self.payload.get(header..).unwrap_or_default())
     }
@@ -80,14 +80,14 @@ impl<'a> Attributes<'a> {
         self.get(kind)?.first().map(|&byte| byte != 0)
     }
 
-    /// A text, up to its terminating zero.
+    /// A text up to its terminating zero.
     pub fn text(self, kind: u16) -> Option<String> {
         let bytes = self.get(kind)?;
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// The attributes inside another; none if it is missing.
+    /// The attributes inside another attribute; empty if that is missing.
     pub fn nested(self, kind: u16) -> Attributes<'a> {
         Attributes(self.get(kind).unwrap_or_default())
     }
@@ -120,7 +120,7 @@ impl Writer {
         Self(bytes)
     }
 
-    /// Adds an attribute. Requests are small; an attribute of 64 KiB wouldn't fit its length field.
+    /// Adds an attribute. The length field allows less than 64 KiB; requests are far smaller.
     pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         debug_assert!(value.len() <= usize::from(u16::MAX) - ATTRIBUTE_HEADER);
         self.0.extend_from_slice(&((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
@@ -148,7 +148,7 @@ impl Writer {
         self.attribute(kind, &[value.as_bytes(), &[0]].concat())
     }
 
-    /// Adds what `inner` writes as one attribute.
+    /// Adds an attribute that contains what `inner` writes.
     pub fn nested(mut self, kind: u16, inner: impl FnOnce(Self) -> Self) -> Self {
         let start = self.0.len();
         self = self.attribute(kind | NESTED, &[]);
@@ -158,7 +158,7 @@ impl Writer {
         self
     }
 
-    /// The message, ready to be sent.
+    /// Completes the message for sending.
     pub fn finish(mut self, sequence: u32) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
@@ -177,7 +177,7 @@ pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What follows after this many bytes and their padding.
+/// The bytes after this length and its padding.
 fn behind(bytes: &[u8], length: usize) -> &[u8] {
     bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! What this machine reports over netlink: ethtool's family, rtnetlink and socket diagnosis.
 //!
-//! - [`message`]: messages and their attributes as bytes.
-//! - [`socket`]: requests with their answers, and notifications.
+//! - [`message`]: encodes and decodes messages and their attributes.
+//! - [`socket`]: sends requests and receives answers and notifications.
 //! - [`ethtool`]: channels, rings, coalescing and offloads.
 //! - [`changes`]: which interfaces changed.
 
@@ -26,25 +26,25 @@ use super::{Channels, Coalescing, Rings, TcpListener};
 
 /// `RTM_GETQDISC` (`include/uapi/linux/rtnetlink.h`).
 const GET_QDISC: u16 = 38;
-/// Bytes of `struct tcmsg`: family (8 bits) and three of none, interface (32), handle, parent, info.
+/// Bytes of `struct tcmsg`: family (8 bits) and three bytes of padding, interface (32), handle, parent, info.
 const QDISC_HEADER: usize = 20;
 /// `TCA_KIND`: a discipline's name.
 const QDISC_KIND: u16 = 1;
 
-/// The disciplines that only pass packets on to one per queue (`net/sched/sch_mq.c`, `sch_mqprio.c`).
+/// Disciplines that only have one child discipline per queue (`net/sched/sch_mq.c`, `sch_mqprio.c`).
 const BRANCHES: [&str; 2] = ["mq", "mqprio"];
 
-/// Disciplines for incoming packets, which outgoing packets don't pass.
+/// Disciplines for incoming packets; outgoing packets don't use them.
 const INWARD: [&str; 2] = ["ingress", "clsact"];
 
 /// `SOCK_DIAG_BY_FAMILY` (`include/uapi/linux/sock_diag.h`).
 const SOCKETS: u16 = 20;
-/// Bytes of `struct inet_diag_req_v2` (`include/uapi/linux/inet_diag.h`): family, protocol, extensions and none (8 bits
-/// each), states (32), and 48 of one socket's, which are zero where all are asked for.
+/// Bytes of `struct inet_diag_req_v2` (`include/uapi/linux/inet_diag.h`): family, protocol, extensions and padding (8
+/// bits each), states (32), and 48 bytes that identify a single socket, which are zero in a request for all.
 const SOCKETS_QUESTION: usize = 56;
 /// Only `TCP_LISTEN` (`include/net/tcp_states.h`).
 const LISTENING: u32 = 1 << 10;
-/// The offsets in `struct inet_diag_msg` of the port and address that a socket is bound to, and of its queues.
+/// Offsets in `struct inet_diag_msg`: the port and address that a socket is bound to, and its queues.
 const PORT: usize = 4;
 const ADDRESS: usize = 8;
 const RECEIVE_QUEUE: usize = 56;
@@ -90,7 +90,7 @@ impl Netlink {
         let mut socket = Socket::open(NETLINK_ROUTE)?;
         let index = name_to_index(&socket, interface)?;
         socket.all(GET_QDISC, &[0; QDISC_HEADER], |message| {
-            // The kernel lists those of all interfaces, whichever was requested.
+            // The kernel lists the disciplines of all interfaces, whichever was requested.
             let kind = message.attributes(QDISC_HEADER).text(QDISC_KIND)?;
             let leaf = !BRANCHES.contains(&kind.as_str()) && !INWARD.contains(&kind.as_str());
             (leaf && u32_at(message.payload, 4) == Some(index)).then_some(kind)
@@ -112,7 +112,7 @@ impl Netlink {
     }
 }
 
-/// What is reported about a socket. For a listening socket, the queues are connections (`net/ipv4/tcp_diag.c`).
+/// Reads a listening socket. Its queues count connections (`net/ipv4/tcp_diag.c`).
 fn listener(message: &Message<'_>) -> Option<TcpListener> {
     let told = message.payload;
     let address = told.get(ADDRESS..)?;
@@ -152,7 +152,7 @@ mod tests {
             };
             let before = find();
             let _waits = TcpStream::connect(address).expect("a connection");
-            // The connection may exist before the listening socket has it.
+            // The client may see its connection before the listening socket does.
             assert_eq!(readable([listening.as_fd()], Duration::from_secs(30)).expect("readable"), [true]);
             let after = find();
             assert_eq!((before.waiting, after.waiting), (0, 1));

@@ -1,4 +1,4 @@
-//! A netlink socket: requests with their answers, and notifications.
+//! A netlink socket: sends requests, and receives answers and notifications.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,11 +14,11 @@ use super::message::{Attributes, HEADER, Message, Messages, Writer, u32_at};
 const REQUEST: u16 = 0x01;
 /// `NLM_F_ACK`: asks for a confirmation.
 const ACKNOWLEDGE: u16 = 0x04;
-/// `NLM_F_DUMP_INTR`, in an answer: the data changed in the meantime.
+/// `NLM_F_DUMP_INTR`, in an answer: the data changed during the dump.
 const INTERRUPTED: u16 = 0x10;
-/// `NLM_F_CAPPED`, in an error: it has only the header of the refused request.
+/// `NLM_F_CAPPED`, in an error: it contains only the header of the refused request.
 const CAPPED: u16 = 0x100;
-/// `NLM_F_ACK_TLVS`, in an error: it has attributes.
+/// `NLM_F_ACK_TLVS`, in an error: it contains attributes.
 const EXTENDED: u16 = 0x200;
 /// `NLM_F_DUMP`: asks for everything.
 const DUMP: u16 = 0x300;
@@ -26,16 +26,16 @@ const DUMP: u16 = 0x300;
 const ERROR: u16 = 2;
 /// `NLMSG_DONE`: the end of a dump, and an errno.
 const DONE: u16 = 3;
-/// `NLMSGERR_ATTR_MSG`: the reason in words.
+/// `NLMSGERR_ATTR_MSG`: the reason as text.
 const WORDS: u16 = 1;
 
 /// How long the kernel may take to answer. Setting channels restarts a port.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More bytes than a datagram has: the kernel fills at most 32 KiB (`netlink_dump` in `net/netlink/af_netlink.c`).
+/// More bytes than a datagram can have: the kernel fills at most 32 KiB (`netlink_dump` in `net/netlink/af_netlink.c`).
 const DATAGRAM: usize = 64 * 1024;
-/// The longest answer, in bytes: a million sockets fit.
+/// The longest answer, in bytes; a million sockets fit into it.
 const ANSWER: usize = 128 * 1024 * 1024;
-/// How often a dump is requested if its data keeps changing.
+/// How often a dump is requested while its data keeps changing.
 const ATTEMPTS: usize = 4;
 
 /// A socket of one netlink protocol.
@@ -46,7 +46,7 @@ pub struct Socket {
     buffer: Vec<u8>,
 }
 
-/// What the kernel refuses, and why.
+/// The kernel's error for a request, with its reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{words} ({errno})")]
 struct Refused {
@@ -59,7 +59,7 @@ impl Socket {
     pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = netlink_sys::Socket::new(protocol)?;
         socket.bind_auto()?;
-        // For reasons in words, which there aren't before Linux 4.12.
+        // Asks for error messages as text. Before Linux 4.12 there are none.
         let _ = socket.set_ext_ack(true);
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(DATAGRAM) })
     }
@@ -69,7 +69,7 @@ impl Socket {
         self.socket.add_membership(group)
     }
 
-    /// Sends a request, and passes on each message of the answer.
+    /// Sends a request, and calls `each` with each message of the answer.
     pub fn ask(
         &mut self,
         kind: u16,
@@ -81,7 +81,7 @@ impl Socket {
         self.answered(question, each).map(drop)
     }
 
-    /// Requests a dump, and collects what each message of the answer is made into, if anything.
+    /// Requests a dump, and collects the values that `each` returns for the messages of the answer.
     pub fn all<T>(
         &mut self,
         kind: u16,
@@ -98,7 +98,8 @@ impl Socket {
         Err(io::Error::new(io::ErrorKind::Interrupted, "the kernel's answer changed as it was told"))
     }
 
-    /// Sends a request and passes on the complete answer; returns whether nothing changed in the meantime.
+    /// Sends a request and calls `each` with every message of the answer. Returns whether the data stayed the same
+    /// meanwhile.
     fn answered(&mut self, question: Writer, mut each: impl FnMut(&Message<'_>)) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send_to(&question.finish(self.sequence), &SocketAddr::new(0, 0), 0)?;
@@ -125,7 +126,7 @@ impl Socket {
         }
     }
 
-    /// The next datagram, if there is one and the kernel sent it. Doesn't wait.
+    /// The next datagram if one from the kernel has arrived. Doesn't wait.
     pub fn receive(&mut self) -> io::Result<Option<&[u8]>> {
         self.buffer.clear();
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
@@ -147,7 +148,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Waits until one of the sockets can be read, at most this long; returns which can.
+/// Waits until at least one of the sockets is readable, up to a timeout. Returns which ones are.
 pub fn readable<const N: usize>(sockets: [BorrowedFd<'_>; N], patience: Duration) -> io::Result<[bool; N]> {
     let deadline = Instant::now() + patience;
     loop {
@@ -155,7 +156,7 @@ pub fn readable<const N: usize>(sockets: [BorrowedFd<'_>; N], patience: Duration
         let rest = deadline.saturating_duration_since(Instant::now());
         let rest = Timespec::try_from(rest).map_err(io::Error::other)?;
         match poll(&mut asked, Some(&rest)) {
-            // A failed socket is read too, which returns the error.
+            // A failed socket is read too; reading returns the error.
             Ok(_) => return Ok(asked.map(|one| !one.revents().is_empty())),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -163,14 +164,14 @@ pub fn readable<const N: usize>(sockets: [BorrowedFd<'_>; N], patience: Duration
     }
 }
 
-/// What the last message of an answer says.
+/// The result that the last message of an answer reports.
 fn verdict(message: &Message<'_>) -> io::Result<()> {
     let errno = u32_at(message.payload, 0).map_or(0, u32::cast_signed);
     if errno == 0 {
         return Ok(());
     }
     let refused = io::Error::from_raw_os_error(errno.wrapping_neg());
-    // struct nlmsgerr: the errno, and the request or its header. At the end of a dump there is only the errno.
+    // struct nlmsgerr contains the errno, and the request or its header. At the end of a dump, there is only the errno.
     let question = match (message.kind, message.flags & CAPPED) {
         (DONE, _) => 0,
         (_, 0) => u32_at(message.payload, 4).map_or(HEADER, |length| length as usize),
@@ -193,7 +194,7 @@ fn verdict(message: &Message<'_>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A last message with an errno, a request's bytes and perhaps a reason in words.
+    /// The last message of an answer, with an errno, a request's bytes and optionally a reason.
     fn last(kind: u16, flags: u16, errno: i32, question: &[u8], words: Option<&str>) -> Vec<u8> {
         let header = [&errno.to_ne_bytes(), question].concat();
         let written = Writer::new(kind, flags, &header);

@@ -1,4 +1,4 @@
-//! A machine recorded in a text file, which is changed only in memory.
+//! A machine recorded in a text file. Changes are made only in memory.
 //!
 //! ```text
 //! # A comment.
@@ -25,13 +25,14 @@
 //! statistics eth0 rx_missed_errors=9
 //! ```
 //!
-//! `=` gives a file one line, `:` as many as follow behind `|`, `->` is a symbolic link and `refuse` the errno of
-//! writing to a file; the other words are what netlink or a system call would tell. Directories are where files are.
-//! A `[a-b]` in a path stands for every number from `a` to `b`. What follows `later` is so once time has passed.
+//! `=` gives a file one line, and `:` the lines that follow with `|`. `->` is a symbolic link. `refuse` is the errno of
+//! writes to a file. The other words are answers of netlink or system calls. Directories exist where files do. A
+//! `[a-b]` in a path stands for every number from `a` to `b`. Lines after `later` replace earlier ones once time has
+//! passed.
 //!
-//! Writes do what the kernel does: masks and lists read back the way it spells them, and an interrupt moves. Other
-//! channels restart the queues: those that go take their files and interrupts along, those that stay are where the
-//! driver put them first, and rings are as long as they were first.
+//! Writes have the same effects as on a kernel: masks and lists read back in the kernel's format, and an interrupt
+//! moves. Other channels restart the queues: queues that disappear take their files and interrupts along, the others
+//! have the driver's initial settings, and rings have their initial length.
 
 mod parse;
 
@@ -66,7 +67,7 @@ struct State {
     offloads: BTreeMap<String, BTreeMap<String, bool>>,
     statistics: BTreeMap<String, BTreeMap<String, u64>>,
     indirection: BTreeMap<String, Vec<u32>>,
-    /// Interfaces with a table that was set and isn't the default.
+    /// Interfaces with an RSS table that was set and isn't the default.
     set_tables: BTreeSet<String>,
     qdiscs: BTreeMap<String, Vec<String>>,
     listeners: Vec<TcpListener>,
@@ -82,14 +83,14 @@ struct State {
     writes: Vec<(String, String)>,
 }
 
-/// What a restart of an interface's queues resets.
+/// The initial state, which a restart of an interface's queues restores.
 #[derive(Clone, Debug, Default)]
 struct Fresh {
     files: BTreeMap<String, String>,
     rings: BTreeMap<String, Rings>,
 }
 
-/// Why and how often a file refuses writes.
+/// The errno of writes to a file, and how many writes it applies to.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     errno: Errno,
@@ -102,7 +103,7 @@ impl Recorded {
         self.state.borrow_mut().files.insert(path.to_owned(), content.to_owned());
     }
 
-    /// Adds another machine's lines to this one's, replacing those that both have.
+    /// Adds another machine's lines to this one. They replace lines for the same file or subject.
     pub fn amend(&self, other: Self) {
         self.state.borrow_mut().overlay(other.state.into_inner());
     }
@@ -117,13 +118,13 @@ impl Recorded {
         self.state.borrow_mut().refusals.insert(path.to_owned(), Refusal { errno, times });
     }
 
-    /// Makes successive calls report changes to these interfaces.
+    /// Sets the interfaces that each following call of `changes` reports.
     pub fn tell(&self, changes: &[&[&str]]) {
         let names = |names: &&[&str]| names.iter().map(|&name| name.to_owned()).collect();
         self.state.borrow_mut().changes = changes.iter().rev().map(names).collect();
     }
 
-    /// Everything written so far: paths and contents, in order.
+    /// All writes so far: paths and contents, in order.
     pub fn writes(&self) -> Vec<(String, String)> {
         self.state.borrow().writes.clone()
     }
@@ -135,7 +136,7 @@ impl Recorded {
 }
 
 impl State {
-    /// Follows symbolic links and `..` as the kernel does.
+    /// Resolves symbolic links and `..` as the kernel does.
     fn resolve(&self, path: &str) -> io::Result<String> {
         let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done = String::new();
@@ -176,7 +177,7 @@ impl State {
         names.map(str::to_owned).collect()
     }
 
-    /// Restarts an interface's queues with other channels.
+    /// Restarts an interface's queues with another number of channels.
     fn restart(&mut self, interface: &str, combined: u32) {
         let fresh = Rc::clone(&self.fresh);
         let base = self.resolve(&format!("/sys/class/net/{interface}")).unwrap_or_default();
@@ -185,7 +186,7 @@ impl State {
             let queue = path.strip_prefix(&queues)?.split('/').next()?;
             queue.rsplit('-').next()?.parse::<u32>().ok()
         };
-        // What the driver first set up, as far as it is still in use.
+        // Restore the initial files of the queues that are still in use.
         self.files.retain(|path, _| number(path).is_none());
         for (path, content) in &fresh.files {
             let ours = path == "/proc/interrupts" || path.starts_with("/proc/irq/");
@@ -216,7 +217,7 @@ impl State {
         }
     }
 
-    /// Replaces the current state with the later one where both have it.
+    /// Adds the entries of the later state, replacing those that both have.
     fn overlay(&mut self, later: Self) {
         self.files.extend(later.files);
         self.links.extend(later.links);
@@ -238,7 +239,7 @@ impl State {
         }
     }
 
-    /// Stores a written value the way the kernel formats it.
+    /// Stores a written value in the kernel's format.
     fn store(&mut self, path: &str, content: &str) -> io::Result<()> {
         let invalid = |_| io::Error::from(Errno::INVAL);
         let stored = match name_of(path) {
@@ -263,7 +264,7 @@ impl State {
     }
 }
 
-/// A mask as wide as the one before it, whose width is the number of possible CPUs.
+/// Pads a mask to the width of the previous one, which depends on the number of possible CPUs.
 fn padded(mask: &str, like: &str) -> String {
     let digits: String = mask.chars().filter(|&digit| digit != ',').collect();
     let width = like.chars().filter(|&digit| digit != ',').count();
@@ -315,7 +316,7 @@ impl System for Recorded {
         if state.exists(&path) { Ok(path) } else { Err(Errno::NOENT.into()) }
     }
 
-    /// Recordings have no times.
+    /// A recording contains no modification times.
     fn modified(&self, _: &str) -> io::Result<u64> {
         Err(Errno::OPNOTSUPP.into())
     }
@@ -428,7 +429,8 @@ impl System for Recorded {
         self.state.borrow_mut().changes.pop().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// The later state becomes the current one. Nothing else changes without writes, so there is nothing to wait for.
+    /// Time passes, so the later state becomes the current one. Nothing else changes without writes, so there is no
+    /// need to wait.
     fn pause(&self, _: Duration) {
         let mut state = self.state.borrow_mut();
         if let Some(later) = state.later.take() {
@@ -437,7 +439,7 @@ impl System for Recorded {
     }
 }
 
-/// What is recorded of a machine; otherwise its driver can't report it.
+/// The recorded answer. Without one, the driver doesn't support the request.
 fn told<T: Clone>(told: Option<&T>) -> io::Result<T> {
     told.cloned().ok_or_else(|| Errno::OPNOTSUPP.into())
 }

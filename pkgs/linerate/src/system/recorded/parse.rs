@@ -51,7 +51,7 @@ impl FromStr for Recorded {
     }
 }
 
-/// Reads lines up to one that says `later`, and returns its position.
+/// Reads lines up to `later`, and returns the position of that line.
 fn read<'a>(
     lines: &mut impl Iterator<Item = (usize, &'a str)>,
     state: &mut State,
@@ -82,7 +82,7 @@ fn read<'a>(
     Ok(None)
 }
 
-/// A file or a link; returns the paths of a file whose lines follow.
+/// Reads a line for a file or a link. Returns the paths of a file whose content follows.
 fn file(line: &str, state: &mut State) -> Result<Vec<String>, &'static str> {
     if let Some((path, target)) = line.split_once(" -> ") {
         for path in expanded(path)? {
@@ -103,7 +103,7 @@ fn file(line: &str, state: &mut State) -> Result<Vec<String>, &'static str> {
     Ok(open)
 }
 
-/// What netlink or a system call would return: a word, mostly followed by its subject, and the rest.
+/// Reads an answer of netlink or a system call: a word, usually a subject, and values.
 fn answer(line: &str, state: &mut State) -> Result<(), &'static str> {
     let mut words = line.split_whitespace();
     let kind = words.next().unwrap_or_default();
@@ -245,7 +245,7 @@ fn truth(text: &str) -> Result<bool, &'static str> {
     text.parse().map_err(|_| "true or false is needed")
 }
 
-/// Every path that a `[a-b]` stands for.
+/// Every path that a path with `[a-b]` stands for.
 fn expanded(path: &str) -> Result<Vec<String>, &'static str> {
     let Some((before, rest)) = path.split_once('[') else { return Ok(vec![path.to_owned()]) };
     let (range, after) = rest.split_once(']').ok_or("a [ without ]")?;
