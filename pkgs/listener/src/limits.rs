@@ -192,6 +192,11 @@ impl ResponseBudget {
         Arc::new(Self { limit: limits.answer_bytes_total, held: AtomicU64::new(0) })
     }
 
+    /// How many bytes are held.
+    pub fn bytes(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
     /// A reservation of zero bytes, to be resized.
     pub fn held(self: &Arc<Self>) -> ResponseReservation {
         ResponseReservation { answers: Arc::clone(self), bytes: 0 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use service::metrics::{Family, LocalCounter, LocalHistogram, Registry, Snapshot};
 
-use crate::limits::Refused;
+use crate::limits::{Refused, ResponseBudget};
 use crate::peer::Protocol;
 
 /// One in this many reads is timed for [`Metrics::read_times`], since reading the clock twice takes some 50 ns.
@@ -14,7 +14,10 @@ const TIME_EVERY: u64 = 16;
 
 /// The counters of all workers. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Metrics(Arc<[WorkerMetrics]>);
+pub struct Metrics {
+    workers: Arc<[WorkerMetrics]>,
+    answers: Arc<ResponseBudget>,
+}
 
 /// The counters of one worker, on its own cache lines. A connection costs a few uncontended additions.
 #[derive(Debug, Default)]
@@ -105,19 +108,24 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    /// Counters at zero, for this many workers.
-    pub fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| WorkerMetrics::default()).collect())
+    /// Counters at zero, for this many workers, which share `answers`.
+    pub(crate) fn new(workers: usize, answers: Arc<ResponseBudget>) -> Self {
+        Self { workers: (0..workers).map(|_| WorkerMetrics::default()).collect(), answers }
+    }
+
+    /// The sum of what clients have yet to take.
+    pub(crate) fn answers(&self) -> &Arc<ResponseBudget> {
+        &self.answers
     }
 
     /// The counters of one worker.
     pub fn worker(&self, index: usize) -> &WorkerMetrics {
-        &self.0[index]
+        &self.workers[index]
     }
 
     /// Counts a connection as accepted, and as open until the returned guard is dropped.
     pub fn open(&self, worker: usize, protocol: Protocol) -> Open<'_> {
-        let metrics = &self.0[worker].protocols[protocol as usize];
+        let metrics = &self.workers[worker].protocols[protocol as usize];
         metrics.accepted.increment();
         metrics.open.increment();
         Open(metrics)
@@ -126,12 +134,12 @@ impl Metrics {
     /// Times from a read to the end of the answers that the [fast path](crate::FastPath) gives to it, of one read in
     /// 16.
     pub fn read_times(&self) -> Snapshot {
-        self.0.iter().map(|worker| worker.read_times.snapshot()).sum()
+        self.workers.iter().map(|worker| worker.read_times.snapshot()).sum()
     }
 
     /// The sum of a counter over all workers.
     pub fn sum(&self, count: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
-        self.0.iter().map(|worker| count(worker).get()).sum()
+        self.workers.iter().map(|worker| count(worker).get()).sum()
     }
 
     /// How many connections of `protocol` were accepted.
@@ -167,6 +175,8 @@ pub enum Counted {
     ShedBodies,
     /// Connections closed because too many bytes waited for clients to take them.
     ShedAnswers,
+    /// Bytes that wait for clients to take them, beyond what each connection may have anyway.
+    AnswerBytes,
     /// Handshakes that failed or took too long.
     HandshakeFailures,
     /// Failed accepts.
@@ -195,6 +205,7 @@ impl Counts for Metrics {
             Counted::ShedProxy => self.sum(|worker| &worker.proxy_refused),
             Counted::ShedBodies => self.sum(|worker| &worker.shed_bodies),
             Counted::ShedAnswers => self.sum(|worker| &worker.shed_answers),
+            Counted::AnswerBytes => self.answers.bytes(),
             Counted::HandshakeFailures => self.sum(|worker| &worker.handshake_failures),
             Counted::AcceptErrors => self.sum(|worker| &worker.accept_errors),
             Counted::TimedOut => self.sum(|worker| &worker.timed_out),
@@ -235,6 +246,9 @@ pub fn register(all: &[Arc<dyn Counts>], registry: &mut Registry, prefix: &str) 
         shed = shed.with(&[("reason", reason)], sum(what));
     }
     shed.register(registry);
+    let bytes = sum(Counted::AnswerBytes);
+    let help = "Bytes of answers that wait for clients to take them, beyond what each connection may have";
+    Family::new("listener_answer_bytes", help).with(&[], move || bytes() as f64).register(registry);
     for (name, help, what) in [
         (
             "listener_handshake_failures",
@@ -265,10 +279,14 @@ pub fn register(all: &[Arc<dyn Counts>], registry: &mut Registry, prefix: &str) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Limits;
 
     #[test]
     fn workers_are_summed_and_shown() {
-        let metrics = Metrics::new(2);
+        let answers = ResponseBudget::new(&Limits::default());
+        let mut held = answers.held();
+        assert!(held.resize(7));
+        let metrics = Metrics::new(2, answers);
         let first = metrics.open(0, Protocol::Http1);
         let _second = metrics.open(1, Protocol::Http1);
         drop(first);
@@ -283,6 +301,7 @@ mod tests {
             "linerate_api_listener_open{protocol=\"http3\"} 0.0",
             "linerate_api_listener_shed_total{reason=\"address\"} 1",
             "linerate_api_listener_handshake_failures_total 1",
+            "linerate_api_listener_answer_bytes 7.0",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} not in\n{text}");
         }
@@ -296,7 +315,7 @@ mod tests {
                 if what == Counted::ShedOverall { 5 } else { 0 }
             }
         }
-        let metrics = Metrics::new(1);
+        let metrics = Metrics::new(1, ResponseBudget::new(&Limits::default()));
         metrics.worker(0).refused(Refused::Overall);
         let mut registry = Registry::default();
         register(&[Arc::new(metrics), Arc::new(Loop)], &mut registry, "linerate_files");

@@ -317,6 +317,8 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+    use crate::config::Limits;
+    use crate::limits::ResponseBudget;
 
     /// A socket that receives these batches, one per poll.
     #[derive(Debug, Default)]
@@ -370,7 +372,8 @@ mod tests {
 
     impl Pair {
         fn new() -> Self {
-            let (router, metrics) = (Arc::new(CidRouter::new(2, Vec::new())), Metrics::new(2));
+            let router = Arc::new(CidRouter::new(2, Vec::new()));
+            let metrics = Metrics::new(2, ResponseBudget::new(&Limits::default()));
             let given = [Arc::new(Given::default()), Arc::new(Given::default())];
             let demux = |worker: u8| {
                 router.demux(worker, vec![given[usize::from(worker)].clone()], None, metrics.clone())

@@ -56,7 +56,8 @@ impl Listener {
         };
         let workers = workers::count(config.workers);
         let sockets = BoundSockets::new(&config, tls.as_ref(), workers)?;
-        let (metrics, heartbeats) = (Metrics::new(workers), Heartbeats::new(workers));
+        let metrics = Metrics::new(workers, ResponseBudget::new(&config.limits));
+        let heartbeats = Heartbeats::new(workers);
         Ok(Self { config: Arc::new(config), sockets, tls, metrics, heartbeats })
     }
 
@@ -151,7 +152,6 @@ impl Listener {
         let (control, drain) = drain::pair();
         let connections = ConnectionLimiter::new(&self.config.limits, self.config.addresses.clone());
         let bodies = BodyBudget::new(&self.config.limits);
-        let answers = ResponseBudget::new(&self.config.limits);
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
         let mut outcome = Ok(());
         let pinned = workers::pinnable(self.sockets.workers.len());
@@ -163,7 +163,7 @@ impl Listener {
                 config: Arc::clone(&self.config),
                 connections: Arc::clone(&connections),
                 bodies: Arc::clone(&bodies),
-                answers: Arc::clone(&answers),
+                answers: Arc::clone(self.metrics.answers()),
                 metrics: self.metrics.clone(),
                 drain: drain.clone(),
                 registry: ConnectionRegistry::new(times),
