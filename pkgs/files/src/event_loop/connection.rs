@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ use crate::site::Site;
 use crate::site::errors::HttpError;
 use crate::transfer::file_transfer::Transfer;
 use crate::worker::completions::Completed;
-use crate::worker::context::WorkerContext;
+use crate::worker::context::{WorkerContext, site_of};
 
 /// Bodies up to this size are appended to their heads, and sent with the other answers of a pipeline.
 const INLINE_BYTES: usize = 2 * 1024;
@@ -413,11 +414,12 @@ impl Connection {
             None if by_proxy.is_some() => given(),
             None => None,
         };
-        let known = worker.context.site_of(request);
+        let first = Rc::clone(&worker.context.site);
+        let known = site_of(&first, request);
         let is_known = known.is_some();
-        let site = known.unwrap_or_else(|| worker.context.site.clone());
+        let site = known.unwrap_or(&first);
         let start = out.len();
-        let mut builder = worker.context.builder(&site);
+        let mut builder = worker.context.builder(site);
         builder.id.clone_from(&id);
         builder.defers_lookups = true;
         builder.client = client;
@@ -438,7 +440,7 @@ impl Connection {
                     if site.has_server_timing() {
                         self.waiting_since.get_or_insert_with(Instant::now);
                     }
-                    return Err((wait, site));
+                    return Err((wait, Arc::clone(site)));
                 }
                 Err(_) => builder.refuse(HttpError::Exhausted, request, "", out),
             }
@@ -446,7 +448,7 @@ impl Connection {
         self.waits = 0;
         self.waiting_since = None;
         self.last = answer.closes;
-        worker.context.prefetch(&site, &answer.payload);
+        worker.context.prefetch(site, &answer.payload);
         let mut length = answer.length();
         match std::mem::replace(&mut answer.payload, Payload::None) {
             Payload::None => {}
@@ -471,7 +473,7 @@ impl Connection {
                 } else {
                     // The head was not sent yet, so it is removed.
                     out.truncate(start);
-                    let mut builder = worker.context.builder(&site);
+                    let mut builder = worker.context.builder(site);
                     builder.id = id;
                     answer = builder.refuse(HttpError::Exhausted, request, "", out);
                     length = answer.length();

@@ -39,11 +39,11 @@ impl VirtualHosts {
     }
 
     /// The site for the host in a request, or `other` if there is none for it; none if that is refused.
-    pub fn of(&self, host: Option<&str>, other: &Arc<Site>) -> Option<Arc<Site>> {
+    pub fn of<'s>(&'s self, host: Option<&str>, other: &'s Arc<Site>) -> Option<&'s Arc<Site>> {
         let found = host.and_then(|host| self.find(&name_of(host)));
         match (found, self.unknown) {
-            (Some(site), _) => Some(Arc::clone(site)),
-            (None, UnknownHosts::Serve) => Some(Arc::clone(other)),
+            (Some(site), _) => Some(site),
+            (None, UnknownHosts::Serve) => Some(other),
             (None, UnknownHosts::Refuse) => None,
         }
     }

@@ -3,6 +3,7 @@
 //! service.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use listener::{Connection, Exchange, FastAnswer, FastPath};
@@ -13,7 +14,7 @@ use super::service::TlsService;
 use crate::http::head::{Method, RawFields, Request, of_lines};
 use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
-use crate::worker::context::WorkerContext;
+use crate::worker::context::{WorkerContext, site_of};
 
 /// The longest body, in bytes. HTTP/2 sends it in one frame (RFC 9113, section 4.2), and a connection holds no more of
 /// it than of another answer's piece.
@@ -71,10 +72,11 @@ fn answer(
     }
     let connection = exchange.connection(request.keep);
     request.keep = connection == Connection::Keep;
-    let site = context.site_of(&request)?;
+    let first = Rc::clone(&context.site);
+    let site = site_of(&first, &request)?;
     let answer = TAIL.with_borrow_mut(|tail| {
         tail.write(!request.keep, |end| exchange.end(end, connection));
-        let mut builder = context.builder(&site);
+        let mut builder = context.builder(site);
         builder.tail = tail;
         builder.answer_open(&request, MAX_BYTES, out)
     })?;
@@ -95,7 +97,7 @@ fn answer(
     if !context.shared.may_ask(peer.address_rate.as_ref(), by_proxy) {
         return None;
     }
-    context.prefetch(&site, &answer.payload);
+    context.prefetch(site, &answer.payload);
     context.metrics.sent.add(body.len() as u64);
     context.metrics.fast.add(1);
     context.counts(true).answered(answer.status);

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -33,7 +34,7 @@ use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
 use crate::site::Site;
 use crate::site::errors::HttpError;
 use crate::site::root::Error;
-use crate::worker::context::{TICK, WorkerContext};
+use crate::worker::context::{TICK, WorkerContext, site_of};
 use crate::worker::shared::SharedState;
 
 /// The most headers in an answer, including those from rules.
@@ -149,7 +150,7 @@ fn failed(asked: &head::Request<'_>) -> Response<Body> {
         let Some(context) = context else { return gone() };
         context.reset();
         let mut out = Vec::new();
-        let site = Arc::clone(&context.site);
+        let site = Rc::clone(&context.site);
         let answer = context.builder(&site).refuse(HttpError::Failed, asked, "", &mut out);
         context.counts(true).answered(answer.status);
         response(&out, &answer, None, asked)
@@ -180,12 +181,13 @@ fn answer<B>(
     let peer = request.extensions().get::<Peer>();
     let rate = peer.and_then(|peer| peer.address_rate.as_ref());
     let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
-    let known = context.site_of(&asked);
+    let first = Rc::clone(&context.site);
+    let known = site_of(&first, &asked);
     let is_known = known.is_some();
-    let site = known.unwrap_or_else(|| Arc::clone(&context.site));
+    let site = known.unwrap_or(&first);
     let may_ask = outcome.is_some() || context.shared.may_ask(rate, by_proxy);
     let id = id(context, peer, request);
-    let mut builder = context.builder(&site);
+    let mut builder = context.builder(site);
     builder.id.clone_from(&id);
     builder.client = peer.and_then(|peer| peer.client(request.headers()));
     let mut answer = if may_ask && !is_known {
@@ -198,13 +200,13 @@ fn answer<B>(
         builder.waiting_since = since;
         match builder.answer(&asked, outcome, out) {
             Ok(answer) => answer,
-            Err(wait) if waits < MAX_PENDING => return Err((wait, site)),
+            Err(wait) if waits < MAX_PENDING => return Err((wait, Arc::clone(site))),
             Err(_) => builder.refuse(HttpError::Exhausted, &asked, "", out),
         }
     } else {
         builder.refuse(HttpError::TooMany, &asked, "", out)
     };
-    context.prefetch(&site, &answer.payload);
+    context.prefetch(site, &answer.payload);
     let body = match std::mem::replace(&mut answer.payload, Payload::None) {
         Payload::None => None,
         Payload::File { file, range, .. } => Some(Body::file(context, &file, range)),
@@ -213,7 +215,7 @@ fn answer<B>(
             let body = Body::stream(context, source);
             if body.is_none() {
                 out.clear();
-                let mut builder = context.builder(&site);
+                let mut builder = context.builder(site);
                 builder.id = id;
                 answer = builder.refuse(HttpError::Exhausted, &asked, "", out);
             }
@@ -323,7 +325,7 @@ impl listener::EarlyHints for TlsService {
                     return None;
                 }
                 let request = asked_of(method, uri, fields);
-                let site = context.site_of(&request)?;
+                let site = site_of(&context.site, &request)?;
                 let path = path::decode(request.path, site.hidden).ok()?;
                 let links = site.early_hints(&path).iter();
                 let links: Vec<_> = links.filter_map(|link| HeaderValue::from_str(link).ok()).collect();

@@ -1,6 +1,7 @@
 //! The state from which a thread answers, for either listener: the site, open files, the time, its counters and its
 //! lines of the access log.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,8 +30,9 @@ const PREFETCH_EVERY: Duration = Duration::from_secs(5);
 pub struct WorkerContext {
     /// What all threads share.
     pub shared: Arc<SharedState>,
-    /// What is served.
-    pub site: Arc<Site>,
+    /// What is served. Each request has a clone of the outer pointer, which no other thread has: a shared counter would
+    /// move between the caches of all CPUs.
+    pub site: Rc<Arc<Site>>,
     /// What the thread counts.
     pub metrics: Arc<WorkerMetrics>,
     /// What it counts of connections by TLS.
@@ -75,7 +77,7 @@ impl WorkerContext {
         let changes = shared.changes();
         let watched = Watcher::new().map(|watcher| (watcher, PlainDirectories::new(shared.disk.clone())));
         Self {
-            site: shared.site(),
+            site: Rc::new(shared.site()),
             tail: CommonHeaders::at(now),
             tick: 1,
             now,
@@ -103,14 +105,6 @@ impl WorkerContext {
     /// The tick by which a client has to take something of its answer.
     pub fn write_deadline(&self) -> u32 {
         self.after(self.shared.settings.write_timeout)
-    }
-
-    /// The site that a request is about; none where its host is nobody's here.
-    pub fn site_of(&self, request: &Request<'_>) -> Option<Arc<Site>> {
-        match &self.site.hosts {
-            None => Some(Arc::clone(&self.site)),
-            Some(hosts) => hosts.of(request.host(), &self.site),
-        }
     }
 
     /// Whether any site has rules that say what clients need besides what they ask for.
@@ -203,7 +197,7 @@ impl WorkerContext {
         let changes = self.shared.changes();
         if changes != self.changes {
             self.changes = changes;
-            self.site = self.shared.site();
+            self.site = Rc::new(self.shared.site());
             self.cache.clear();
         }
     }
@@ -234,6 +228,14 @@ impl WorkerContext {
     /// What tells when [`watched`](Self::watched) has something to learn; none where time alone decides.
     pub fn watcher(&self) -> Option<&Watcher> {
         self.cache.watcher()
+    }
+}
+
+/// The site that a request is about, if `first` has several; none if its host is nobody's here.
+pub fn site_of<'s>(first: &'s Arc<Site>, request: &Request<'_>) -> Option<&'s Arc<Site>> {
+    match &first.hosts {
+        None => Some(first),
+        Some(hosts) => hosts.of(request.host(), first),
     }
 }
 
