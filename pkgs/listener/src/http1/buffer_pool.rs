@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const SPARE: usize = 16;
 
 /// The largest output buffer that is kept, in bytes.
-const SPARE_BYTES: usize = 64 * 1024;
+const SPARE_BYTES: usize = 66 * 1024;
 
 /// Heads are cut from blocks of at least this size. So a few dozen requests cost one allocation, and a long-running
 /// request holds at most one block.

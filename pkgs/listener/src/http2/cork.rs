@@ -1,7 +1,8 @@
-//! Gathers what h2 writes in one round of its connection's task, so that short answers to requests that came together
-//! leave in one call, and in one TLS record.
+//! Gathers what h2 writes in one round of its connection's task, so that it leaves in one call, in as few TLS records as
+//! possible.
 //!
-//! h2 flushes after each DATA frame of more than 256 bytes, so eight answers of 1 KB used to take eight calls.
+//! h2 flushes after each DATA frame of more than 256 bytes, so eight answers of 1 KB used to take eight calls. A long
+//! frame exceeds a TLS record by its head, so it used to take a call and two records, one of them of nine bytes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,9 +13,18 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http1::buffer_pool::Output;
+use crate::limits::ResponseReservation;
 
-/// The most bytes that are gathered: a TLS record (RFC 8446, section 5.1). What is longer passes without a copy.
-const MOST: usize = 16 * 1024;
+/// The most bytes that are gathered: four of the longest frames that clients allow unless they say otherwise (RFC 9113,
+/// section 4.2: 16 KiB and a head of nine bytes), and short ones beside them.
+pub const MOST: usize = 66 * 1024;
+
+/// The same for a client that was slow to take what was last gathered for it. This much is a connection's own; what it
+/// has beyond that counts towards the sum of what clients have yet to take.
+const MOST_IF_SLOW: usize = 16 * 1024;
+
+/// Frames of at least this length are gathered in a buffer of [`MOST`] bytes from the start, which then need not grow.
+const LONG: usize = 4 * 1024;
 
 /// The state that the connection's task shares with its [`CorkedIo`]. Without a task that calls
 /// [`hold`](Self::hold), nothing is gathered.
@@ -27,6 +37,8 @@ struct State {
     holds: AtomicBool,
     /// Whether something is gathered.
     is_filled: AtomicBool,
+    /// Whether the connection ended because clients have too much to take.
+    is_shed: AtomicBool,
 }
 
 impl Cork {
@@ -44,6 +56,11 @@ impl Cork {
     pub fn is_filled(&self) -> bool {
         self.0.is_filled.load(Relaxed)
     }
+
+    /// Whether the connection ended because too many bytes wait for clients to take them.
+    pub fn is_shed(&self) -> bool {
+        self.0.is_shed.load(Relaxed)
+    }
 }
 
 /// A stream that gathers short writes.
@@ -51,14 +68,21 @@ pub struct CorkedIo<I> {
     io: I,
     cork: Cork,
     gathered: Output,
+    /// How much may be gathered now.
+    most: usize,
+    /// Whether the client is slow to take what is gathered.
+    is_slow: bool,
+    /// The reservation for bytes that the client is slow to take.
+    held: ResponseReservation,
 }
 
 /// The same stream for writes that are complete, and need not wait for others.
 pub struct Uncorked<'a, I>(&'a mut CorkedIo<I>);
 
 impl<I> CorkedIo<I> {
-    pub fn new(io: I, cork: Cork) -> Self {
-        Self { io, cork, gathered: Output::default() }
+    /// `held` is empty.
+    pub fn new(io: I, cork: Cork, held: ResponseReservation) -> Self {
+        Self { io, cork, gathered: Output::default(), most: MOST, is_slow: false, held }
     }
 
     /// The stream for writes that are not gathered.
@@ -74,14 +98,28 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         if self.gathered.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.gathered.poll_write(&mut self.io, context, |_| ()))?;
+        let written = self.gathered.poll_write(&mut self.io, context, |_| ());
+        if written.is_pending() {
+            self.is_slow = true;
+            if !self.held.resize(self.gathered.held().saturating_sub(MOST_IF_SLOW) as u64) {
+                self.cork.0.is_shed.store(true, Relaxed);
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
+            return Poll::Pending;
+        }
+        ready!(written)?;
+        self.most = MOST;
+        if std::mem::take(&mut self.is_slow) {
+            self.most = MOST_IF_SLOW;
+            self.held.resize(0);
+        }
         self.cork.0.is_filled.store(false, Relaxed);
         Poll::Ready(Ok(()))
     }
 
     /// Whether this many bytes are to be gathered.
     fn gathers(&self, bytes: usize) -> bool {
-        bytes < MOST && self.cork.0.holds.load(Relaxed)
+        bytes < self.most && self.cork.0.holds.load(Relaxed)
     }
 
     /// Gathers these pieces, in place of what has no room beside them.
@@ -91,11 +129,14 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         pieces: impl Iterator<Item = &'p [u8]>,
         bytes: usize,
     ) -> Poll<io::Result<usize>> {
-        if self.gathered.len() + bytes > MOST {
+        if self.gathered.len() + bytes > self.most {
             ready!(self.poll_gathered(context))?;
         }
         if bytes > 0 {
             let buffer = self.gathered.buffer();
+            if bytes >= LONG && buffer.is_empty() {
+                buffer.reserve_exact(self.most);
+            }
             pieces.for_each(|piece| buffer.extend_from_slice(piece));
             self.cork.0.is_filled.store(true, Relaxed);
         }
@@ -198,6 +239,8 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+    use crate::config::Limits;
+    use crate::limits::ResponseBudget;
 
     /// A stream that takes only so much, and remembers each call's bytes.
     #[derive(Default)]
@@ -235,15 +278,18 @@ mod tests {
     struct Line {
         io: CorkedIo<Wire>,
         cork: Cork,
+        answers: Arc<ResponseBudget>,
     }
 
     impl Line {
         fn new(room: usize) -> Self {
-            let cork = Cork::default();
-            Self { io: CorkedIo::new(Wire { room, ..Wire::default() }, cork.clone()), cork }
+            let (cork, wire) = (Cork::default(), Wire { room, ..Wire::default() });
+            let answers =
+                ResponseBudget::new(&Limits { answer_bytes_total: MOST as u64, ..Limits::default() });
+            Self { io: CorkedIo::new(wire, cork.clone(), answers.held()), cork, answers }
         }
 
-        /// How many of these bytes are taken; none if the stream is full.
+        /// The number of bytes taken; none if the stream is full.
         fn write(&mut self, bytes: &[u8]) -> Option<usize> {
             match Pin::new(&mut self.io).poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
                 Poll::Ready(taken) => Some(taken.expect("it works")),
@@ -288,32 +334,66 @@ mod tests {
     fn what_is_long_follows_what_is_gathered_without_a_copy() {
         let mut line = Line::new(usize::MAX);
         line.cork.hold();
-        let (long, half) = (vec![b'x'; MOST], vec![b'y'; MOST / 2]);
+        let (long, third) = (vec![b'x'; MOST], vec![b'y'; MOST / 3]);
         assert_eq!((line.write(b"a"), line.write(&long)), (Some(1), Some(MOST)));
         assert_eq!(line.calls(), [b"a".to_vec(), long]);
-        for _ in 0..3 {
-            assert_eq!(line.write(&half), Some(MOST / 2));
+        for _ in 0..4 {
+            assert_eq!(line.write(&third), Some(MOST / 3));
         }
-        assert_eq!(line.calls(), [[&half[..], &half].concat()], "there is room for two");
+        assert_eq!(line.calls(), [third.repeat(3)], "there is room for three");
         let context = &mut Context::from_waker(Waker::noop());
         assert!(Pin::new(&mut line.io.uncorked()).poll_write(context, b"now").is_ready());
-        assert_eq!(line.calls(), [half, b"now".to_vec()]);
+        assert_eq!(line.calls(), [third, b"now".to_vec()]);
         assert!(!line.cork.release());
     }
 
     #[test]
-    fn a_full_stream_is_told_of_once_the_cork_is_full() {
+    fn four_of_the_longest_frames_leave_together() {
+        let mut line = Line::new(usize::MAX);
+        line.cork.hold();
+        let frame = vec![b'x'; 9 + (16 << 10)];
+        for _ in 0..4 {
+            assert_eq!(line.write(&frame), Some(frame.len()));
+        }
+        assert!(line.cork.release() && line.flush());
+        assert_eq!(line.calls(), [frame.repeat(4)]);
+    }
+
+    #[test]
+    fn less_is_gathered_for_a_client_that_was_slow() {
         let mut line = Line::new(3);
         line.cork.hold();
         let most = vec![b'x'; MOST - 1];
-        assert_eq!((line.write(&most), line.write(b"ab"), line.write(b"c")), (Some(MOST - 1), None, Some(1)));
-        assert!(line.cork.release() && !line.flush());
-        assert!(line.cork.is_filled(), "the client has yet to take it");
+        assert_eq!((line.write(&most), line.write(b"ab")), (Some(MOST - 1), None));
+        assert!(line.cork.release() && !line.flush() && line.cork.is_filled());
+        let counted = line.answers.bytes() as usize;
+        assert!((MOST - MOST_IF_SLOW..MOST).contains(&counted), "{counted}");
         line.io.io.room = usize::MAX;
+        assert!(line.flush() && !line.cork.is_filled());
+        assert_eq!((line.calls().concat(), line.answers.bytes()), (most, 0));
+        // What is longer than what may be gathered now is not, and what was taken at once makes up for it.
+        let long = vec![b'y'; MOST_IF_SLOW];
+        for gathers in [false, true] {
+            line.cork.hold();
+            assert_eq!(line.write(&long), Some(long.len()));
+            assert_eq!(line.calls().is_empty(), gathers);
+            assert_eq!(line.write(b"short"), Some(5));
+            assert!(line.cork.release() && line.flush());
+            line.calls();
+        }
+    }
+
+    #[test]
+    fn a_connection_ends_if_clients_have_too_much_to_take() {
+        let mut line = Line::new(0);
+        let mut other = line.answers.held();
+        assert!(other.resize(MOST as u64 / 2));
         line.cork.hold();
-        assert!(line.flush() && line.cork.release() && line.flush());
-        let sent = line.calls().concat();
-        assert_eq!(sent, [&most[..], b"c"].concat());
-        assert!(!line.cork.is_filled());
+        assert_eq!(line.write(&vec![b'x'; MOST - 1]), Some(MOST - 1));
+        line.cork.release();
+        let context = &mut Context::from_waker(Waker::noop());
+        let Poll::Ready(Err(error)) = Pin::new(&mut line.io).poll_flush(context) else { panic!("no error") };
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert!(line.cork.is_shed());
     }
 }

@@ -4,7 +4,7 @@
 //! - [`library`]: h2 itself, over a single type of stream.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
-//! - [`cork`]: gathers short answers that are sent together.
+//! - [`cork`]: gathers frames that are sent together.
 //! - [`stall_detector`]: detects clients that take nothing, and lets them finish sending at the end.
 
 mod cork;
@@ -28,6 +28,7 @@ use crate::peer::{Peer, Protocol};
 use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
+pub use cork::MOST as GATHERED_BYTES;
 use cork::{Cork, CorkedIo};
 use fast_path::{FastPathIo, Shared};
 pub use library::ByteStream;
@@ -84,7 +85,7 @@ pub async fn serve<S: HttpService>(
         buffer: SendBuffer::new(worker.answers.held()),
     });
     let cork = Cork::default();
-    let io = CorkedIo::new(WatchedIo::new(io, stall.clone()), cork.clone());
+    let io = CorkedIo::new(WatchedIo::new(io, stall.clone()), cork.clone(), worker.answers.held());
     let io = FastPathIo::new(io, &service, &context, &fast);
     let mut builder = Builder::new();
     builder
@@ -116,7 +117,12 @@ pub async fn serve<S: HttpService>(
             // Polling the connection sends output. So requests that came together are accepted together, and answered
             // together.
             while let Poll::Ready(next) = connection.poll_accept(task) {
-                let Some(Ok(stream)) = next else { return Poll::Ready(()) };
+                let Some(Ok(stream)) = next else {
+                    if cork.is_shed() {
+                        worker.counts().shed_answers.increment();
+                    }
+                    return Poll::Ready(());
+                };
                 accepted.push(stream);
             }
             if S::FAST

@@ -115,6 +115,8 @@ impl<'a> Accepted<'a> {
                 }
                 stream.get_mut().0.end_handshake();
                 if http2 {
+                    // What is gathered is encrypted in one call.
+                    stream.get_mut().1.set_buffer_limit(Some(http2::GATHERED_BYTES));
                     Box::pin(self.http2(stream, Some(info), service)).await
                 } else {
                     Box::pin(self.http1(stream, &[], Some(info), service)).await
