@@ -23,7 +23,8 @@ const PER_USER: NonZero<u32> = NonZero::new(100).unwrap();
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Addresses and users whose attempts are counted. A hash takes 20 ms, so there are fewer than half as many per minute.
+/// The most addresses and users whose attempts are counted. A hash takes 20 ms, so a minute uses fewer than half of
+/// them.
 const COUNTED: usize = 65_536;
 
 /// Requests that wait for the result of an attempt, their own or an earlier one. Further ones are asked to retry.
@@ -155,7 +156,8 @@ impl Turns {
         }
     }
 
-    /// Takes a token from each, or from none. Then returns which has none, and when it will.
+    /// Takes a token for each key, or for none of them. The error says which key has no token left, and when it gets
+    /// one.
     fn take<'c>(&self, counted: &'c [Counted]) -> Result<(), (&'c Counted, Exceeded)> {
         let now = Instant::now();
         for (index, key) in counted.iter().enumerate() {

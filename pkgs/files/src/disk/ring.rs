@@ -379,7 +379,7 @@ mod tests {
         let Some(mut ring) = for_test("a_read_that_ends_wakes_whoever_waits_for_events", 0) else { return };
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
         epoll::add(&epoll, &ring, EventData::new_u64(0), EventFlags::IN).expect("it is watched");
-        // It can be read after a while, as what comes from a disk.
+        // The timer becomes readable after a while, as data from a disk does.
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).expect("a timer");
         let once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -445,7 +445,7 @@ mod tests {
         let counts: Vec<_> = blocks.iter().map(|block| block.as_ref().map(Block::count)).collect();
         assert_eq!(counts, [Some(4), Some(1), Some(1), Some(1), Some(1)], "the last quarter is two blocks");
         assert!(ring.block(4, 0, large).is_none() && ring.is_short());
-        // It reads into all that there is: nobody keeps a block for himself.
+        // Reads into all blocks, so that nobody holds a block that is not being read into.
         let file = file(&vec![7; EXTENT_BLOCKS * BLOCK_BYTES]);
         for block in blocks.into_iter().flatten() {
             ring.read(1, &file, 0, usize::MAX, block).expect("room");

@@ -263,7 +263,8 @@ impl EventLoop {
                 shared.resolve(wait, site, move |outcome| completions.push(token, Completed::Work(outcome)));
             }
         });
-        // Too many files are open. Kept ones can be opened again, and a request that may wait gets one.
+        // Too many files are open. Those in the cache can be opened again, so a request that may wait gets a
+        // descriptor.
         if short {
             self.worker.context.close_files();
         }
@@ -478,8 +479,8 @@ impl EventLoop {
         if context.shared.shutdown.is_triggered() && !context.draining {
             context.draining = true;
             self.drained_from = Some(context.tick);
-            // Connections from before are served, by the process that has taken over if there is one. Bounded, since
-            // under load there is always one more.
+            // Connections that were waiting before are served: by the process that has taken over, or else here. The
+            // loop is bounded, since under load there is always another connection.
             let waited_for = if handover::is_handed_over() { 0 } else { self.listeners.len() };
             for listener in 0..waited_for {
                 for _ in 0..DRAIN_ACCEPTS / ACCEPTS {
@@ -494,8 +495,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether there is no connection and none is to come. TLS connections come until their listener has drained, which
-    /// has as long as the connections here.
+    /// Whether there is no connection, and none will come. TLS connections come until the TLS listener has drained; it
+    /// has as much time as the connections here.
     fn is_drained(&self) -> bool {
         let Some(from) = self.drained_from.filter(|_| self.open == 0) else { return false };
         let shared = &self.worker.context.shared;

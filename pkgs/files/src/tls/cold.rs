@@ -139,7 +139,7 @@ impl Drop for ColdRead {
             reader.wake_if_wanted();
             stream
         });
-        // Anything else that ends with it can then use the ring.
+        // Dropped here, so that anything else that ends with it can use the reader.
         drop(stream);
     }
 }
@@ -185,7 +185,7 @@ impl RingReader {
         };
         let polled = match next {
             Ok(NextBlock::There) => {
-                // After the reading, and before any of it is sent.
+                // Checked after reading, and before the data is sent.
                 if stream.file.is_intact() {
                     let count = stream.parts.take(buffer);
                     stream.read_ahead(&mut self.ring, token);
@@ -245,7 +245,7 @@ impl RingReader {
         Ok((wakers, again))
     }
 
-    /// If some wait for blocks that others have but don't use, these give theirs up.
+    /// If streams wait for blocks, takes those that other streams hold but don't use.
     fn reclaim(&mut self) {
         let now = Instant::now();
         if !self.ring.is_short() || now.duration_since(self.reclaimed) < IDLE {

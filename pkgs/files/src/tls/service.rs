@@ -143,7 +143,7 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     }
 }
 
-/// The answer after a panic. Whatever it may have left half changed is made anew.
+/// The answer after a panic. Resets what the panic may have left half changed.
 #[cold]
 fn failed(asked: &head::Request<'_>) -> Response<Body> {
     CONTEXT.with_borrow_mut(|context| {
@@ -360,7 +360,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
         ResponseFuture::Later(Box::pin(async move {
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
-                // Nobody may be waiting any more.
+                // The receiver may be gone.
                 this.0.resolve(wait, site, move |outcome| drop(give.send(outcome)));
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));

@@ -228,7 +228,7 @@ impl Transfer {
                     return Ok(SendStatus::Missing(self.at..self.end));
                 }
             }
-            // One turn's worth is checked at a time: what was sent before was right, and what follows will be.
+            // The file is checked once per turn: earlier turns were checked, and later ones will be.
             if !looked {
                 looked = true;
                 if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
@@ -345,7 +345,7 @@ impl Transfer {
                 NextBlock::Reading => return Ok(SendStatus::AwaitingRing),
                 NextBlock::Short => return Err(TransferError::Changed),
             }
-            // After the reading, and before any of it is sent. What is there now was read earlier.
+            // Checked after reading and before sending, once per turn: what is in memory now was read earlier.
             if !std::mem::replace(&mut looked, true) && !self.file.is_intact() {
                 return Err(TransferError::Changed);
             }
@@ -370,8 +370,8 @@ impl Transfer {
         }
     }
 
-    /// Takes the next part of the copy into a pipe, and returns how much. From where there is no copy or pipe, the file
-    /// itself is sent.
+    /// Takes the next part of the copy into a pipe, and returns how much. Without a copy or a pipe, the file itself is
+    /// sent from there on.
     fn take(&mut self, engine: &mut EngineState) -> u64 {
         let taken = self.copy.as_ref().and_then(|copy| {
             let segment = copy.content().segment(self.at)?;
@@ -387,7 +387,7 @@ impl Transfer {
             Some(taken) => self.at += taken,
             None => {
                 self.copy = None;
-                // The file was the same as the copy when that was made.
+                // The copy was of the unchanged file, but the file may have changed since.
                 self.intact = false;
             }
         }

@@ -266,7 +266,7 @@ mod tests {
         else {
             return;
         };
-        // Where all that are begun share a flag, the first is told to be aligned, which it is not.
+        // If both streams shared the flag for direct reads, the first one's unaligned reads would fail.
         let mut streams =
             [true, false].map(|admitted| RingStream::new(&ring, &file, 4099..300_001, admitted));
         streams[0].read_ahead(&mut ring, 0).expect("room");
