@@ -49,7 +49,7 @@ impl CidRouter {
         &self.predecessors
     }
 
-    /// From here on another process reads the sockets, and our datagrams come back through the relays.
+    /// From now on, another process reads the sockets, and our datagrams come back through the relays.
     pub(super) fn hand_over(&self) {
         self.handed_over.store(true, SeqCst);
         self.queues.iter().for_each(DatagramQueue::wake);

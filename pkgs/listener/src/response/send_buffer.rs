@@ -27,7 +27,7 @@ pub struct SendBuffer {
 #[derive(Debug)]
 struct Held {
     bytes: usize,
-    /// What that is beyond the least.
+    /// The reservation for what exceeds [`LEAST_BYTES`].
     beyond: ResponseReservation,
 }
 
@@ -51,7 +51,7 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl SendBuffer {
-    /// An empty one.
+    /// An empty buffer.
     pub fn new(beyond: ResponseReservation) -> Arc<Self> {
         Arc::new(Self { held: Mutex::new(Held { bytes: 0, beyond }), freed: Notify::new() })
     }
@@ -82,14 +82,14 @@ impl SendBuffer {
             let left = held.bytes - bytes;
             held.resize(left);
             drop(held);
-            // Who was waiting and is gone passes it on.
+            // If the waiting stream is gone when it is woken, it wakes the next one.
             self.freed.notify_one();
         }
     }
 }
 
 impl Held {
-    /// Returns whether there is room for this many.
+    /// Sets the number of bytes. Returns whether there is room for that many.
     fn resize(&mut self, bytes: usize) -> bool {
         self.bytes = bytes;
         self.beyond.resize(bytes.saturating_sub(LEAST_BYTES) as u64)
@@ -166,7 +166,7 @@ mod tests {
         let held = first.hold(Bytes::from_static(b"a piece"));
         assert!(freed.poll(&mut context).is_ready(), "most of it is spare");
         drop((held, second));
-        // Also if it was returned before somebody waited.
+        // No wake-up is lost if room was returned before somebody waited.
         assert!(pin!(buffer.freed()).poll(&mut context).is_ready());
     }
 }
