@@ -78,8 +78,8 @@ impl Kind {
         matches!(self, Self::Hot | Self::Cold)
     }
 
-    /// This round's share of what all rounds have together, which is `bytes` times the number of rounds: most where it
-    /// is cheap, since somebody has to read all of it.
+    /// How many bytes a round of this kind requests, if the average of all kinds is `bytes`. Hot rounds get the most,
+    /// since they are cheap, and somebody has to read all of it.
     pub fn share(self, bytes: u64) -> u64 {
         match self {
             Self::Hot => bytes * 7 / 2,

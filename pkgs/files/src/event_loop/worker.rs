@@ -374,7 +374,7 @@ impl EventLoop {
                 Ok(permit) => permit,
                 Err(TooMany) => return self.worker.context.metrics.shed_address.add(1),
             },
-            // Connections of a proxy count for the addresses that it tells.
+            // A proxy's connections count for the client addresses that the proxy reports, not for its own.
             Source::ProxyHeader | Source::Fields => None,
             Source::Nobody => return self.worker.context.metrics.proxy_refused.add(1),
         };

@@ -13,7 +13,7 @@ use crate::tools;
 
 const MIB: usize = 1 << 20;
 
-/// Whether a file is complete in the cache, judged by what the server fetches for it: nothing.
+/// Whether a file is complete in the cache: the server then fetches nothing for it.
 fn is_warm(fixture: &Fixture, server: &Server, path: &str) -> bool {
     fixture.meddler.asked();
     let status = server.get(path, "").status;

@@ -166,7 +166,7 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
         for _ in 0..SMALL {
             assert!(client.get("/small", "").body == pattern(1_000));
         }
-        // However fast or slow the machine is: these had their turns meanwhile.
+        // The small transfers had their turns meanwhile, however fast or slow the machine is.
         assert!(ended.load(Ordering::Relaxed) < 4, "the large ones went first, all of them");
     });
 }
