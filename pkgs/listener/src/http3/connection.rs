@@ -260,9 +260,9 @@ impl<S: HttpService> Connection<S> {
         }
     }
 
-    /// Ends the connection in order (RFC 9114, section 5.2): a notice that leaves room for what the client has already
-    /// sent, one that names the first request that will not be served, then the remaining answers. Requests that arrive
-    /// before `kept` are served, however long their client was delayed.
+    /// Ends the connection in order (RFC 9114, section 5.2). The first notice still permits requests that the client
+    /// has already sent. The second one names the first request that will not be served. Then the remaining answers are
+    /// sent. Requests that arrive before `kept` are served, however long their client was delayed.
     async fn wind_up(&mut self, kept: Instant) {
         self.progress.close();
         while let Ok(rest) = self.unsent.try_recv() {

@@ -1,7 +1,7 @@
 //! Response data that a connection holds until its client takes it.
 //!
-//! Libraries limit it per stream, of which a client may have a hundred. Here a connection's streams share one buffer: a
-//! little is the connection's own, and it gets more while there is room in the budget of all connections. A stream
+//! Libraries limit it per stream, but a client may have a hundred streams. Here, the streams of a connection share one
+//! buffer. Each connection may always hold a little, and more while the budget of all connections has room. A stream
 //! without room for its next piece waits until other pieces are sent, and does not ask the service for more meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -399,7 +399,7 @@ fn resets_of_answered_streams_are_shed() {
 #[test]
 fn a_client_is_sent_no_more_than_it_takes() {
     let server = fast_path::start(Config::default());
-    // For the connection: 65,535 bytes until more is granted.
+    // The connection's window: 65,535 bytes until the client extends it.
     let mut connection = Connection::open(&server, b"");
     connection.send(frame(HEADERS, WHOLE, 1, &[b"\x20", &get("/")[..]].concat()));
     connection.body(1);

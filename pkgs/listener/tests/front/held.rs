@@ -48,7 +48,7 @@ fn drip(client: &mut Client, bytes: &[u8], mut end: impl FnMut() -> bool) {
 fn a_slow_head_is_408_on_every_endpoint() {
     let limits = || Limits { head_time: SECOND, handshake_time: SECOND, ..Limits::default() };
     let certificate = Certificate::new("localhost");
-    // For the last one it isn't known yet which protocol it speaks.
+    // At the last endpoint, it is not known yet which protocol the client speaks.
     for (endpoint, head) in [
         (&Endpoint::plain as &dyn Fn(Address) -> Endpoint, "GET / HTTP/1.1\r\nHost: "),
         (&Endpoint::h2c, "GET / HTTP/1.1\r\nHost: "),

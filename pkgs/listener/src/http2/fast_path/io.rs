@@ -348,7 +348,7 @@ impl<S: HttpService> FastPath<S> {
         let written = if pieces.len() > 1 && count == first.len() {
             ready!(Pin::new(io).poll_write_vectored(context, pieces))?
         } else {
-            // All of it if it is an incomplete frame, of which h2 has written nothing yet.
+            // An incomplete GOAWAY cannot be rewritten, so all of the first piece is written.
             let part = if count == 0 { first } else { &first[..count] };
             ready!(Pin::new(io).poll_write(context, part))?
         };
