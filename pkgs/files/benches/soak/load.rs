@@ -19,7 +19,8 @@ const FILES: [(&str, usize, usize); 6] = [
     ("16k", 16 << 10, 16),
     ("2m", 2_400_000, 8),
     ("64m", 64 << 20, 2),
-    // Only requested with TLS, and dropped from memory before: what is also requested otherwise is kept in copies.
+    // These are requested only with TLS, and are first dropped from memory. Files that are also requested otherwise are
+    // kept in copies.
     (COLD_TLS, 2_400_000, 8),
     (COLD_HTTP3, 2_400_000, 8),
 ];

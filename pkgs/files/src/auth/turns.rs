@@ -1,9 +1,9 @@
 //! Which password is tried when: a few per address and per user, until they turn out to be correct.
 //!
-//! An attempt takes its tokens before it starts, so a client that sends many at once has no more than one that sends
-//! them one by one. If none are left because earlier attempts are undecided, an attempt is held until they are decided:
-//! a correct one returns its tokens. So a page of a hundred files, or an office behind one address, opens at once the
-//! first time. If the same user's same password arrives again meanwhile, it is one guess and tried once.
+//! An attempt takes its tokens before it starts, so many attempts at once gain nothing over one after the other. If no
+//! token is left because earlier attempts are undecided, an attempt is held until they are decided: a correct one
+//! returns its tokens. So a page of a hundred files, or an office behind one address, opens at once the first time. If
+//! the same password of the same user arrives again meanwhile, it counts as one guess and is tried once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

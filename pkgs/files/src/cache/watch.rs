@@ -118,7 +118,7 @@ impl Watcher {
     }
 
     fn watch(&mut self, inode: Inode, directory: &OwnedFd) -> Option<Rc<Directory>> {
-        // By descriptor, so that it is the directory that was found, not another with its name.
+        // Watches by descriptor, so that it is the directory that was found, not another with its name.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
         let inotify = Rc::clone(&self.inotify);

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_was_just_written_is_resident_and_what_was_dropped_is_not() {
-        // Not on tmpfs, which has no disk to be cold.
+        // The file is not on tmpfs, where no file can be cold.
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
         let length = 1 << 20;
         file.write_all(&vec![1; length]).expect("room");

@@ -178,7 +178,7 @@ impl EventLoop {
                     }
                 }
             }
-            // Those that are ready now. Others wait for the next round.
+            // Sends what is ready now. What becomes ready meanwhile waits for the next round.
             for _ in 0..self.ready.len() {
                 if let Some(token) = self.ready.pop_front() {
                     self.turn(token, |_| ());

@@ -215,8 +215,8 @@ impl RingReader {
         }
     }
 
-    /// Takes in finished reads, and gives blocks to those that wait for one. Returns whom to wake, and when there will
-    /// be something to do that nothing announces.
+    /// Processes finished reads, and gives blocks to streams that wait for one. Returns the wakers to call, and after
+    /// what time there will be work that nothing announces.
     fn turn(&mut self) -> io::Result<(Vec<Waker>, Option<Duration>)> {
         let mut wakers = Vec::new();
         self.ring.turn(&mut self.ended)?;
@@ -228,7 +228,7 @@ impl RingReader {
             }
         }
         self.reclaim();
-        // As many as are waiting now, even if some have left: one that gets no block goes to the end again.
+        // As many are served as wait now, even if some have left: a stream that gets no block goes to the end again.
         for _ in 0..self.ring.waiting() {
             let Some(token) = self.ring.serve() else { break };
             let Some(stream) = self.streams.get_mut(&token) else { continue };

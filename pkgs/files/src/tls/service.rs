@@ -61,7 +61,7 @@ pub enum ResponseFuture {
 }
 
 impl TlsService {
-    /// For the site of this listener.
+    /// A service for the site of this listener.
     pub fn new(shared: Arc<SharedState>) -> Self {
         Self(shared)
     }
@@ -313,7 +313,8 @@ impl listener::Refusals for TlsService {
 }
 
 impl listener::EarlyHints for TlsService {
-    /// Only for navigation: browsers that declare it know what an interim response is.
+    /// The early hints for a request. Only navigation gets them: browsers that declare it know what an interim response
+    /// is.
     fn hints(&self, method: &http::Method, uri: &Uri, fields: &HeaderMap) -> Option<HeaderMap> {
         if *method != http::Method::GET || fields.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
         {

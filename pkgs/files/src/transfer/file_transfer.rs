@@ -56,8 +56,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// For a range of a file. `intact` says whether the file is being watched for changes, so that the first turn
-    /// needn't check.
+    /// A transfer of a range of a file. `intact` says whether the file is being watched for changes, so that the first
+    /// turn needn't check.
     pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
         let (at, end) = (range.start, range.end);
         Self {
@@ -174,7 +174,7 @@ impl Transfer {
         }
         // An incomplete segment waits for the rest, and leaves with it.
         let ends = matches!(turn, Ok(SendStatus::Done));
-        // What the ring reads says with each send whether more follows.
+        // Each send of data from the ring says whether more follows.
         if ends == self.corked
             && turn.is_ok()
             && engine.engine != Engine::Copy

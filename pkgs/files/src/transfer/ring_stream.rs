@@ -65,7 +65,8 @@ pub enum NextBlock {
 }
 
 impl RingStream {
-    /// For a range of a file, read by `ring` around the page cache, unless it is `admitted` to that.
+    /// A stream for a range of a file. `ring` reads it around the page cache, or through it if it is `admitted` to
+    /// that.
     pub fn new(ring: &Ring, file: &impl RingFile, range: Range<u64>, admitted: bool) -> Self {
         let Range { start, end } = range;
         let own = if admitted { None } else { file.around_the_page_cache() };

@@ -34,7 +34,7 @@ type Environment<'e> = &'e [(&'e str, &'e str)];
 struct Place {
     directory: tempfile::TempDir,
     address: SocketAddr,
-    /// Where it also listens.
+    /// A second address, where it also listens.
     also: Option<SocketAddr>,
     manager: Manager,
     /// The socket through which processes contact each other.

@@ -110,7 +110,7 @@ fn conditions_and_heads_are_those_of_the_origin() {
     let all = pattern(2 * MIB);
     fixture.gateway.put("f", &all, &[]);
     let server = fixture.serve(&[]);
-    // Before it is complete, and after.
+    // Once before the file is complete, and once after.
     for _ in 0..2 {
         let mut client = server.connect();
         let head = client.ask("HEAD", "/f", "");

@@ -58,7 +58,7 @@ fn slow_clients_are_let_go() {
     half.send("GET / HTTP/1.1\r\nHost:");
     assert_eq!(half.receive(true).expect("told why").status, 408);
     assert!(half.is_closed());
-    // A client that says nothing at all, and one that says nothing more.
+    // A client that sends nothing at all, and one that sends nothing more.
     assert!(server.connect().is_closed());
     let mut idle = server.connect();
     assert_eq!(idle.get("/none", "").status, 404);

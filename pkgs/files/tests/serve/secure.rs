@@ -119,7 +119,7 @@ fn a_hot_file_is_sent_from_memory_until_it_changes() {
     });
     check(&server);
     h3(&server, &["check", place.root("").to_str().unwrap()]);
-    // In place: the same file, with as many bytes.
+    // The file is changed in place: it stays the same file, with as many bytes.
     let changed = vec![7; 3_000_001];
     File::options().write(true).open(place.root("f3000001")).unwrap().write_all(&changed).unwrap();
     for version in ["--http1.1", "--http2"] {
