@@ -171,8 +171,9 @@ impl Drop for BodyReservation {
     }
 }
 
-/// The budget for answers that wait for clients to take them, over all workers: the memory that HTTP/1.1 connections
-/// hold themselves, what HTTP/2 connections have not sent, and what HTTP/3 connections keep until it is acknowledged.
+/// The budget of all workers for answers that wait for clients to take them. It counts the memory that HTTP/1.1
+/// connections hold themselves, what HTTP/2 connections have not sent, and what HTTP/3 connections keep until it is
+/// acknowledged.
 #[derive(Debug)]
 pub struct ResponseBudget {
     limit: u64,

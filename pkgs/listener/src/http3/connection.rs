@@ -32,8 +32,8 @@ use crate::worker_context::WorkerContext;
 
 /// The number of requests in the first of two notices of a connection's end: the maximum.
 const ANY: usize = usize::MAX;
-/// The least number of round trips between the two notices, and before a connection is closed: the client may have sent
-/// something, and lost packets may have to be sent again.
+/// The least number of round trips between the two notices, and before a connection is closed. The client may have sent
+/// something in that time, and lost packets may have to be sent again.
 const ROUND_TRIPS: u32 = 3;
 /// The minimum of that time, since acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
 const SETTLE: Duration = Duration::from_millis(100);

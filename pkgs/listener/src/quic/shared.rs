@@ -34,8 +34,8 @@ const INCOMING_BYTES_ALL: u64 = 4 << 20;
 /// The length of the secret from which keys are derived.
 const SECRET: usize = 32;
 
-/// The state that the workers of one address share: the key of tokens that prove an address, since a client may return
-/// through another worker or to another process, and the routing of datagrams.
+/// The state that the workers of one address share. This is the routing of datagrams, and the key of the tokens that
+/// prove an address, since a client may return through another worker or to another process.
 #[derive(Debug)]
 pub(crate) struct SharedEndpoint {
     pub(super) router: Arc<CidRouter>,

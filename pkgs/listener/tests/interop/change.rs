@@ -14,8 +14,8 @@ use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest, PATIENCE};
 use crate::server::Server;
 
-/// A server that is told to stop waits for every connected client, however slow the machine: a client that is kept from
-/// sending for longer than connections are kept would lose its request.
+/// A server that is told to stop waits for every connected client, since this machine may be slow. Otherwise, a client
+/// that cannot send for longer than connections are kept would lose its request.
 const WAITING: [&str; 4] = ["--drain", "60000", "--drain-grace", "60000"];
 
 #[tokio::test]
