@@ -361,8 +361,8 @@ struct Disk {
     reads: f64,
 }
 
-/// The disk's performance for a case's reads: on the same files, and if these are small, the same number of reads from
-/// fewer, larger files, without the cost of opening; nothing if they aren't random.
+/// The disk's performance for the reads of a case, on the same files. If these are small, also that for as many reads
+/// from fewer, larger files, which need not be opened as often. Nothing if the reads aren't random.
 fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Vec<Disk>, Error> {
     if case.order != Order::Random {
         return Ok(Vec::new());

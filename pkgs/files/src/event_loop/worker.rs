@@ -204,8 +204,9 @@ impl EventLoop {
             && !self.worker.engine.ring.as_ref().is_some_and(Ring::may_serve))
     }
 
-    /// Does work that takes longer than an answer from memory, for a slice of time, so that requests for those need not
-    /// wait for all of it: look-ups, completed reads of the ring, and transfers with another turn.
+    /// Does work that takes longer than an answer from memory: look-ups, completed reads of the ring, and transfers
+    /// with another turn. Ends after a slice of time, so that requests for answers from memory need not wait for all of
+    /// it.
     fn work(&mut self) -> io::Result<()> {
         if let Some(ring) = &mut self.worker.engine.ring {
             ring.turn(&mut self.ended)?;

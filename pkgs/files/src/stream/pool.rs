@@ -4,8 +4,8 @@
 //! The names of large directories share [`NAME_MEMORY_BYTES`]. A listing without a share waits for one. A listing whose
 //! client has taken nothing for [`RESTED`] loses its names, and reads them again when its client continues.
 //!
-//! While its thread is otherwise idle, a listing stays on the one where it started: each thread's allocator keeps
-//! memory it once had, so names that move take the memory of several threads.
+//! A listing stays on the thread where it started, as long as that is otherwise idle. Each thread's allocator keeps
+//! memory that it once had, so the names of a listing that moves would take the memory of several threads.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -254,8 +254,8 @@ impl Transfer {
             match sent {
                 // The file has become shorter.
                 Ok(0) => return Err(TransferError::Changed),
-                // Usually the socket is full. Trying again would send the little that has been acknowledged in the
-                // meantime, for the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
+                // Usually the socket is full. Another call would only send the little that was acknowledged in the
+                // meantime. Waiting until a third of the buffer is free costs 5 % less.
                 Ok(sent) if sent < wanted && engine.engine != Engine::Splice => {
                     return if self.file.is_intact() {
                         Ok(fell_short(&socket))
