@@ -153,7 +153,7 @@ impl Authenticator {
         })
     }
 
-    /// Tries a password. Calls `done` on the thread that did, or at once.
+    /// Tries a password on a separate thread. Calls `done` on that thread, or at once.
     pub fn verify_in_background(
         self: &Arc<Self>,
         this: PasswordAttempt,
@@ -189,7 +189,7 @@ impl Authenticator {
         self.known.load().get(digest).is_some_and(|since| since.elapsed() < KNOWN_FOR)
     }
 
-    /// Since when its threads have been running their jobs.
+    /// Since when each thread has been running its current job.
     pub fn health(&self) -> &ThreadHealth {
         self.pool.health()
     }

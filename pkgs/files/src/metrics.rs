@@ -16,16 +16,16 @@ const STATUSES: [u16; 22] = [
 /// Which listener a worker serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerKind {
-    /// The plain one.
+    /// The plain listener.
     Plain,
-    /// That of TLS.
+    /// The TLS listener.
     Tls,
 }
 
 impl ListenerKind {
     const ALL: [Self; 2] = [Self::Plain, Self::Tls];
 
-    /// As metrics label it.
+    /// Its label in the metrics.
     fn label(self) -> &'static str {
         match self {
             Self::Plain => "plain",

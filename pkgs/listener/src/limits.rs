@@ -21,13 +21,13 @@ pub struct ConnectionLimit {
 pub struct ConnectionPermit(Arc<ConnectionLimit>);
 
 impl ConnectionLimit {
-    /// A limit of `most`, with none open.
+    /// A limit of `most` connections, of which none is open.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, open: AtomicUsize::new(0) })
     }
 
-    /// Admits one more connection. At the limit, admits one too many if `make_room` returns that it ends another;
-    /// otherwise none.
+    /// Admits one more connection. At the limit, calls `make_room`, which returns whether it ends another connection.
+    /// If it does, admits one too many, and otherwise none.
     pub fn admit_or(self: &Arc<Self>, make_room: impl FnOnce() -> bool) -> Option<ConnectionPermit> {
         // Dropping the surplus permit returns it.
         let permit = ConnectionPermit(Arc::clone(self));
@@ -67,7 +67,7 @@ pub struct Permit {
 }
 
 impl ConnectionLimiter {
-    /// With no connection open. Uses `shared` limits per address, if there are any.
+    /// A limiter with no open connection. Uses the `shared` limits per address, if there are any.
     pub fn new(limits: &Limits, shared: Option<Arc<AddressLimits>>) -> Arc<Self> {
         let own = || AddressLimits::new(None, NonZero::new(limits.connections_per_address));
         Arc::new(Self { limit: ConnectionLimit::new(limits.connections), addresses: shared.or_else(own) })
@@ -86,8 +86,8 @@ impl ConnectionLimiter {
         self.admit_or(address, || false)
     }
 
-    /// The same, but at the limit `make_room` is called to end another connection. It returns whether it does; the
-    /// other one counts until it has ended.
+    /// The same, but at the limit, `make_room` is called to end another connection, and returns whether it does. The
+    /// other connection counts until it has ended.
     ///
     /// # Errors
     /// When there are too many.
@@ -143,7 +143,7 @@ pub struct BodyReservation {
 }
 
 impl BodyBudget {
-    /// With nothing reserved.
+    /// A budget of which nothing is reserved.
     pub fn new(limits: &Limits) -> Arc<Self> {
         let limit = limits.body_bytes_total.max(limits.body_bytes);
         Arc::new(Self { limit, reserved: AtomicU64::new(0) })
@@ -171,15 +171,16 @@ impl Drop for BodyReservation {
     }
 }
 
-/// The budget for answers that wait for clients to take them, over all workers: the memory that HTTP/1.1 connections
-/// hold themselves, what HTTP/2 connections have not sent, and what HTTP/3 connections keep until it is acknowledged.
+/// The budget of all workers for answers that wait for clients to take them. It counts the memory that HTTP/1.1
+/// connections hold themselves, what HTTP/2 connections have not sent, and what HTTP/3 connections keep until it is
+/// acknowledged.
 #[derive(Debug)]
 pub struct ResponseBudget {
     limit: u64,
     held: AtomicU64,
 }
 
-/// The part of one connection. Dropping it returns it.
+/// One connection's part of the budget. Dropping it returns it.
 #[derive(Debug)]
 pub struct ResponseReservation {
     answers: Arc<ResponseBudget>,
@@ -187,7 +188,7 @@ pub struct ResponseReservation {
 }
 
 impl ResponseBudget {
-    /// With nothing held.
+    /// A budget of which nothing is held.
     pub fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self { limit: limits.answer_bytes_total, held: AtomicU64::new(0) })
     }

@@ -131,8 +131,7 @@ impl Metrics {
         Open(metrics)
     }
 
-    /// Times from a read to the end of the answers that the [fast path](crate::FastPath) gives to it, of one read in
-    /// 16.
+    /// How long the [fast path](crate::FastPath) takes from a read to the end of its answers. One read in 16 is timed.
     pub fn read_times(&self) -> Snapshot {
         self.workers.iter().map(|worker| worker.read_times.snapshot()).sum()
     }

@@ -78,7 +78,7 @@ impl Peer {
         Self(Arc::new(info))
     }
 
-    /// The client's address of a request with these fields: from a trusted proxy, or else from the connection.
+    /// The client's address for a request with these fields, as a trusted proxy or else the connection reports it.
     #[inline]
     pub fn client(&self, fields: &HeaderMap) -> Option<IpAddr> {
         let remote = self.remote.map(|remote| remote.ip());
@@ -87,7 +87,7 @@ impl Peer {
         proxies.client(remote, lines(header::FORWARDED), lines(X_FORWARDED_FOR))
     }
 
-    /// The same for a request that consists only of these lines.
+    /// The same for a request that is available only as these lines.
     pub(crate) fn client_of(&self, head: &Lines<'_, '_>) -> Option<IpAddr> {
         let remote = self.remote.map(|remote| remote.ip());
         let Some(proxies) = &self.proxies else { return remote };

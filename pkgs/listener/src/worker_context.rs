@@ -15,8 +15,8 @@ use crate::metrics::{Metrics, WorkerMetrics};
 use crate::response::{Refusal, RequestRecord};
 use crate::tls::Tls;
 
-/// How many bytes are received of an unannounced body without a meaning, as with GET (RFC 9110, section 9.3.1). In
-/// HTTP/2 and 3, a request whose end comes separately looks like one.
+/// The most bytes of a body that has no announced length and no defined meaning, such as that of a GET (RFC 9110,
+/// section 9.3.1). In HTTP/2 and 3, a request whose end arrives separately looks as if it had such a body.
 const MEANINGLESS_BYTES: u64 = 16 * 1024;
 
 /// The state that a worker's connections share.
@@ -34,7 +34,7 @@ pub struct WorkerContext {
     pub answers: Arc<ResponseBudget>,
     /// The counters of all workers.
     pub metrics: Metrics,
-    /// Whether to go on.
+    /// The phase of shutdown.
     pub drain: Drain,
     /// Its TCP and Unix connections, and the time.
     pub registry: ConnectionRegistry,
@@ -76,7 +76,7 @@ impl WorkerContext {
         refusal.response(record)
     }
 
-    /// Hands on log lines.
+    /// Passes on the log lines.
     pub fn flush_log(&self) {
         if let Some(lines) = &self.log {
             lines.flush();
@@ -92,7 +92,7 @@ impl WorkerContext {
         made
     }
 
-    /// Checks deadlines, hands on log lines, and beats. Call this every [`TICK`](crate::lifecycle::TICK).
+    /// Checks deadlines, passes on log lines, and beats. Call this every [`TICK`](crate::lifecycle::TICK).
     pub fn tick(&self) {
         self.registry.tick();
         self.flush_log();

@@ -19,7 +19,8 @@ const FILES: [(&str, usize, usize); 6] = [
     ("16k", 16 << 10, 16),
     ("2m", 2_400_000, 8),
     ("64m", 64 << 20, 2),
-    // Only requested with TLS, and dropped from memory before: what is also requested otherwise is kept in copies.
+    // These are requested only with TLS, and are first dropped from memory. Files that are also requested otherwise are
+    // kept in copies.
     (COLD_TLS, 2_400_000, 8),
     (COLD_HTTP3, 2_400_000, 8),
 ];
@@ -78,8 +79,8 @@ impl Kind {
         matches!(self, Self::Hot | Self::Cold)
     }
 
-    /// This round's share of what all rounds have together, which is `bytes` times the number of rounds: most where it
-    /// is cheap, since somebody has to read all of it.
+    /// How many bytes a round of this kind requests, if the average of all kinds is `bytes`. Hot rounds get the most,
+    /// since they are cheap, and somebody has to read all of it.
     pub fn share(self, bytes: u64) -> u64 {
         match self {
             Self::Hot => bytes * 7 / 2,

@@ -1,13 +1,13 @@
 //! Sends a given number of bytes, and fails if the server keeps anything.
 //!
-//! `make soak [ARGS="20GB"]`, or `ARGS="30min"`: 500 GB by default. Rounds of hot and cold files, plain, with TLS and
-//! with HTTP/3, go on until that is sent; after each one, when all its connections are closed, the server's memory,
-//! descriptors and pipes and the kernel's memory are read. One minute runs first and doesn't count, and the first tenth
-//! is for warming up too: the most that was kept in its second half is the reference. Whatever stays above that all
-//! through the last tenth, beyond a tolerance for each figure, has grown, and is a failure.
+//! `make soak [ARGS="20GB"]`, or `ARGS="30min"`: 500 GB by default. Rounds request hot and cold files, plain, with TLS
+//! and with HTTP/3, until that much is sent. After each round, once all its connections are closed, the server's
+//! memory, descriptors and pipes and the kernel's memory are read. One minute runs first and does not count. The first
+//! tenth is for warming up too: the most that was kept in its second half is the reference. A figure that stays above
+//! its reference through the whole last tenth, by more than its tolerance, has grown, and the run fails.
 //!
-//! `--plant` leaves clients behind after each round that read nothing, which the server has to keep: this has to fail.
-//! The kernel's memory is the whole machine's: whatever else runs there counts too.
+//! With `--plant`, clients that read nothing stay connected after each round, so the server has to keep something, and
+//! the run has to fail. The kernel's memory is that of the whole machine: whatever else runs there counts too.
 #![forbid(unsafe_code)]
 
 mod load;
@@ -33,7 +33,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How long rounds run before anything counts: by then caches, copies and threads are filled, however little is sent.
 const WARM_UP: Duration = Duration::from_secs(60);
 
-/// What such a round requests.
+/// How much a warm-up round requests.
 const WARM_UP_BYTES: u64 = 64 << 20;
 
 /// The fewest samples: with fewer, a tenth says nothing.
@@ -119,7 +119,7 @@ fn run(until: Until, plants: bool) -> Result<bool, Error> {
     let (mut sent, mut told) = (0, None::<Instant>);
     let mut samples: Vec<(f64, Kept)> = Vec::new();
     let mut planted = Vec::new();
-    // As much at once as gives enough samples; one round of each kind makes a sample.
+    // Each round requests as much as possible while there are enough samples; one round of each kind makes a sample.
     let share = match until {
         Until::Bytes(bytes) => {
             (bytes / (Kind::ALL.len() as u64 * LEAST_SAMPLES as u64)).clamp(8 << 20, 2 << 30)
@@ -140,7 +140,7 @@ fn run(until: Until, plants: bool) -> Result<bool, Error> {
         if plants {
             planted.push(load::plant(clear, secure)?);
         }
-        // After one of each kind, so that all samples follow the same rounds.
+        // Samples are taken after one round of each kind, so that all of them follow the same rounds.
         if (number + 1) % Kind::ALL.len() == 0 {
             let kept = Kept::of(server.process_id(), planted.len())?;
             let done = progress(sent, samples.len() + 1);

@@ -10,7 +10,7 @@ use bench::usage::Usage;
 /// The figures.
 pub const NAMES: [&str; 4] = ["RSS KiB", "descriptors", "pipes", "kernel KiB"];
 
-/// How much they may exceed those after the first tenth: a percentage of these, and an absolute amount.
+/// How much each figure may exceed what it was after the first tenth: a percentage of that, and an absolute amount.
 const TOLERANCES: [(u64, u64); 4] = [(5, 4096), (0, 16), (0, 16), (10, 16 * 1024)];
 
 /// The kernel's caches for what a server can leave behind: sockets, what is in transit through them, open files.
@@ -38,7 +38,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 pub struct Kept(pub [u64; 4]);
 
 impl Kept {
-    /// For a server to which only `planted` clients are connected, which is waited for.
+    /// The figures of a server. Waits for closed connections to be gone, unless there are `planted` clients.
     pub fn of(server: u32, planted: usize) -> io::Result<Self> {
         let begun = Instant::now();
         let mut before = descriptors(server)?;

@@ -130,7 +130,8 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
         let start: Box<Start<'_>> = Box::new(move || nginx(network, &root, name, how));
         Series { name, start, samples: Vec::new() }
     };
-    // Two buffers that bypass the page cache, for each of 128 connections, would take more memory than it has.
+    // nginx with `directio` gets one output buffer: two, which bypass the page cache, for each of 128 connections would
+    // take more memory than it has.
     let mut servers = vec![
         with(OURS, &[]),
         peer(NGINX, "aio threads;"),
@@ -147,7 +148,7 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
             let confined = (server.start)()?;
             let sample = match round(scale, &network, &confined, case, number as u64) {
                 Ok(sample) => sample,
-                // With `directio` it sometimes cuts an answer off, under this load.
+                // Under this load, nginx with `directio` sometimes cuts an answer off.
                 Err(error) if server.name == NGINX_DIRECT => {
                     report
                         .condition(format!("{row}: round {} of {NGINX_DIRECT} failed: {error}", number + 1));
@@ -360,8 +361,8 @@ struct Disk {
     reads: f64,
 }
 
-/// The disk's performance for a case's reads: on the same files, and if these are small, the same number of reads from
-/// fewer, larger files, without the cost of opening; nothing if they aren't random.
+/// The disk's performance for the reads of a case, on the same files. If these are small, also that for as many reads
+/// from fewer, larger files, which need not be opened as often. Nothing if the reads aren't random.
 fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Vec<Disk>, Error> {
     if case.order != Order::Random {
         return Ok(Vec::new());

@@ -21,11 +21,12 @@ use crate::network::Network;
 /// The word that turns the bench's executable into the load.
 const LOAD: &str = "drain";
 
-/// Longer than any head here: it is read, and not discarded, at the start of an answer. A small file comes with it.
+/// How many bytes are read, rather than discarded, at the start of an answer. This is longer than any head here; a
+/// small file comes with its head.
 const HEAD_BYTES: usize = 2048;
 /// How much is discarded at once.
 const DISCARD_BYTES: usize = 1 << 20;
-/// For one of this many answers the head is read and its length compared. The others are assumed to be as long,
+/// The head is read and its length compared for one of this many answers. The others are assumed to be as long,
 /// including the head, and are discarded at once: a load that reads each head separately reaches its limit before a
 /// server does.
 const LOOKED_AT: usize = 64;

@@ -44,7 +44,7 @@ struct Scale {
 const FULL: Scale = Scale { seconds: 2.0, rounds: 3, starts: 9 };
 const QUICK: Scale = Scale { seconds: 0.5, rounds: 1, starts: 3 };
 
-/// Files requested in turn: name, bytes, files of that size.
+/// Sizes of files: name and bytes. There are [`FILES`] of each, which are requested in turn.
 const SIZES: [(&str, usize); 3] = [("2.4 MB", 2_400_000), ("16 KB", 16_384), (SMALL, 1_024)];
 /// The size that fits in one packet with its head.
 const SMALL: &str = "1 KB";

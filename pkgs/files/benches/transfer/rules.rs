@@ -19,7 +19,7 @@ use crate::network::Network;
 use crate::peers::{BINARY, PLACEMENT};
 use crate::{CONNECTIONS, OURS, Scale};
 
-/// What the others are compared with.
+/// The case that the others are compared with.
 const NONE: &str = "no rule";
 
 /// One row: its name, the path and header of its requests, and the status.
@@ -77,7 +77,8 @@ pub fn measure(scale: Scale, scratch: &Path, report: &mut Report) -> Result<(), 
     let network = Network::loopback();
     let bare = served(&network, &root, None)?;
     let ruled = served(&network, &root, Some(&rules))?;
-    // Once each: a password is checked, and a coding made. Many at once would be too many attempts.
+    // Each is requested once first: this checks a password, and makes a coding. Many passwords at once would be too
+    // many attempts.
     cases.iter().try_for_each(|case| ask_once(&ruled, case))?;
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
     for round in 0..=scale.rounds {

@@ -1,9 +1,10 @@
 //! The content of an archive. All of it is looked up before anything is sent, so that a directory that is too large is
 //! refused, and later changes are noticed.
 //!
-//! An archive contains what its client could get file by file: no hidden names unless they are served, symbolic links
-//! to files as far as they are followed, but none to directories, nothing that rules redirect, and nothing that
-//! requires a password, a signature or a referrer which the directory itself does not require.
+//! An archive contains what its client could get file by file. It has hidden names only if they are served, and files
+//! behind symbolic links only if the links are followed. It leaves out links to directories, everything that rules
+//! redirect, and everything that requires a password, a signature or a referrer which the directory itself does not
+//! require.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;

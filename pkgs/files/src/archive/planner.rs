@@ -35,7 +35,7 @@ impl Default for ArchivePlanner {
 }
 
 impl ArchivePlanner {
-    /// Looks up the content of an archive. Calls `done` on the thread that did, or at once.
+    /// Looks up the content of an archive. Calls `done` on the thread that did so, or at once.
     pub fn plan(
         &self,
         site: Arc<Site>,
@@ -54,7 +54,7 @@ impl ArchivePlanner {
         });
     }
 
-    /// Since when its threads have been running their jobs.
+    /// Since when each thread has been running its job.
     pub fn health(&self) -> &ThreadHealth {
         self.pool.health()
     }

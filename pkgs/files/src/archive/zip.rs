@@ -47,7 +47,7 @@ impl Zip {
         Ok(self.0.start_file(name, options)?)
     }
 
-    /// Writes some bytes of that.
+    /// Writes bytes of the current file.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }

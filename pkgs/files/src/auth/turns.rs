@@ -1,9 +1,9 @@
 //! Which password is tried when: a few per address and per user, until they turn out to be correct.
 //!
-//! An attempt takes its tokens before it starts, so a client that sends many at once has no more than one that sends
-//! them one by one. If none are left because earlier attempts are undecided, an attempt is held until they are decided:
-//! a correct one returns its tokens. So a page of a hundred files, or an office behind one address, opens at once the
-//! first time. If the same user's same password arrives again meanwhile, it is one guess and tried once.
+//! An attempt takes its tokens before it starts, so many attempts at once gain nothing over one after the other. If no
+//! token is left because earlier attempts are undecided, an attempt is held until they are decided: a correct one
+//! returns its tokens. So a page of a hundred files, or an office behind one address, opens at once the first time. If
+//! the same password of the same user arrives again meanwhile, it counts as one guess and is tried once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,7 +23,8 @@ const PER_USER: NonZero<u32> = NonZero::new(100).unwrap();
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Addresses and users whose attempts are counted. A hash takes 20 ms, so there are fewer than half as many per minute.
+/// The most addresses and users whose attempts are counted. A hash takes 20 ms, so a minute uses fewer than half of
+/// them.
 const COUNTED: usize = 65_536;
 
 /// Requests that wait for the result of an attempt, their own or an earlier one. Further ones are asked to retry.
@@ -155,7 +156,8 @@ impl Turns {
         }
     }
 
-    /// Takes a token from each, or from none. Then returns which has none, and when it will.
+    /// Takes a token for each key, or for none of them. The error says which key has no token left, and when it gets
+    /// one.
     fn take<'c>(&self, counted: &'c [Counted]) -> Result<(), (&'c Counted, Exceeded)> {
         let now = Instant::now();
         for (index, key) in counted.iter().enumerate() {

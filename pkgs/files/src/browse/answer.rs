@@ -1,4 +1,4 @@
-//! The answer for a path: the head that an unauthenticated `GET` would get, made by the same code that makes all heads.
+//! The answer for a path: the head that an unauthenticated `GET` would get, from the code that makes all heads.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};

@@ -51,12 +51,12 @@ struct Kept {
 }
 
 impl Browser {
-    /// One of this server.
+    /// Answers for the server with this state.
     pub fn new(shared: Arc<SharedState>) -> Self {
         Self { shared, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// The answer to `GET` of this path and query; none if it is neither page.
+    /// The answer to a `GET` of this path and query; none if the path is neither of the two pages.
     pub async fn answer(self, target: String) -> Option<Answer> {
         let (page, query) = target.split_once('?').unwrap_or((&target, ""));
         let browses = match page {
@@ -112,7 +112,7 @@ fn decoded_name(raw: &str) -> Result<Vec<u8>, Box<Problem>> {
         .map_err(|_| Box::new(Problem::unprocessable("there can be no entry of this name")))
 }
 
-/// A path as in queries.
+/// Escapes a path for a query.
 fn escaped(path: &[u8]) -> String {
     percent_encode(path, ESCAPED).to_string()
 }
@@ -137,7 +137,7 @@ fn rules(site: &Site, path: &[u8]) -> Vec<serde_json::Value> {
                     || value == ""
                     || value.as_object().is_some_and(|map| map.is_empty())
             };
-            // An empty value has a meaning where it cancels an earlier rule, but not for a pattern or a flag.
+            // An empty value means something if it cancels an earlier rule, but not as a pattern or a flag.
             fields.retain(|name, value| !says_nothing(value) || (value == "" && name != "path"));
             fields.insert("rule".into(), number.into());
         }

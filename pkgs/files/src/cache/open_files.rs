@@ -47,7 +47,7 @@ impl CacheEntry {
     }
 }
 
-/// An encoding that was made from a file, where it was found.
+/// An encoding that was made from a file, and the encoding as an open file, if it was found.
 pub type Made = Option<(Arc<Variant>, Rc<OpenFile>)>;
 
 /// What a path names.

@@ -124,7 +124,7 @@ fn directory_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Whether a directory has such a name, or more names than are read.
+/// Whether a directory has a name with an encoding's suffix, or more names than are read.
 fn has_names_of_codings(place: &OwnedFd) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Dir::new(openat(place, ".", flags, Mode::empty())?)?;
@@ -163,7 +163,7 @@ mod tests {
             self.place.path().join("d")
         }
 
-        /// A file of the directory is looked up, and has no codings.
+        /// Looks up a file of the directory that has no encodings.
         fn look_up(&mut self, path: &Path, until: u32) {
             self.watcher.read();
             let place = OwnedFd::from(fs::File::open(path).expect("a directory"));
@@ -171,7 +171,7 @@ mod tests {
             self.plain.note((0, b"d/f"), false, &stamp, place, until);
         }
 
-        /// The same until it is known to be plain, or long enough for that.
+        /// Repeats that until the directory is known to be plain. Returns false if that takes too long.
         fn learn(&mut self) -> bool {
             let path = self.directory();
             for _ in 0..200 {
@@ -196,7 +196,7 @@ mod tests {
                 && !fixture.plain.has(1, b"d/g", 1)
         );
         assert!(!fixture.plain.has(0, b"d/g", 5), "the path may be another directory's by now");
-        // Other names make no difference, nor does what is written to those that are there.
+        // Names without such a suffix make no difference, nor do writes to existing files.
         fs::write(fixture.directory().join("f"), "another").expect("a file");
         fs::write(fixture.directory().join("g.txt"), "text").expect("a file");
         fixture.watcher.read();
@@ -214,7 +214,7 @@ mod tests {
             fixture.watcher.read();
             assert!(fixture.learn(), "{suffix} is gone");
         }
-        // By another name before, too.
+        // A rename to such a name counts too.
         fs::rename(fixture.directory().join("f"), fixture.directory().join("g.gz")).expect("renamed");
         fixture.watcher.read();
         assert!(!fixture.plain.has(0, b"d/g", 1));
@@ -234,7 +234,7 @@ mod tests {
     fn what_nobody_tells_of_shows_by_the_time_of_change() {
         let mut fixture = Fixture::new();
         assert!(fixture.learn());
-        // As a server of files does it for another client: the time changes, and nothing is told here.
+        // A file server for other clients does this: the modification time changes, and inotify reports nothing here.
         let directory = fs::File::open(fixture.directory()).expect("a directory");
         directory.set_modified(std::time::UNIX_EPOCH).expect("a time");
         let place = OwnedFd::from(directory);

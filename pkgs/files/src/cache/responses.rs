@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::cache::copies::tests::copy_of;
 
-    /// A file's bytes, no two answers' worth of which are alike.
+    /// The bytes of a file whose parts all differ.
     fn file(size: usize) -> Vec<u8> {
         (0..size).map(|at| (at / 251) as u8 ^ at as u8).collect()
     }
@@ -227,14 +227,14 @@ mod tests {
         (ours, theirs)
     }
 
-    /// The same, which take a little at a time.
+    /// The same, but they take little at a time.
     fn narrow_sockets() -> (OwnedFd, UnixStream) {
         let (ours, theirs) = sockets();
         set_socket_send_buffer_size(&ours, 8 * 1024).expect("a socket");
         (ours, theirs)
     }
 
-    /// Sends an answer to its end, and returns what arrives, with whether that took a pipe of its own.
+    /// Sends an answer to its end. Returns what arrives, and whether sending took a pipe of its own.
     fn receive(
         cached: &CachedResponse,
         pipes: &mut PipePool,
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_a_socket_does_not_take_follows_later_and_the_next_answers_are_whole() {
-        // One answer to a pipe, and a few.
+        // A pipe holds one answer of the first size, and several of the second.
         for size in [400_000, 100_000] {
             let body = file(size);
             let whole = [&b"head"[..], &body].concat();
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_not_kept() {
         let mut responses = ResponseCache::default();
-        // A full pipe, two of them, and a head that takes two places.
+        // A body that fills a pipe, one that needs two pipes, and a head that takes two slots.
         let cases =
             [(512 * 1024, "head".to_owned()), (600_000, "head".to_owned()), (1, "x".repeat(HEAD_BYTES + 1))];
         for (size, head) in cases {

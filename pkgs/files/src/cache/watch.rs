@@ -118,7 +118,7 @@ impl Watcher {
     }
 
     fn watch(&mut self, inode: Inode, directory: &OwnedFd) -> Option<Rc<Directory>> {
-        // By descriptor, so that it is the directory that was found, not another with its name.
+        // Watches by descriptor, so that it is the directory that was found, not another with its name.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
         let inotify = Rc::clone(&self.inotify);
@@ -233,7 +233,7 @@ mod tests {
         fs::create_dir(&path).expect("a directory");
         let (first, second) = (stamp(true), stamp(true));
         assert!(Rc::ptr_eq(&first.directory, &second.directory));
-        // Its number may be the next one's, before anybody has read that it is gone.
+        // The new directory may get the old inode number before the watcher has read that the old one is gone.
         fs::remove_dir(&path).expect("removed");
         fs::create_dir(&path).expect("a directory");
         let unread = stamp(false);
@@ -244,7 +244,7 @@ mod tests {
         let fourth = stamp(true);
         assert!(fourth.is_fresh() && !Rc::ptr_eq(&fourth.directory, &first.directory));
         fs::write(path.join("file"), "1").expect("a file");
-        // What is unread when it is taken counts against a stamp.
+        // Events that are still unread when a stamp is taken count against the stamp.
         let fifth = [stamp(true), stamp(true)][1].clone();
         assert!(!fourth.is_fresh() && fifth.is_fresh());
         drop(third);

@@ -14,26 +14,26 @@ pub struct Args {
     pub file: PathBuf,
 }
 
-/// Why there are no rules.
+/// Why the import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file.
+    /// The configuration cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// Its content.
+    /// The configuration has a syntax error.
     #[error("{}: {source}", path.display())]
     Syntax {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: nginx::Error,
     },
-    /// Standard output.
+    /// Standard output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

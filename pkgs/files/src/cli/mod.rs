@@ -63,22 +63,22 @@ pub enum Command {
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server.
+    /// The server could not start.
     #[error(transparent)]
     Serve(#[from] serve::Error),
-    /// The server that runs.
+    /// The running server could not reload.
     #[error(transparent)]
     Reload(#[from] ReloadError),
-    /// What is to be served.
+    /// The site cannot be served.
     #[error(transparent)]
     Site(#[from] site::Error),
-    /// nginx's configuration.
+    /// nginx's configuration cannot be imported.
     #[error(transparent)]
     ImportNginx(#[from] import_nginx::Error),
-    /// What is signed or hashed.
+    /// A URL cannot be signed, or a password not hashed.
     #[error(transparent)]
     Sign(#[from] sign::Error),
-    /// Standard output, or a directory for manual pages.
+    /// Standard output failed, or a directory for manual pages.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

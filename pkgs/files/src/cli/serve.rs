@@ -190,34 +190,34 @@ pub struct Args {
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The root or the rules.
+    /// The root or the rules cannot be used.
     #[error(transparent)]
     Site(#[from] site::Error),
-    /// The origin or its cache.
+    /// The origin or its cache cannot be used.
     #[error(transparent)]
     Origin(#[from] origin::StartError),
     /// A flag that only applies to directories.
     #[error("{0}: an origin has none")]
     NotOfOrigin(&'static str),
-    /// The process that served until now.
+    /// The previous process did not hand over.
     #[error(transparent)]
     Handover(#[from] handover::Error),
-    /// A listener.
+    /// A socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] socket::Error),
     /// `--listen` names a Unix socket.
     #[error("files are served on TCP only, not on {0}")]
     NotTcp(Address),
-    /// The TLS or the admin listener.
+    /// The TLS or the admin listener cannot start.
     #[error(transparent)]
     Listener(#[from] listener::Error),
     /// `--disk uring`, but the kernel has no io_uring for this process.
     #[error("the kernel has no io_uring for this process: {0}")]
     NoRing(#[source] std::io::Error),
-    /// The access log.
+    /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(#[from] access_log::OpenError),
-    /// Signals or threads, or a worker that ended unexpectedly.
+    /// Signals or threads failed, or a worker ended unexpectedly.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -242,7 +242,7 @@ fn charset(name: &str) -> Result<String, &'static str> {
 struct Reloaded {
     shared: Arc<SharedState>,
     certificates: Stores,
-    /// The certificates of sites, and those of flags, which come first.
+    /// The store with its certificates: those from flags come first, and then those of the sites.
     shown: Option<(Arc<Store>, Vec<CertificateFiles>)>,
 }
 
@@ -376,7 +376,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         }
         threads.push(admin.start_boxed("files-admin", pages, &shutdown)?);
     }
-    // A program that reads where it listens finds it ready.
+    // Readiness first: a program that reads from the output where the server listens then finds it ready.
     readiness.set_ready();
     // The server runs even if nobody reads this.
     let _ = std::io::stdout().write_all(lines.as_bytes());

@@ -25,27 +25,27 @@ pub struct Args {
     pub url: String,
 }
 
-/// Why there is none.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The key.
+    /// The key cannot be read.
     #[error("{}: {source}", path.display())]
     Key {
-        /// Its file.
+        /// Its path.
         path: PathBuf,
-        /// Why it cannot be read.
+        /// The reason.
         source: io::Error,
     },
     /// It is short enough to be guessed.
     #[error("{}: a key has at least {MIN_KEY_BYTES} bytes", .0.display())]
     Short(PathBuf),
-    /// It names no file.
+    /// The URL names no file.
     #[error("{0:?} is no URL of a file, or has a query")]
     Url(String),
-    /// A password.
+    /// The password cannot be hashed.
     #[error(transparent)]
     Password(#[from] InvalidPassword),
-    /// Standard input and output.
+    /// Standard input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

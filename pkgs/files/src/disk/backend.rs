@@ -17,7 +17,8 @@ pub enum DiskBackend {
 }
 
 impl DiskBackend {
-    /// Whether to use rings of this many bytes; if not although they were wanted, with the kernel's error.
+    /// The size of a ring's memory, or none if threads read. If `auto` would have used rings, also returns the error
+    /// that the kernel refused them with.
     ///
     /// # Errors
     /// The kernel's error, if there has to be a ring.

@@ -101,7 +101,7 @@ impl Drop for Memory {
 }
 
 impl Block {
-    /// Where it begins.
+    /// The address where it begins.
     pub fn start(&self) -> NonNull<u8> {
         // SAFETY: its number is below the mapping's number of blocks.
         unsafe { self.memory.start.add(self.number * BLOCK_BYTES) }

@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn what_was_just_written_is_resident_and_what_was_dropped_is_not() {
-        // Not on tmpfs, which has no disk to be cold.
+        // The file is not on tmpfs, where no file can be cold.
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
         let length = 1 << 20;
         file.write_all(&vec![1; length]).expect("room");
         let all = 0..length as u64;
         assert!(is_resident(&file, &all));
-        // Pages are dropped once they are written, and on the lists from which they can be.
+        // The kernel drops pages only once they are written, and on its LRU lists. So this tries again.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while is_resident(&file, &all) || is_resident(&file, &(4096..4097)) {
             assert!(std::time::Instant::now() < deadline, "they stay");

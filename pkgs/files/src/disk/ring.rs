@@ -66,7 +66,7 @@ struct InFlightRead {
 pub struct Ring {
     ring: IoUring,
     memory: Rc<Memory>,
-    /// By the kernel's number for each.
+    /// By the number that the kernel has for each.
     flights: Vec<Option<InFlightRead>>,
     places: Vec<u32>,
     /// Blocks of running reads.
@@ -127,9 +127,9 @@ impl Ring {
         (AHEAD_BLOCKS / readers).clamp(LEAST_AHEAD, MOST_AHEAD)
     }
 
-    /// A block for a transfer that already has this many and is to read this many bytes more, or an extent of blocks if
-    /// it can use one. A transfer without any waits for its turn, and is told; the last quarter is not used for reading
-    /// ahead.
+    /// A block for a transfer that already has `has` blocks and is to read `wanted` more bytes, or an extent of blocks
+    /// if it can use one. A transfer without blocks waits for its turn, in which [`serve`](Self::serve) returns it. The
+    /// last quarter of the blocks is not used for reading ahead.
     pub fn block(&mut self, token: Token, has: usize, wanted: u64) -> Option<Block> {
         let spare = self.memory.free().saturating_sub(self.memory.blocks() / 4);
         let may = if has > 0 {
@@ -156,18 +156,18 @@ impl Ring {
         self.served
     }
 
-    /// Ends a transfer, whether it waited for a block or not. Otherwise those that come and go while a disk stalls
+    /// Removes a transfer that ends from those that wait. Otherwise, transfers that come and go while a disk stalls
     /// would accumulate.
     pub fn leave(&mut self, token: Token) {
         self.waiting.retain(|waiting| *waiting != token);
     }
 
-    /// How many wait for a block, including those that have left.
+    /// How many transfers wait for a block.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether one may take a block now.
+    /// Whether a waiting transfer may take a block now.
     pub fn may_serve(&self) -> bool {
         !self.waiting.is_empty() && !self.places.is_empty() && self.memory.free() > 0
     }
@@ -379,7 +379,7 @@ mod tests {
         let Some(mut ring) = for_test("a_read_that_ends_wakes_whoever_waits_for_events", 0) else { return };
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
         epoll::add(&epoll, &ring, EventData::new_u64(0), EventFlags::IN).expect("it is watched");
-        // It can be read after a while, as what comes from a disk.
+        // The timer becomes readable after a while, as data from a disk does.
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).expect("a timer");
         let once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -445,7 +445,7 @@ mod tests {
         let counts: Vec<_> = blocks.iter().map(|block| block.as_ref().map(Block::count)).collect();
         assert_eq!(counts, [Some(4), Some(1), Some(1), Some(1), Some(1)], "the last quarter is two blocks");
         assert!(ring.block(4, 0, large).is_none() && ring.is_short());
-        // It reads into all that there is: nobody keeps a block for himself.
+        // Reads into all blocks, so that nobody holds a block that is not being read into.
         let file = file(&vec![7; EXTENT_BLOCKS * BLOCK_BYTES]);
         for block in blocks.into_iter().flatten() {
             ring.read(1, &file, 0, usize::MAX, block).expect("room");

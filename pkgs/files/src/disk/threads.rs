@@ -190,7 +190,7 @@ impl DiskThreads {
 
     /// Runs a job that may take as long as the disk does.
     pub fn run(&self, job: impl FnOnce(&mut [u8]) + Send + 'static) {
-        // The number of those who wait limits its length.
+        // The queue needs no limit: each connection or stream has at most one job in it.
         let _ = self.jobs.send(Box::new(job), usize::MAX);
     }
 }

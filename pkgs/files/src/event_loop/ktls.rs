@@ -63,7 +63,7 @@ impl KtlsConnection {
 pub struct Handover(Arc<SharedState>);
 
 impl Handover {
-    /// For the workers of this state.
+    /// A handover to the workers of this state.
     pub fn new(shared: &Arc<SharedState>) -> Self {
         shared.handovers.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(shared))

@@ -1,4 +1,4 @@
-//! What a panic ends: a connection, but never the others; or a worker, and with it the server.
+//! What a panic ends: its connection but no other, or a worker and with it the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

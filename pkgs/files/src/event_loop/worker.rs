@@ -178,7 +178,7 @@ impl EventLoop {
                     }
                 }
             }
-            // Those that are ready now. Others wait for the next round.
+            // Sends what is ready now. What becomes ready meanwhile waits for the next round.
             for _ in 0..self.ready.len() {
                 if let Some(token) = self.ready.pop_front() {
                     self.turn(token, |_| ());
@@ -204,8 +204,9 @@ impl EventLoop {
             && !self.worker.engine.ring.as_ref().is_some_and(Ring::may_serve))
     }
 
-    /// Does work that takes longer than an answer from memory, for a slice of time, so that requests for those need not
-    /// wait for all of it: look-ups, completed reads of the ring, and transfers with another turn.
+    /// Does work that takes longer than an answer from memory: look-ups, completed reads of the ring, and transfers
+    /// with another turn. Ends after a slice of time, so that requests for answers from memory need not wait for all of
+    /// it.
     fn work(&mut self) -> io::Result<()> {
         if let Some(ring) = &mut self.worker.engine.ring {
             ring.turn(&mut self.ended)?;
@@ -263,7 +264,8 @@ impl EventLoop {
                 shared.resolve(wait, site, move |outcome| completions.push(token, Completed::Work(outcome)));
             }
         });
-        // Too many files are open. Kept ones can be opened again, and a request that may wait gets one.
+        // Too many files are open. Those in the cache can be opened again, so a request that may wait gets a
+        // descriptor.
         if short {
             self.worker.context.close_files();
         }
@@ -373,7 +375,7 @@ impl EventLoop {
                 Ok(permit) => permit,
                 Err(TooMany) => return self.worker.context.metrics.shed_address.add(1),
             },
-            // Connections of a proxy count for the addresses that it tells.
+            // A proxy's connections count for the client addresses that the proxy reports, not for its own.
             Source::ProxyHeader | Source::Fields => None,
             Source::Nobody => return self.worker.context.metrics.proxy_refused.add(1),
         };
@@ -478,8 +480,8 @@ impl EventLoop {
         if context.shared.shutdown.is_triggered() && !context.draining {
             context.draining = true;
             self.drained_from = Some(context.tick);
-            // Connections from before are served, by the process that has taken over if there is one. Bounded, since
-            // under load there is always one more.
+            // Connections that were waiting before are served: by the process that has taken over, or else here. The
+            // loop is bounded, since under load there is always another connection.
             let waited_for = if handover::is_handed_over() { 0 } else { self.listeners.len() };
             for listener in 0..waited_for {
                 for _ in 0..DRAIN_ACCEPTS / ACCEPTS {
@@ -494,8 +496,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether there is no connection and none is to come. TLS connections come until their listener has drained, which
-    /// has as long as the connections here.
+    /// Whether there is no connection, and none will come. TLS connections come until the TLS listener has drained; it
+    /// has as much time as the connections here.
     fn is_drained(&self) -> bool {
         let Some(from) = self.drained_from.filter(|_| self.open == 0) else { return false };
         let shared = &self.worker.context.shared;

@@ -48,8 +48,8 @@ pub enum Progress {
     Blocked,
     /// It is the others' turn.
     Yield,
-    /// Read others first: ready answers are then sent one after the other, which keeps the kernel's code for it in the
-    /// processor's cache.
+    /// Other connections have to be read first. Ready answers are then sent one after the other, which keeps the
+    /// kernel's code for it in the processor's cache.
     Ready,
     /// This has to be read from disk first.
     Cold(Range<u64>),

@@ -64,7 +64,7 @@ fn weight_of_rest(accepted: &Values<'_>) -> Option<u16> {
     weight(accepted, "*")
 }
 
-/// The weight of a coding in thousandths; none where it is not named.
+/// The weight of a coding in thousandths; none if it is not named.
 fn weight(accepted: &Values<'_>, name: &str) -> Option<u16> {
     let elements = accepted.lines().flat_map(|line| line.split(|byte| *byte == b','));
     elements

@@ -1,7 +1,7 @@
 //! The path of a request: decodes it, and refuses one that leads upwards.
 //!
-//! The kernel keeps look-ups below the root (`openat2`, see [`crate::site::root`]). What is refused here is what no
-//! honest client sends, so that it gets an error.
+//! The kernel keeps look-ups below the root (`openat2`, see [`crate::site::root`]). This refuses paths that no honest
+//! client sends, so that their senders get an error.
 
 use std::borrow::Cow;
 

@@ -43,8 +43,8 @@ pub fn parse(value: &[u8], size: u64) -> RequestedRange {
         }
         match one(spec, size) {
             Err(Malformed) => return RequestedRange::Unsatisfiable,
-            // A suffix of an empty file is all of it (RFC 9110, section 14.1.2), and so is a range from its start, as
-            // in nginx; but no range can express that.
+            // In an empty file, a suffix means the whole file (RFC 9110, section 14.1.2), and so does a range from the
+            // start, as in nginx. But `Content-Range` cannot express an empty range.
             Ok(range) if size == 0 && !starts_beyond(spec) && range.is_empty() => {
                 return RequestedRange::Whole;
             }

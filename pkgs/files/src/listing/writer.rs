@@ -188,8 +188,8 @@ impl Most {
     }
 }
 
-/// The names that come next after `last`, in order: as many as fit into `most` bytes, or into what `memory` has if that
-/// is too few; and whether those are all. None if it had nothing.
+/// The names that follow `last` in order, and whether these are all of them. They take up to `most` bytes, or as much
+/// as `memory` grants if that is too little. None if `memory` granted nothing.
 fn next(
     mut most: Most,
     memory: &mut dyn NameMemory,
@@ -298,7 +298,7 @@ pub(crate) mod tests {
                 Step::End => return String::from_utf8(all).expect("text"),
                 Step::Wait | Step::Again => panic!("there is memory"),
             }
-            // Every second time, as when memory is scarce.
+            // Releases the memory every second time, as if memory were scarce.
             forget = !forget;
             if forget {
                 writer.release_memory();
@@ -339,7 +339,7 @@ pub(crate) mod tests {
         assert_eq!(kept.last(), Some(&0));
     }
 
-    /// Grants this many bytes, and notes what is taken.
+    /// Grants this many bytes, and records what is used.
     struct Granted(Option<usize>, Vec<usize>);
 
     impl NameMemory for Granted {

@@ -12,16 +12,16 @@ use crate::site::rules::Rules;
 use syntax::Directive;
 pub use syntax::Error;
 
-/// What became of a configuration.
+/// The result of an import.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// A file of rules.
+    /// The rules, as a file.
     pub rules: String,
-    /// What cannot be said by rules, by line.
+    /// What rules cannot express, with its line.
     pub left: Vec<(usize, String)>,
 }
 
-/// What is said elsewhere, or not at all because it is always so.
+/// Directives that rules need not repeat: they are set elsewhere, or always apply.
 const SILENT: [&str; 33] = [
     "access_log",
     "aio",
@@ -58,16 +58,16 @@ const SILENT: [&str; 33] = [
     "types_hash_max_size",
 ];
 
-/// Makes rules of a configuration.
+/// Converts a configuration to rules.
 ///
 /// # Errors
-/// [`Error`] where it is none.
+/// [`Error`] if the text is not a configuration.
 pub fn import(text: &str) -> Result<Imported, Error> {
     let mut import = Import::default();
     let all = syntax::parse(text)?;
     import.top(&all, &[]);
     let mut rules = String::new();
-    // Who is not found by name is answered by the default server, or the first.
+    // Requests whose host has no server of its own go to the default server, or else to the first one.
     let first = import.servers.iter().position(|server| server.is_default).unwrap_or(0);
     if first < import.servers.len() {
         let default = import.servers.remove(first);
@@ -111,11 +111,11 @@ struct Server {
     rules: Vec<Made>,
 }
 
-/// A rule, with what it goes in order by.
+/// A rule, and the key by which rules are sorted.
 struct Made {
     line: usize,
     order: (u8, isize),
-    /// Its keys and values, as TOML.
+    /// The rule's keys and values, as TOML.
     keys: Vec<(String, String)>,
 }
 
@@ -128,7 +128,7 @@ impl Import {
         self.left.push((directive.line, format!("{shown}: {why}")));
     }
 
-    /// What is at the top, or in `http`.
+    /// Converts the directives at the top level or in `http`.
     fn top(&mut self, directives: &[Directive], outer: &[&Directive]) {
         let common: Vec<&Directive> =
             outer.iter().copied().chain(directives.iter().filter(|one| is_of_server(one))).collect();
@@ -140,7 +140,7 @@ impl Import {
                     self.servers.push(server);
                 }
                 ("events" | "types", Some(_)) | ("user" | "pid" | "worker_processes", None) => {}
-                // It is said of each server.
+                // Each server inherits it.
                 (_, None) if is_of_server(directive) => {}
                 _ => self.leave(directive, "it is not about files"),
             }
@@ -190,7 +190,7 @@ impl Import {
     fn location(&mut self, server: &mut Server, directive: &Directive, block: &[Directive]) {
         let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
         let longer = |path: &str| isize::try_from(path.len()).unwrap_or(isize::MAX);
-        // The first expression in a file wins there, the last rule here.
+        // In nginx, the first matching expression wins; here, the last matching rule.
         let earlier = -isize::try_from(directive.line).unwrap_or(isize::MAX);
         let prefix = |path: &str| ("path", if path == "/" { "*".to_owned() } else { format!("{path}*") });
         let (order, (key, value)) = match words[..] {
@@ -219,7 +219,7 @@ impl Import {
         }
     }
 
-    /// What a server or a location says of its files.
+    /// Converts a directive of a server or a location that is about its files.
     fn said(&mut self, directive: &Directive, made: &mut Made) {
         let arguments: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
         let has_variable = arguments.iter().any(|word| word.contains('$'));
@@ -246,7 +246,7 @@ impl Import {
                 if to.replace("$path", "").contains('$') {
                     return self.leave(directive, "a redirect has no variables but $uri and $request_uri");
                 }
-                // Behind a host comes a slash, which the path has already.
+                // A slash has to follow the host, but the path already starts with one.
                 let to = to.replacen("$path", "/$path", usize::from(to.starts_with("http")));
                 made.keys.push(("redirect".to_owned(), quoted(&to.replace("//$path", "/$path"))));
                 made.keys.push(("status".to_owned(), (*status).to_owned()));
@@ -302,7 +302,7 @@ impl Import {
     }
 }
 
-/// Whether something outside of servers is said of each of them.
+/// Whether a directive outside of servers applies to each of them.
 fn is_of_server(directive: &Directive) -> bool {
     let name = &*directive.name;
     directive.block.is_none() && is_said(name)
@@ -325,7 +325,7 @@ fn is_said(name: &str) -> bool {
         .contains(&name)
 }
 
-/// What is tried, as TOML; none where it is more than paths.
+/// The paths of `try_files`, as TOML; none if it contains anything but paths.
 fn tries(paths: &[&str]) -> Option<Vec<String>> {
     let (last, before) = paths.split_last()?;
     let last = (*last != "=404").then_some(last);
@@ -338,7 +338,8 @@ fn tries(paths: &[&str]) -> Option<Vec<String>> {
     before.iter().chain(last).map(path).collect()
 }
 
-/// `Cache-Control` for `expires`; the inner one is none where it says nothing, the outer where it is not understood.
+/// The `Cache-Control` that corresponds to `expires`. The inner option is none if there is none to send, the outer one
+/// if `time` is not understood.
 fn expires(time: &str) -> Option<Option<String>> {
     let seconds = match time {
         "off" => return Some(None),
@@ -369,7 +370,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Server {
-    /// Its tables, each with `prefix` in front of its name. What rules do not take is left.
+    /// The server's tables, with `prefix` before the name of each. Adds to `left` what rules do not accept.
     fn tables(&self, prefix: &str, left: &mut Vec<(usize, String)>) -> String {
         let mut text = String::new();
         let mut named = false;
@@ -397,7 +398,7 @@ impl Server {
         text
     }
 
-    /// It as one of several sites.
+    /// The server as one of several sites.
     fn site(&self, left: &mut Vec<(usize, String)>) -> String {
         let Some(root) = self.root.as_ref().filter(|_| !self.names.is_empty()) else {
             left.push((self.line, "server: a site has a server_name and a root".to_owned()));
@@ -462,7 +463,7 @@ http {
         assert!(imported.rules.starts_with("# linerate-files serve --root /srv/www\n"), "{}", imported.rules);
         let policy = |path: &str| rules.policy(path.as_bytes(), false).fields;
         assert_eq!(policy("/assets/a.js"), "cache-control: max-age=2592000\r\nx-a: b c\r\n");
-        // An expression goes before a prefix.
+        // An expression takes precedence over a prefix.
         assert_eq!(policy("/assets/A.PNG"), "cache-control: max-age=315360000\r\nx-a: b c\r\n");
         assert!(rules.policy(b"/x", false).compressed.is_some());
         use crate::site::route::Route;

@@ -6,13 +6,13 @@ const MAX_DEPTH: usize = 16;
 /// One directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// Where it starts.
+    /// The line where it starts.
     pub line: usize,
     /// Its name.
     pub name: String,
-    /// What follows it, without quotes.
+    /// Its arguments, without quotes.
     pub arguments: Vec<String>,
-    /// What is in its braces, if it has any.
+    /// The content of its braces, if it has any.
     pub block: Option<Vec<Directive>>,
 }
 
@@ -37,7 +37,7 @@ enum Token {
 /// Parses a configuration.
 ///
 /// # Errors
-/// [`Error`], for the first thing that is wrong.
+/// [`Error`], for the first mistake.
 pub fn parse(text: &str) -> Result<Vec<Directive>, Error> {
     let tokens = tokens(text)?;
     let mut rest = &tokens[..];

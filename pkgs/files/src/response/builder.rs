@@ -111,8 +111,8 @@ impl ResponseBuilder<'_> {
         }
     }
 
-    /// Appends the head of an answer to `request` that is about a file of at most `most` bytes which is open, which everybody may
-    /// have, and for which nothing has to be waited. Otherwise returns none, with nothing appended.
+    /// Appends the head of an answer about an open file. The file has at most `most` bytes, everybody may have it, and
+    /// nothing has to be waited for. Otherwise returns none, with nothing appended.
     pub fn answer_open(
         &mut self,
         request: &Request<'_>,

@@ -22,8 +22,8 @@ impl CommonHeaders {
         Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
     }
 
-    /// Has `write` write the end for the next answer alone, which is not for HTTP/1.0. `closes` is whether it is its
-    /// connection's last.
+    /// Lets `write` write the end for the next answer only, which must not be for HTTP/1.0. `closes` says whether the
+    /// connection ends with that answer.
     pub fn write(&mut self, closes: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let end = if closes { &mut self.close } else { &mut self.keep };
         end.clear();

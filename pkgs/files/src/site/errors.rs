@@ -131,8 +131,8 @@ impl ErrorPages {
         self.0.insert(status, (media_type, body));
     }
 
-    /// Appends a whole answer, and returns its body's length. `fields` and `tail` are further headers, of which `tail`
-    /// ends the head, and `id` is the request's; `html` says whether a page was requested, and `head` whether the body
+    /// Appends a whole answer, and returns the length of its body. `fields` and `tail` are further headers; `tail` also
+    /// ends the head. `id` is the request's id. `html` says whether a page was requested, and `head` whether the body
     /// is left out.
     pub fn write(
         &self,

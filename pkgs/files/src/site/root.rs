@@ -151,7 +151,8 @@ impl FileIdentity {
     /// The kernel's.
     pub fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
         let wanted = StatxFlags::BASIC_STATS;
-        // What the ring has read ends whatever its worker waits in; most file systems wait in nothing here.
+        // A completed read of the ring interrupts whatever system call its worker waits in. On most file systems, this
+        // call never waits.
         let stat = retry_on_intr(|| fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted))?;
         let identity = Self {
             device: (stat.stx_dev_major, stat.stx_dev_minor),

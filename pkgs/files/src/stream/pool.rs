@@ -4,8 +4,8 @@
 //! The names of large directories share [`NAME_MEMORY_BYTES`]. A listing without a share waits for one. A listing whose
 //! client has taken nothing for [`RESTED`] loses its names, and reads them again when its client continues.
 //!
-//! While its thread is otherwise idle, a listing stays on the one where it started: each thread's allocator keeps
-//! memory it once had, so names that move take the memory of several threads.
+//! A listing stays on the thread where it started, as long as that is otherwise idle. Each thread's allocator keeps
+//! memory that it once had, so the names of a listing that moves would take the memory of several threads.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -238,7 +238,7 @@ impl Shared {
                 due.extend(parked.drain(..most));
                 *retry = (!parked.is_empty()).then(|| Instant::now() + RETRY);
             }
-            // Not one that another thread is about to look for.
+            // Skips jobs that another thread is about to look for.
             let is_free = |job: &Job| !queue.is_finishing(job.home.load(Ordering::Relaxed));
             let first = queue.due.iter().position(is_free);
             if let Some(job) = first.and_then(|first| queue.due.remove(first)) {
@@ -269,7 +269,7 @@ impl Shared {
             Ok(Ok(Step::Again)) => {
                 drop(held);
                 job.home.store(number, Ordering::Relaxed);
-                // After those that are due: this thread looks next, and takes the first.
+                // The job goes to the end of the queue. This thread then looks for the first one.
                 return self.queue().due.push_back(job);
             }
             Ok(Ok(Step::Wait)) => {
@@ -358,13 +358,13 @@ mod tests {
 
     #[test]
     fn listings_that_rest_keep_no_other_waiting() {
-        // More names than in a small directory.
+        // These are more names than a small directory has.
         let names: Vec<String> = (0..2000).map(|n| format!("{n:04}")).collect();
         let place = place_of(names.iter().map(String::as_str), |_| String::new());
         let pool = StreamPool::start().expect("threads");
         let site = Arc::new(site(place.path()));
         let open = || pool.open(listing(&site, request())).expect("room");
-        // Each has begun, and is left where it is.
+        // Each listing has started, and nobody takes more of it.
         let resting: Vec<BlockStream> = (0..20).map(|_| open()).collect();
         let firsts: Vec<Block> = resting.iter().map(next).collect();
         assert!(firsts.iter().all(|block| matches!(block, Ok(Some(_)))), "{firsts:?}");

@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use service::panics;
 
-/// How long a job of a thread here may take before the thread counts as stuck: a disk may be slow, or far away.
+/// How long a job may take before its thread counts as stuck. Disks may be slow, or far away.
 pub const STUCK: Duration = Duration::from_secs(60);
 
-/// Since when threads have been at their jobs, for the watchdog.
+/// Since when each thread has been running its job, for the watchdog.
 #[derive(Clone, Debug)]
 pub struct ThreadHealth {
-    /// By thread, in milliseconds since the start; 0 where it waits for a job, and [`ENDED`] where it has ended.
+    /// For each thread: milliseconds since `start`, 0 while it waits for a job, and [`ENDED`] once it has ended.
     since: Arc<[AtomicU64]>,
     start: Instant,
 }
 
-/// What a thread that has ended is at.
+/// The value of a thread that has ended.
 const ENDED: u64 = u64::MAX;
 
-/// A thread that shows since when it has been at its job; until it is dropped, which is to be at the end.
+/// A thread that records since when it has been running its job. Dropping this records that the thread has ended.
 #[derive(Debug)]
 pub struct MonitoredThread {
     health: ThreadHealth,
@@ -28,17 +28,17 @@ pub struct MonitoredThread {
 }
 
 impl ThreadHealth {
-    /// Of so many threads, which wait for jobs.
+    /// The state of `threads` threads, which all wait for jobs.
     pub fn new(threads: usize) -> Self {
         Self { since: (0..threads).map(|_| AtomicU64::new(0)).collect(), start: Instant::now() }
     }
 
-    /// For one of the threads.
+    /// The handle of the thread with this number.
     pub fn thread(&self, number: usize) -> MonitoredThread {
         MonitoredThread { health: self.clone(), number }
     }
 
-    /// Whether no thread has ended, or been at its job for longer than `stuck`.
+    /// Whether no thread has ended, or has been running its job for longer than `stuck`.
     pub fn is_alive(&self, stuck: Duration) -> bool {
         let now = self.now();
         self.since.iter().all(|since| match since.load(Ordering::Relaxed) {
@@ -54,7 +54,7 @@ impl ThreadHealth {
 }
 
 impl MonitoredThread {
-    /// Does a job, and logs its panic.
+    /// Runs a job, and logs its panic.
     pub fn at(&self, job: impl FnOnce()) {
         let since = &self.health.since[self.number];
         since.store(self.health.now(), Ordering::Relaxed);

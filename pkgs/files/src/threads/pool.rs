@@ -9,10 +9,10 @@ use super::queue::{JobSender, Jobs, queue};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// So many threads with a queue; they end when this is dropped.
+/// A fixed number of threads with a queue. The threads end when this is dropped.
 pub struct ThreadPool {
     name: &'static str,
-    /// Jobs that wait for a thread; further ones are not taken.
+    /// The most jobs that wait for a thread; further ones are refused.
     most: usize,
     health: ThreadHealth,
     threads: usize,
@@ -26,18 +26,18 @@ impl fmt::Debug for ThreadPool {
 }
 
 impl ThreadPool {
-    /// One of `threads` threads, called `name` with a number behind, for `most` jobs that wait.
+    /// A pool of `threads` threads, named `name` and a number, whose queue holds up to `most` jobs.
     pub fn new(name: &'static str, threads: usize, most: usize) -> Self {
         Self { name, most, health: ThreadHealth::new(threads), threads, jobs: OnceLock::new() }
     }
 
-    /// Has this done. Returns whether it will be: not where too much is to be done already.
+    /// Queues a job. Returns false if the queue is full, or the threads can't be started.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let jobs = self.jobs.get_or_init(|| self.start());
         jobs.as_ref().is_some_and(|jobs| jobs.send(Box::new(job), self.most).is_ok())
     }
 
-    /// Since when its threads have been at their jobs, for the watchdog.
+    /// Since when each thread has been running its job, for the watchdog.
     pub fn health(&self) -> &ThreadHealth {
         &self.health
     }

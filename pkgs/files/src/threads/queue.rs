@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 
-/// The end that takes jobs, one for each thread.
+/// The receiving end, of which each thread has a clone.
 #[derive(Debug)]
 pub struct Jobs<J>(Arc<Shared<J>>);
 
-/// The end that adds them. Without it the threads do what is left, and have no further job.
+/// The sending end. When it is dropped, the threads finish the queued jobs, and then get no more.
 #[derive(Debug)]
 pub struct JobSender<J>(Arc<Shared<J>>);
 
@@ -22,7 +22,7 @@ struct Shared<J> {
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<J>,
-    /// Threads that sleep, or are about to, and have not been woken; who fell asleep last comes last.
+    /// Threads that sleep or are about to, and have not been woken. The last to fall asleep is at the end.
     asleep: Vec<Thread>,
     ended: bool,
 }
@@ -41,10 +41,10 @@ impl<J> Shared<J> {
 }
 
 impl<J> JobSender<J> {
-    /// Adds a job, unless so many wait already; then it is given back.
+    /// Adds a job, unless `most` jobs are already queued.
     ///
     /// # Errors
-    /// The job.
+    /// Returns the job if the queue is full.
     pub fn send(&self, job: J, most: usize) -> Result<(), J> {
         let mut state = self.0.state();
         if state.jobs.len() >= most {
@@ -72,12 +72,12 @@ impl<J> Drop for JobSender<J> {
 }
 
 impl<J> Jobs<J> {
-    /// The next job, once there is one; none where there will be none.
+    /// Waits for the next job; none once the queue is empty and the sender is dropped.
     pub fn next(&self) -> Option<J> {
         let me = thread::current();
         loop {
             let mut state = self.0.state();
-            // One that wakes by itself is no longer to be woken.
+            // A thread that woke by itself must not be woken again.
             state.asleep.retain(|thread| thread.id() != me.id());
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
@@ -87,7 +87,7 @@ impl<J> Jobs<J> {
             }
             state.asleep.push(me.clone());
             drop(state);
-            // Returns at once where it was woken before it slept.
+            // Returns at once if the thread was woken before it slept.
             thread::park();
         }
     }
@@ -123,7 +123,7 @@ mod tests {
             .collect();
         for job in 0..JOBS {
             sender.send(job, usize::MAX).expect("room");
-            // Threads fall asleep now and then.
+            // Lets the threads fall asleep now and then.
             if job % 64 == 0 {
                 while done[job].load(Ordering::Relaxed) == 0 {
                     thread::yield_now();

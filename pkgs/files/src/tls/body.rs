@@ -74,7 +74,7 @@ struct Reader {
     cold: Option<ColdRead>,
     /// A read on a thread that may wait for the disk.
     waiting: Option<oneshot::Receiver<io::Result<Bytes>>>,
-    /// The right to have it read ahead then, and how far that has been done.
+    /// The permit to have the file read ahead, and how far that has been done.
     ahead: Option<(OneOf, u64)>,
     shared: Arc<SharedState>,
     metrics: Arc<WorkerMetrics>,
@@ -232,7 +232,7 @@ impl Reader {
         error
     }
 
-    /// A block of what is in memory, if it is.
+    /// The block, if it is in memory.
     fn kept(&self, block: &Range<u64>) -> Option<Bytes> {
         if let Some((start, bytes)) = self.passed.as_deref() {
             return Some(bytes.slice((block.start - start) as usize..(block.end - start) as usize));
@@ -240,7 +240,7 @@ impl Reader {
         self.copy.as_ref().and_then(|copy| copy.content().slice(block))
     }
 
-    /// Makes sure that the start of a range is there, and moves `end` to how far it is.
+    /// Makes sure that the start of a range is in the file, and moves `end` to where the available bytes end.
     fn poll_origin(
         &mut self,
         range: &Range<u64>,
@@ -272,7 +272,7 @@ impl Reader {
                 return Poll::Ready(Ok(()));
             }
             let (give, fetching) = oneshot::channel();
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             origin.fetch(range.clone(), move |fetched| drop(give.send(fetched)));
             self.metrics.cold.add(1);
             self.fetching = Some(fetching);
@@ -300,7 +300,7 @@ impl Reader {
         }
         self.shared.disk.run(move |_| {
             read_ahead(&fd, ahead);
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));
         });
         waiting

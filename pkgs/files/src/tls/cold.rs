@@ -139,7 +139,7 @@ impl Drop for ColdRead {
             reader.wake_if_wanted();
             stream
         });
-        // Anything else that ends with it can then use the ring.
+        // Dropped here, so that anything else that ends with it can use the reader.
         drop(stream);
     }
 }
@@ -185,7 +185,7 @@ impl RingReader {
         };
         let polled = match next {
             Ok(NextBlock::There) => {
-                // After the reading, and before any of it is sent.
+                // Checked after reading, and before the data is sent.
                 if stream.file.is_intact() {
                     let count = stream.parts.take(buffer);
                     stream.read_ahead(&mut self.ring, token);
@@ -215,8 +215,8 @@ impl RingReader {
         }
     }
 
-    /// Takes in finished reads, and gives blocks to those that wait for one. Returns whom to wake, and when there will
-    /// be something to do that nothing announces.
+    /// Processes finished reads, and gives blocks to streams that wait for one. Returns the wakers to call, and after
+    /// what time there will be work that nothing announces.
     fn turn(&mut self) -> io::Result<(Vec<Waker>, Option<Duration>)> {
         let mut wakers = Vec::new();
         self.ring.turn(&mut self.ended)?;
@@ -228,7 +228,7 @@ impl RingReader {
             }
         }
         self.reclaim();
-        // As many as are waiting now, even if some have left: one that gets no block goes to the end again.
+        // As many are served as wait now, even if some have left: a stream that gets no block goes to the end again.
         for _ in 0..self.ring.waiting() {
             let Some(token) = self.ring.serve() else { break };
             let Some(stream) = self.streams.get_mut(&token) else { continue };
@@ -245,7 +245,7 @@ impl RingReader {
         Ok((wakers, again))
     }
 
-    /// If some wait for blocks that others have but don't use, these give theirs up.
+    /// If streams wait for blocks, takes those that other streams hold but don't use.
     fn reclaim(&mut self) {
         let now = Instant::now();
         if !self.ring.is_short() || now.duration_since(self.reclaimed) < IDLE {

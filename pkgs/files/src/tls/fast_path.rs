@@ -1,6 +1,5 @@
-//! Answers to plain requests for small files that are in memory, without a request object: as they come over HTTP/1.1,
-//! from the first request of a connection on; over HTTP/2 and HTTP/3, see [`FastPath`]. Everything else is left to the
-//! service.
+//! Answers plain requests for small files that are in memory, without a request object. [`FastPath`] says which
+//! requests it is asked about. Everything else is left to the service.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -32,18 +31,18 @@ impl FastPath for TlsService {
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
     ) -> Option<FastAnswer> {
-        // The service answers HTTP/1.0, and finds the host in a target.
+        // The service answers HTTP/1.0 requests, and those whose target contains the host.
         if head.old || !head.target.starts_with('/') {
             return None;
         }
         let request = of_lines(head, RawFields::Lines(head.fields)).ok()?;
-        // It also reads bodies, which would otherwise end their connections.
+        // The service also reads bodies, which would otherwise end their connections.
         let has_body = || request.field("content-length").or(request.field("transfer-encoding")).is_some();
         if !matches!(request.method, Method::Get | Method::Head) || !request.keep && has_body() {
             return None;
         }
         let start = out.len();
-        // The first request of a thread, which makes the context, is the service's: making it needs the date, which the
+        // Until this thread has a context, the service answers, and makes it. Making it needs the date, which the
         // listener has lent to `exchange`.
         let make = || Self::with_open(|context| answer(context, head, request, exchange, out));
         let answered = panics::catch(make).map(Option::flatten).unwrap_or_else(|panic| {
@@ -58,7 +57,7 @@ impl FastPath for TlsService {
     }
 }
 
-/// The answer, or none. Then `out` may have a part of one.
+/// The answer, or none. If none, `out` may contain a part of an answer.
 fn answer(
     context: &mut WorkerContext,
     head: &Lines<'_, '_>,
@@ -91,7 +90,7 @@ fn answer(
         }
         Payload::Multipart(_) | Payload::Stream(_) => return None,
     };
-    // Asked last, since what is declined is asked again.
+    // The rate limit is checked last, since the service checks it again for a declined request.
     let peer = exchange.peer;
     let by_proxy = peer.proxies.as_ref().and_then(|_| exchange.client(head));
     if !context.shared.may_ask(peer.address_rate.as_ref(), by_proxy) {
@@ -104,7 +103,7 @@ fn answer(
     Some(FastAnswer { connection, body })
 }
 
-/// Whether this is not too long for here.
+/// Whether the body is short enough for here.
 fn is_short(body: &Bytes) -> bool {
     body.len() as u64 <= MAX_BYTES
 }

@@ -61,7 +61,7 @@ pub enum ResponseFuture {
 }
 
 impl TlsService {
-    /// For the site of this listener.
+    /// A service for the site of this listener.
     pub fn new(shared: Arc<SharedState>) -> Self {
         Self(shared)
     }
@@ -143,7 +143,7 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     }
 }
 
-/// The answer after a panic. Whatever it may have left half changed is made anew.
+/// The answer after a panic. Resets what the panic may have left half changed.
 #[cold]
 fn failed(asked: &head::Request<'_>) -> Response<Body> {
     CONTEXT.with_borrow_mut(|context| {
@@ -313,7 +313,8 @@ impl listener::Refusals for TlsService {
 }
 
 impl listener::EarlyHints for TlsService {
-    /// Only for navigation: browsers that declare it know what an interim response is.
+    /// The early hints for a request. Only navigation gets them: browsers that declare it know what an interim response
+    /// is.
     fn hints(&self, method: &http::Method, uri: &Uri, fields: &HeaderMap) -> Option<HeaderMap> {
         if *method != http::Method::GET || fields.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
         {
@@ -360,7 +361,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
         ResponseFuture::Later(Box::pin(async move {
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
-                // Nobody may be waiting any more.
+                // The receiver may be gone.
                 this.0.resolve(wait, site, move |outcome| drop(give.send(outcome)));
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));

@@ -82,7 +82,7 @@ pub struct EngineState {
     pub(super) responses: ResponseCache,
     /// Reads cold files; none if threads do.
     pub ring: Option<Ring>,
-    /// What any worker has read around the page cache.
+    /// The files that workers have read around the page cache.
     pub(super) ghosts: Arc<GhostQueue>,
     /// The transfer whose turn it is.
     pub token: Token,

@@ -56,8 +56,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// For a range of a file. `intact` says whether the file is being watched for changes, so that the first turn
-    /// needn't check.
+    /// A transfer of a range of a file. `intact` says whether the file is being watched for changes, so that the first
+    /// turn needn't check.
     pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
         let (at, end) = (range.start, range.end);
         Self {
@@ -174,7 +174,7 @@ impl Transfer {
         }
         // An incomplete segment waits for the rest, and leaves with it.
         let ends = matches!(turn, Ok(SendStatus::Done));
-        // What the ring reads says with each send whether more follows.
+        // Each send of data from the ring says whether more follows.
         if ends == self.corked
             && turn.is_ok()
             && engine.engine != Engine::Copy
@@ -228,7 +228,7 @@ impl Transfer {
                     return Ok(SendStatus::Missing(self.at..self.end));
                 }
             }
-            // One turn's worth is checked at a time: what was sent before was right, and what follows will be.
+            // The file is checked once per turn: earlier turns were checked, and later ones will be.
             if !looked {
                 looked = true;
                 if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
@@ -254,8 +254,8 @@ impl Transfer {
             match sent {
                 // The file has become shorter.
                 Ok(0) => return Err(TransferError::Changed),
-                // Usually the socket is full. Trying again would send the little that has been acknowledged in the
-                // meantime, for the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
+                // Usually the socket is full. Another call would only send the little that was acknowledged in the
+                // meantime. Waiting until a third of the buffer is free costs 5 % less.
                 Ok(sent) if sent < wanted && engine.engine != Engine::Splice => {
                     return if self.file.is_intact() {
                         Ok(fell_short(&socket))
@@ -345,7 +345,7 @@ impl Transfer {
                 NextBlock::Reading => return Ok(SendStatus::AwaitingRing),
                 NextBlock::Short => return Err(TransferError::Changed),
             }
-            // After the reading, and before any of it is sent. What is there now was read earlier.
+            // Checked after reading and before sending, once per turn: what is in memory now was read earlier.
             if !std::mem::replace(&mut looked, true) && !self.file.is_intact() {
                 return Err(TransferError::Changed);
             }
@@ -370,8 +370,8 @@ impl Transfer {
         }
     }
 
-    /// Takes the next part of the copy into a pipe, and returns how much. From where there is no copy or pipe, the file
-    /// itself is sent.
+    /// Takes the next part of the copy into a pipe, and returns how much. Without a copy or a pipe, the file itself is
+    /// sent from there on.
     fn take(&mut self, engine: &mut EngineState) -> u64 {
         let taken = self.copy.as_ref().and_then(|copy| {
             let segment = copy.content().segment(self.at)?;
@@ -387,7 +387,7 @@ impl Transfer {
             Some(taken) => self.at += taken,
             None => {
                 self.copy = None;
-                // The file was the same as the copy when that was made.
+                // The copy was of the unchanged file, but the file may have changed since.
                 self.intact = false;
             }
         }

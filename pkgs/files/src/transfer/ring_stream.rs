@@ -65,7 +65,8 @@ pub enum NextBlock {
 }
 
 impl RingStream {
-    /// For a range of a file, read by `ring` around the page cache, unless it is `admitted` to that.
+    /// A stream for a range of a file. `ring` reads it around the page cache, or through it if it is `admitted` to
+    /// that.
     pub fn new(ring: &Ring, file: &impl RingFile, range: Range<u64>, admitted: bool) -> Self {
         let Range { start, end } = range;
         let own = if admitted { None } else { file.around_the_page_cache() };
@@ -266,7 +267,7 @@ mod tests {
         else {
             return;
         };
-        // Where all that are begun share a flag, the first is told to be aligned, which it is not.
+        // If both streams shared the flag for direct reads, the first one's unaligned reads would fail.
         let mut streams =
             [true, false].map(|admitted| RingStream::new(&ring, &file, 4099..300_001, admitted));
         streams[0].read_ahead(&mut ring, 0).expect("room");

@@ -190,7 +190,7 @@ impl VariantCache {
         waiting.into_iter().for_each(|done| done());
     }
 
-    /// Reserves this many bytes for one that is to be made. Returns whether there are as many.
+    /// Reserves this many bytes for a variant that is to be made. Returns false if there is no room.
     fn reserve(&self, inner: &mut Inner, size: u64) -> bool {
         inner.gone.retain(|(fd, _)| fd.strong_count() > 0);
         // Evicts those that weren't used since the last round; those that were get a second chance.

@@ -1,4 +1,4 @@
-//! The results that other threads have for a worker. The queue's eventfd wakes the worker's loop.
+//! Results of other threads' work for a worker. The queue's eventfd wakes the worker's loop.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,37 +12,37 @@ use crate::disk::ring::Token;
 use crate::response::pending::WorkOutcome;
 use crate::stream::pool::Block;
 
-/// What is done.
+/// Completed work.
 #[derive(Debug)]
 pub enum Completed {
-    /// What an answer waited for.
+    /// The result of what an answer waited for.
     Work(WorkOutcome),
-    /// What was cold is in memory, as far as the file has it.
+    /// The cold part of a file is now in memory, as far as the file reaches.
     Warm,
     /// The next block of a listing.
     Block(Block),
-    /// What came of asking the origin for a part of a file.
+    /// The result of asking the origin for a part of a file.
     Fetched(Result<Fetched, origin::Error>),
 }
 
-/// Where a worker finds what is done for it.
+/// The queue of a worker's completions.
 #[derive(Debug)]
 pub struct CompletionQueue {
     inner: Mutex<Completions>,
     wakeup: OwnedFd,
 }
 
-/// What has come for a worker.
+/// The content of a worker's queue.
 #[derive(Debug, Default)]
 pub struct Completions {
-    /// What is done, and for whom.
+    /// Completed work, each with the token of its connection.
     pub done: Vec<(Token, Completed)>,
-    /// Connections that come from the TLS listener.
+    /// Connections handed over by the TLS listener.
     pub arrived: Vec<Offloaded>,
 }
 
 impl CompletionQueue {
-    /// An empty one.
+    /// An empty queue.
     ///
     /// # Errors
     /// When there is no file descriptor for its eventfd.
@@ -51,25 +51,25 @@ impl CompletionQueue {
         Ok(Self { inner: Mutex::default(), wakeup })
     }
 
-    /// What wakes the worker.
+    /// The eventfd that wakes the worker.
     pub fn wakeup(&self) -> impl AsFd {
         &self.wakeup
     }
 
     /// Wakes the worker, with or without a completion.
     pub fn wake(&self) {
-        // It can only fail where the counter is full, and nobody listens.
+        // The write fails only if the counter is full because nobody reads it.
         let _ = write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
-    /// Takes what is there.
+    /// Takes the content of the queue.
     pub fn take(&self) -> Completions {
-        // In this order: what is added after the reading is found here, or wakes the worker again.
+        // The eventfd is read first: what is added after that is either taken here, or wakes the worker again.
         let _ = read(&self.wakeup, &mut [0; 8]);
         std::mem::take(&mut *self.lock())
     }
 
-    /// Whether nothing has arrived.
+    /// Whether no connection has arrived.
     pub fn is_empty(&self) -> bool {
         self.lock().arrived.is_empty()
     }
@@ -84,7 +84,7 @@ impl CompletionQueue {
         self.add(|inner| inner.arrived.push(connection));
     }
 
-    /// Wakes the worker where what it is to find is the first: it has been woken for what is there, and takes all.
+    /// Wakes the worker only if the queue was empty. Otherwise the worker was woken already, and will take everything.
     fn add(&self, add: impl FnOnce(&mut Completions)) {
         let mut inner = self.lock();
         let is_first = inner.done.is_empty() && inner.arrived.is_empty();

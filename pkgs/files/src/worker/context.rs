@@ -1,5 +1,5 @@
-//! The state from which a thread answers, for either listener: the site, open files, the time, its counters and its
-//! lines of the access log.
+//! The state from which a thread of either listener answers: the site, open files, the time, its counters and its
+//! access log lines.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,48 +22,48 @@ use crate::response::common_headers::CommonHeaders;
 use crate::site::Site;
 use crate::site::hosts::VirtualHosts;
 
-/// A file that many clients begin to read has its successor read ahead once in this time.
+/// If many clients start to read a file, the file that follows it is read ahead at most once in this time.
 const PREFETCH_EVERY: Duration = Duration::from_secs(5);
 
-/// What a thread answers from.
+/// The state from which a thread answers.
 #[derive(Debug)]
 pub struct WorkerContext {
-    /// What all threads share.
+    /// The state that all threads share.
     pub shared: Arc<SharedState>,
-    /// What is served. Each request has a clone of the outer pointer, which no other thread has: a shared counter would
-    /// move between the caches of all CPUs.
+    /// The site that is served. Each request has a clone of the outer pointer, which no other thread has: a shared
+    /// counter would move between the caches of all CPUs.
     pub site: Rc<Arc<Site>>,
-    /// What the thread counts.
+    /// The thread's counters.
     pub metrics: Arc<WorkerMetrics>,
-    /// What it counts of connections by TLS.
+    /// The thread's counters for connections with TLS.
     pub tls_metrics: Arc<WorkerMetrics>,
-    /// What heads end with this second.
+    /// The last lines of each head during this second.
     pub tail: CommonHeaders,
     /// Ticks since the thread started.
     pub tick: u32,
-    /// The present, in whole seconds.
+    /// The current time, in whole seconds.
     pub now: SystemTime,
     /// Whether each answer is its connection's last.
     pub draining: bool,
     cache: OpenFileCache,
     memory: usize,
     memory_max: u64,
-    /// Lines of the access log, where there is one; what comes by the listener for TLS, that logs.
+    /// The access log's lines, if there is a log. The TLS listener logs its own requests.
     pub log: Option<Lines>,
     changes: u64,
-    /// How often there were too few file descriptors when it was last looked.
+    /// The number of descriptor shortages at the last check.
     shortages: u64,
-    /// How many codings had been let go of when it was last looked.
+    /// The number of evicted variants at the last check.
     variants_evicted: u64,
-    /// The same of files of an origin.
+    /// The number of evicted files of an origin at the last check.
     origin_evicted: u64,
-    /// What was read ahead last, and from which tick on it may be again.
+    /// The path that was last read ahead, and the tick from which it may be read ahead again.
     prefetched: (Vec<u8>, u32),
 }
 
 impl WorkerContext {
-    /// One for this thread, which keeps `memory` bytes of small files. It counts by `metrics` and, what comes by TLS,
-    /// by `tls_metrics`.
+    /// The context of this thread, which keeps `memory` bytes of small files. It counts in `metrics`, and in
+    /// `tls_metrics` for connections with TLS.
     pub fn new(
         shared: &Arc<SharedState>,
         metrics: Arc<WorkerMetrics>,
@@ -73,7 +73,7 @@ impl WorkerContext {
         let settings = &shared.settings;
         let fresh_for = ticks(settings.revalidate).max(1);
         let now = present();
-        // Read before the site: a change between the two is seen again, not missed.
+        // Read before the site, so that a change between the two is seen twice rather than missed.
         let changes = shared.changes();
         let watched = Watcher::new().map(|watcher| (watcher, PlainDirectories::new(shared.disk.clone())));
         Self {
@@ -102,17 +102,17 @@ impl WorkerContext {
         self.tick.saturating_add(ticks(time))
     }
 
-    /// The tick by which a client has to take something of its answer.
+    /// The tick by which a client has to take a part of its answer.
     pub fn write_deadline(&self) -> u32 {
         self.after(self.shared.settings.write_timeout)
     }
 
-    /// Whether any site has rules that say what clients need besides what they ask for.
+    /// Whether any site has rules that announce further resources (103 Early Hints).
     pub fn hints_early(&self) -> bool {
         self.site.has_early_hints() || self.site.hosts.as_ref().is_some_and(VirtualHosts::hints_early)
     }
 
-    /// Makes answers about `site`.
+    /// A builder of answers for `site`.
     pub fn builder<'d>(&'d mut self, site: &'d Arc<Site>) -> ResponseBuilder<'d> {
         ResponseBuilder {
             site,
@@ -138,12 +138,12 @@ impl WorkerContext {
         }
     }
 
-    /// What is counted of connections by TLS, or of others.
+    /// The counters of connections with TLS, or of the others.
     pub fn counts(&self, tls: bool) -> &WorkerMetrics {
         if tls { &self.tls_metrics } else { &self.metrics }
     }
 
-    /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
+    /// If a manifest lists a file after this one, has that file read ahead when this one starts to be sent.
     pub fn prefetch(&mut self, site: &Arc<Site>, payload: &Payload) {
         let Payload::File { file, range, .. } = payload else { return };
         if !site.has_manifests() || range.start != 0 {
@@ -156,7 +156,7 @@ impl WorkerContext {
         }
     }
 
-    /// Moves the clock on, hands on what was logged, and shows how many files are open.
+    /// Advances the clock, flushes the log, and reacts to shortages and evictions.
     pub fn tick(&mut self) {
         self.tick = self.tick.saturating_add(1);
         let now = present();
@@ -185,14 +185,14 @@ impl WorkerContext {
         self.metrics.open_files.store(self.cache.len() as u64, Ordering::Relaxed);
     }
 
-    /// Hands on what was logged.
+    /// Passes on the log lines.
     pub fn flush_log(&self) {
         if let Some(lines) = &self.log {
             lines.flush();
         }
     }
 
-    /// Serves what the front serves by now.
+    /// Switches to the current site if it was replaced.
     pub fn refresh(&mut self) {
         let changes = self.shared.changes();
         if changes != self.changes {
@@ -202,36 +202,36 @@ impl WorkerContext {
         }
     }
 
-    /// Closes all files that are not being sent, of this thread alone.
+    /// Closes this thread's cached files, except for those being sent.
     pub fn close_files(&mut self) {
         self.cache.clear();
     }
 
-    /// Closes all files that are not being sent.
+    /// Closes all cached files, except for those being sent.
     fn close_all(&mut self) {
         self.cache.clear();
         self.shared.pipe_copies.clear();
         self.shared.variants.clear();
     }
 
-    /// Begins anew with what a panic may have left half changed.
+    /// Resets what a panic may have left half changed.
     pub fn reset(&mut self) {
         self.cache.reset(self.memory);
         self.prefetched = Default::default();
     }
 
-    /// Learns what changed below the root.
+    /// Processes changes below the root.
     pub fn watched(&mut self) {
         self.cache.watched();
     }
 
-    /// What tells when [`watched`](Self::watched) has something to learn; none where time alone decides.
+    /// Signals when [`watched`](Self::watched) has work; none if only time decides.
     pub fn watcher(&self) -> Option<&Watcher> {
         self.cache.watcher()
     }
 }
 
-/// The site that a request is about, if `first` has several; none if its host is nobody's here.
+/// The site that a request is for: `first`, or one of its other sites. None if no site has the request's host.
 pub fn site_of<'s>(first: &'s Arc<Site>, request: &Request<'_>) -> Option<&'s Arc<Site>> {
     match &first.hosts {
         None => Some(first),
@@ -239,7 +239,7 @@ pub fn site_of<'s>(first: &'s Arc<Site>, request: &Request<'_>) -> Option<&'s Ar
     }
 }
 
-/// The present, in whole seconds.
+/// The current time, in whole seconds.
 fn present() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64)
 }

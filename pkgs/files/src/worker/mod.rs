@@ -1,8 +1,8 @@
 //! The state of every worker, for either listener.
 //!
-//! - [`context`]: what a thread answers from.
-//! - [`shared`]: what all of them share; [`settings`]: how they behave.
-//! - [`completions`]: what other threads have done for one.
+//! - [`context`]: the state from which a thread answers.
+//! - [`shared`]: the state that all threads share; [`settings`]: their settings.
+//! - [`completions`]: the results of other threads' work for a worker.
 
 pub mod completions;
 pub mod context;

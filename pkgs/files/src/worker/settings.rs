@@ -12,7 +12,7 @@ use crate::transfer::engine::Engine;
 pub struct Settings {
     /// How bytes get from files into sockets.
     pub engine: Engine,
-    /// Each worker's memory for what its io_uring reads; none if threads read.
+    /// Each worker's memory for reads by io_uring; none if threads read.
     pub ring: Option<usize>,
     /// How many files each worker keeps open.
     pub open_files: usize,
@@ -22,7 +22,7 @@ pub struct Settings {
     pub memory_max: u64,
     /// Memory for copies in pipes of frequently requested files, for all workers together.
     pub pipe_memory: u64,
-    /// The same for copies that are encrypted from.
+    /// The same for copies from which TLS connections are encrypted.
     pub tls_memory: u64,
     /// Memory for codings made from files, for all workers together.
     pub variant_memory: u64,

@@ -33,53 +33,53 @@ use crate::variants::VariantCache;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
-/// What the workers share, those of the TLS listener too (see [`crate::tls::service`]).
+/// The state that all workers share, including those of the TLS listener (see [`crate::tls::service`]).
 #[derive(Debug)]
 pub struct SharedState {
-    /// How they behave.
+    /// The workers' settings.
     pub settings: Settings,
     /// The threads that wait for the disk.
     pub disk: DiskThreads,
-    /// Those that write listings and archives.
+    /// The threads that write listings and archives.
     pub streams: StreamPool,
-    /// Codings that were made of files.
+    /// Encodings that were made from files.
     pub variants: Arc<VariantCache>,
-    /// What finds out what is in archives.
+    /// Finds out what archives contain.
     pub archives: ArchivePlanner,
-    /// What is known of passwords.
+    /// The state of passwords.
     pub auth: Arc<Authenticator>,
-    /// Copies of files that are asked for often, to be sent as they are.
+    /// Copies of frequently requested files, to be sent without encryption.
     pub pipe_copies: Arc<CopyCache<PipeCopy>>,
     /// The same, to be encrypted.
     pub memory_copies: Arc<CopyCache<MemoryCopy>>,
-    /// Which cold files they have read.
+    /// The cold files that were read recently.
     pub ghosts: Arc<GhostQueue>,
-    /// What they count.
+    /// The counters.
     pub metrics: Arc<Metrics>,
-    /// Where requests are logged; none where they are not.
+    /// The access log, if requests are logged.
     pub access_log: Option<AccessLog>,
-    /// What one address may take; none where there are no limits.
+    /// The limits per client address, if there are any.
     pub limits: Option<Arc<AddressLimits>>,
-    /// Ends them.
+    /// Ends the workers.
     pub shutdown: Shutdown,
-    /// What is served, and how often it was changed.
+    /// The site, and how often it was replaced.
     site: Mutex<Arc<Site>>,
     changes: AtomicU64,
-    /// By worker of the plain listener.
+    /// One queue per worker of the plain listener.
     pub completions: Vec<Arc<CompletionQueue>>,
     /// Connections that came from the TLS listener.
     pub offloaded: AtomicUsize,
-    /// Those who may yet bring some.
+    /// How many `event_loop::ktls::Handover`s may still bring connections.
     pub handovers: AtomicUsize,
-    /// That the workers go on.
+    /// The workers' signs of life.
     heartbeats: Heartbeats,
 }
 
 impl SharedState {
-    /// One for `workers` workers.
+    /// The state for `workers` workers.
     ///
     /// # Errors
-    /// When there are no file descriptors for their completions.
+    /// When there are no file descriptors for the completion queues, or a thread cannot be started.
     pub fn new(
         settings: Settings,
         site: Site,
@@ -93,7 +93,8 @@ impl SharedState {
             (0..workers).map(|_| CompletionQueue::new().map(Arc::new)).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {
             pipe_copies: Arc::new(CopyCache::new(settings.pipe_memory, settings.pipe_memory / 4)),
-            // What is large is what it is for: one of 4 MiB costs a tenth less by HTTP/3.
+            // This cache is for large files, so one file may take half of it: a copy of 4 MiB saves a tenth of HTTP/3's
+            // cost.
             memory_copies: Arc::new(CopyCache::new(settings.tls_memory, settings.tls_memory / 2)),
             variants: Arc::new(VariantCache::new(settings.variant_memory)),
             archives: ArchivePlanner::default(),
@@ -115,16 +116,16 @@ impl SharedState {
         }))
     }
 
-    /// Counts a connection from `address` as its own; nothing where there are no limits, or no address.
+    /// Counts a connection of `address`. None if there are no limits, or no address.
     ///
     /// # Errors
-    /// When it has too many.
+    /// When the address has too many connections.
     pub fn let_in(&self, address: Option<IpAddr>) -> Result<Option<AddressPermit>, TooMany> {
         let Some((limits, address)) = self.limits.as_ref().zip(address) else { return Ok(None) };
         limits.enter(address).map(Some).ok_or(TooMany)
     }
 
-    /// Whether there may be another request now of whose connection has this `rate`, or of the client of a trusted proxy.
+    /// Whether another request is allowed now: by its connection's `rate`, or by that of a trusted proxy's client.
     pub fn may_ask(&self, rate: Option<&AddressRate>, by_proxy: Option<IpAddr>) -> bool {
         match rate {
             Some(rate) => rate.may_ask(),
@@ -132,7 +133,8 @@ impl SharedState {
         }
     }
 
-    /// Where the client of a request is that has this head, on a connection from `remote` of which `source` tells.
+    /// The client of the request with this `head`. The connection comes from `remote`, and `source` says what names its
+    /// client.
     pub fn client(&self, source: Source, remote: Option<IpAddr>, head: &[u8]) -> Option<IpAddr> {
         match source {
             Source::Fields => self.settings.proxies.client_of_head(remote, head),
@@ -140,7 +142,7 @@ impl SharedState {
         }
     }
 
-    /// Whether the threads go on that workers have wait for them, for the watchdog.
+    /// Whether the threads that workers wait for are alive, for the watchdog.
     pub fn is_waited_for(&self) -> bool {
         self.disk.is_alive()
             && [self.streams.health(), self.archives.health(), self.auth.health(), self.variants.health()]
@@ -148,34 +150,34 @@ impl SharedState {
                 .all(|health| health.is_alive(STUCK))
     }
 
-    /// That the workers go on: each beats four times a second from when it serves until it has drained.
+    /// The workers' signs of life: each worker beats four times a second from when it serves until it has drained.
     pub fn heartbeats(&self) -> &Heartbeats {
         &self.heartbeats
     }
 
-    /// Serves this from now on.
+    /// Serves `site` from now on.
     pub fn replace(&self, site: Site) {
         *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
         self.changes.fetch_add(1, Ordering::Release);
         self.wake();
     }
 
-    /// How often that was changed.
+    /// How often the site was replaced.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// What is served.
+    /// The current site.
     pub fn site(&self) -> Arc<Site> {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has all workers look up: at a shutdown, or a new site.
+    /// Wakes all workers, so that they notice a shutdown or a new site.
     pub fn wake(&self) {
         self.completions.iter().for_each(|queue| queue.wake());
     }
 
-    /// Has done about `site` what an answer waits for. `done` is called on the thread that did it, or at once.
+    /// Does the `work` on `site` that an answer waits for. Calls `done` on the thread that did the work, or at once.
     pub fn resolve(
         &self,
         work: PendingWork,

@@ -34,10 +34,10 @@ type Environment<'e> = &'e [(&'e str, &'e str)];
 struct Place {
     directory: tempfile::TempDir,
     address: SocketAddr,
-    /// Where it also listens.
+    /// A second address, where it also listens.
     also: Option<SocketAddr>,
     manager: Manager,
-    /// Where processes contact each other.
+    /// The socket through which processes contact each other.
     handover: &'static str,
     /// Processes that this test didn't start itself.
     orphans: Vec<u32>,
@@ -91,7 +91,7 @@ impl Place {
             Stdio::from(file.expect("a directory"))
         };
         let mut command = Command::new(BINARY);
-        // To files, which the process that it leaves behind may keep open as long as it likes.
+        // The output goes to files, which the process that stays behind may keep open as long as it likes.
         command.arg("reload").args(self.flags()).args(flags).stdout(file("said")).stderr(file("errors"));
         command.env("LINERATE_UNIT", "one").env("LINERATE_UNIT_CREDENTIALS", "one").stdin(Stdio::null());
         command.envs(environment.iter().copied());
@@ -101,7 +101,7 @@ impl Place {
         command.spawn().expect("it runs")
     }
 
-    /// The same to its end: its exit code.
+    /// Runs `reload` to its end, and returns its exit code.
     fn reload(&self, main: Option<u32>, flags: &[&str], environment: Environment<'_>) -> Option<i32> {
         self.reloads(main, flags, environment).wait().expect("a child").code()
     }
@@ -142,7 +142,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Everyone that has said anything: if a test fails, not all of them are known.
+        // Kills every process that has sent a notification: if a test fails, not all of them are known otherwise.
         let told = self.manager.told();
         let next = told.iter().filter_map(|told| told.line.strip_prefix("MAINPID=")?.parse().ok());
         for id in told.iter().map(|told| told.by).chain(next).chain(self.orphans.iter().copied()) {
@@ -190,10 +190,10 @@ fn what_differs_is_taken_over_by_a_process_that_the_manager_hears_alone() {
         let kept = place.manager.kept();
         let download = place.begins();
         assert_eq!(place.reload(Some(old.id()), flags, environment), Some(0), "{}", place.read("errors"));
-        // Besides what the new one says, which may come first or last.
+        // The new process's output is there too, before or after this.
         assert!(place.read("said").contains(said), "{}", place.read("said"));
         let next = place.next(&old);
-        // From the new one: the old one is still there, but no longer accepts connections.
+        // The new process answers: the old one is still there, but no longer accepts connections.
         place.answers();
         assert_eq!(old.has_ended(), None, "{}", old.log());
         place.manager.hears(next, "READY=1");
@@ -208,7 +208,7 @@ fn what_differs_is_taken_over_by_a_process_that_the_manager_hears_alone() {
         assert!(by(&told[..=at], old.id()) && by(&told[at + 1..], next), "{told:?}");
         assert!(!told.iter().any(|told| told.line.starts_with("STOPPING")), "{told:?}");
 
-        // What is kept stays when that one is gone.
+        // The manager still keeps the sockets when that process is gone.
         signal(next, Signal::KILL);
         until("its end", || test_kill_process(process(next)).is_err());
         TcpStream::connect(place.address).expect("nobody is refused");
@@ -234,7 +234,7 @@ fn of_three_in_a_row_each_is_told_of_by_the_one_before_and_all_of_the_end_of_the
         place.answers();
         main = next;
     }
-    // Each of the earlier ones has ended except the first, which learns of the last one's end.
+    // Of the earlier processes, only the first has not ended. It learns of the last one's end.
     first.signal(Signal::TERM);
     until("it drains on", || first.log().contains("this one drains on"));
     assert_eq!(first.has_ended(), None, "{}", first.log());
@@ -313,7 +313,7 @@ fn what_cannot_be_taken_over_is_stopped_where_somebody_starts_it_anew() {
         let mut place = Place::new();
         let server = place.serve();
         place.handover = handover;
-        // When run by hand, nobody would start it.
+        // Without a main process, as when it is run by hand, nobody would start a new one.
         assert_eq!(place.reload(None, &[], environment), Some(1));
         assert!(place.read("errors").contains(error), "{}", place.read("errors"));
         place.answers();

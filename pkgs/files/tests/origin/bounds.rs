@@ -48,7 +48,7 @@ fn the_cache_stays_within_its_bytes_and_what_is_evicted_comes_again() {
     }
     assert!(server.metric("linerate_origin_evicted_objects_total") > 10.0);
     let descriptors = descriptors_of(&fixture.cache());
-    // What workers had open is closed, and its room is available to others.
+    // Evicted files that workers had open are closed, and their room is available to others.
     until("evicted files are closed", || {
         let open = fs::read_dir(&descriptors).expect("its descriptors").flatten();
         let gone = open.filter(|entry| {

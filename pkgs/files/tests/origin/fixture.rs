@@ -14,7 +14,7 @@ pub fn is(server: &Server, path: &str, text: &str) -> bool {
     answer.status == 200 && answer.body == text.as_bytes()
 }
 
-/// All of these.
+/// The gateway, the meddler, and the files of the servers.
 pub struct Fixture {
     pub gateway: Gateway,
     pub meddler: Meddler,

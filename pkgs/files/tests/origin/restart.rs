@@ -15,7 +15,7 @@ fn a_server_killed_while_it_fills_goes_on_where_it_was() {
     fixture.gateway.put("f", &all, &[]);
     fixture.gateway.put("whole", &all[..5000], &[]);
     let mut fetched = 0;
-    // At different places in the middle: a block half sent, and one held back before its first byte.
+    // The server is killed at different places: while a block is half sent, and before the first byte of one.
     for (round, after) in [(0, 100_000), (1, 0), (2, 1_000_000)] {
         let server = fixture.serve(&["--origin-memory", "1048576"]);
         assert!(server.get("/whole", "").body == all[..5000]);
@@ -36,7 +36,7 @@ fn a_server_killed_while_it_fills_goes_on_where_it_was() {
     let server = fixture.serve(&[]);
     assert!(server.get("/f", "").body == all);
     assert!(server.get("/whole", "").body == all[..5000]);
-    // What was stored isn't fetched again: it is asked about, and the rest is fetched.
+    // What was stored is only revalidated, and the rest is fetched.
     let again = server.metric("linerate_origin_fetched_blocks_total") as usize;
     assert!(again < 10 && again + fetched >= 10, "{again} after {fetched}");
     assert!(server.metric("linerate_origin_lookups_total{from=\"origin_unchanged\"}") >= 2.0);

@@ -13,7 +13,7 @@ use crate::tools;
 
 const MIB: usize = 1 << 20;
 
-/// Whether a file is complete in the cache, judged by what the server fetches for it: nothing.
+/// Whether a file is complete in the cache: the server then fetches nothing for it.
 fn is_warm(fixture: &Fixture, server: &Server, path: &str) -> bool {
     fixture.meddler.asked();
     let status = server.get(path, "").status;
@@ -110,7 +110,7 @@ fn conditions_and_heads_are_those_of_the_origin() {
     let all = pattern(2 * MIB);
     fixture.gateway.put("f", &all, &[]);
     let server = fixture.serve(&[]);
-    // Before it is complete, and after.
+    // Once before the file is complete, and once after.
     for _ in 0..2 {
         let mut client = server.connect();
         let head = client.ask("HEAD", "/f", "");

@@ -471,7 +471,7 @@ fn codings_that_come_to_a_directory_that_had_none_are_seen() {
     let mut get = |number: usize| {
         client.get(&format!("/d/f{number}.js"), "Accept-Encoding: gzip\r\n").text().to_owned()
     };
-    // Enough for its names to be read, and some of them afterwards.
+    // Enough requests for the directory's names to be read, and some more afterwards.
     for number in 0..20 {
         assert_eq!(get(number), "plain");
         std::thread::sleep(Duration::from_millis(5));
@@ -482,7 +482,7 @@ fn codings_that_come_to_a_directory_that_had_none_are_seen() {
         until("the coding", || get(number) == "coded");
     }
     assert_eq!(get(31), "plain");
-    // Through another directory, which has that name from here on.
+    // Another directory gets that name.
     fs::create_dir(place.root("e")).unwrap();
     for number in 0..40 {
         fs::write(place.root(&format!("e/f{number}.js")), "other").unwrap();

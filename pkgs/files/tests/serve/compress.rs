@@ -129,7 +129,7 @@ fn a_text_has_codings_with_tags_ranges_and_conditions_of_their_own() {
         );
         assert_eq!(get("/a.js", &[("accept-encoding", "gzip;q=0, deflate")]).field("content-encoding"), None);
     }
-    // The same with every version.
+    // Every version of HTTP gets the same tags.
     assert!(tags.chunks(4).all(|of_version| of_version == &tags[..4]), "{tags:?}");
     tags.sort();
     tags.dedup();

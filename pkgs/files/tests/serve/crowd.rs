@@ -16,7 +16,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 /// Little room for what isn't read.
 const RECEIVE_BYTES: usize = 4096;
 
-/// Up to `count` of them, fewer if one has waited this long for its handshake. They disconnect when dropped.
+/// Connects up to `count` clients; stops at the first that waits longer than `patience` for its handshake. They
+/// disconnect when dropped.
 pub fn gather(
     address: SocketAddr,
     certificate: &Path,

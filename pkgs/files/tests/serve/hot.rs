@@ -50,7 +50,7 @@ fn a_hot_file_that_changes_is_seen_by_the_next_request() {
     let server = hot(&place, &[], is_kept);
     let mut client = server.connect();
     client.get("/f", "");
-    // In place: the same file, with as many bytes.
+    // The file is changed in place: it stays the same file, with as many bytes.
     let written = fs::metadata(place.root("f")).and_then(|data| data.modified()).unwrap();
     let mut changed = pattern(BYTES);
     for byte in [7, 8] {
@@ -73,7 +73,7 @@ fn a_hot_file_that_changes_is_seen_by_the_next_request() {
 fn slow_readers_of_a_hot_file_get_it_as_it_was() {
     let place = Place::new();
     let server = hot(&place, &[], is_kept);
-    // More of them than there are pipes to lend.
+    // There are more clients than pipes to lend.
     let mut slow: Vec<Client> = (0..300).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|client| client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"));
     let fast = server.get("/f", "");

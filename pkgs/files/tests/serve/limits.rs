@@ -58,7 +58,7 @@ fn slow_clients_are_let_go() {
     half.send("GET / HTTP/1.1\r\nHost:");
     assert_eq!(half.receive(true).expect("told why").status, 408);
     assert!(half.is_closed());
-    // A client that says nothing at all, and one that says nothing more.
+    // A client that sends nothing at all, and one that sends nothing more.
     assert!(server.connect().is_closed());
     let mut idle = server.connect();
     assert_eq!(idle.get("/none", "").status, 404);
@@ -166,7 +166,7 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
         for _ in 0..SMALL {
             assert!(client.get("/small", "").body == pattern(1_000));
         }
-        // However fast or slow the machine is: these had their turns meanwhile.
+        // The small transfers had their turns meanwhile, however fast or slow the machine is.
         assert!(ended.load(Ordering::Relaxed) < 4, "the large ones went first, all of them");
     });
 }

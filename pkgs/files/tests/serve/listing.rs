@@ -65,7 +65,7 @@ fn a_million_entries_are_listed_in_order_and_in_little_memory() {
             fs::hard_link(&of, &path).unwrap();
         }
     }
-    // What it holds, and not what its allocator keeps for a while in case it is needed again.
+    // Memory that the allocator keeps for later is not to be counted.
     let mut command = Command::new(BINARY);
     command.env("MIMALLOC_PURGE_DELAY", "0");
     let server = place.serve_by(command, &["--listing"]);
@@ -107,7 +107,7 @@ fn a_listing_nobody_takes_ends_with_its_connection() {
         File::create(place.root(&format!("d/{number:0200}"))).unwrap();
     }
     let server = place.serve(&["--listing"]);
-    // More than may be written at once: each one that leaves makes room.
+    // There are more listings than may be written at once: each client that leaves makes room.
     for _ in 0..12 {
         let mut client = server.connect();
         client.send("GET /d/ HTTP/1.1\r\nHost: h\r\n\r\n");

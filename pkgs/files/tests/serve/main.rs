@@ -12,7 +12,7 @@ mod hints;
 mod hot;
 mod limits;
 mod listing;
-// The soak test's, whose own binary has no tests.
+// A part of the soak bench, whose own binary has no tests.
 #[allow(dead_code)]
 #[path = "../../benches/soak/measure.rs"]
 mod measure;

@@ -102,7 +102,7 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     let mut client = server.connect();
     (0..100).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     until("one line in ten", || lines(&sampled).len() == 10);
-    // Those of the last moment are written nevertheless.
+    // The log lines of the last moment are written too.
     (0..50).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     drop(client);
     server.signal(Signal::TERM);
@@ -265,7 +265,7 @@ fn an_address_that_is_taken_is_refused() {
             "{taken:?}: {said}"
         );
     }
-    // Only for UDP: HTTP/3 is part of what was asked for.
+    // The port is taken for UDP only. The start fails nevertheless, since HTTP/3 was requested too.
     let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap().to_string();
     let output = Command::new(BINARY)

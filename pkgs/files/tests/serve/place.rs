@@ -139,7 +139,7 @@ pub fn crowd_of(test: &'static str, wanted: usize) -> Option<MutexGuard<'static,
     static ONE: Mutex<()> = Mutex::new(());
     let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);
-    // In addition to those that files keeps free.
+    // The server keeps some descriptors free in addition.
     let needed = wanted as u64 + 5000;
     let raised = limit.maximum.map(|maximum| maximum.max(needed));
     if setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }).is_ok() {

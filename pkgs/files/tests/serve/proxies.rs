@@ -145,7 +145,7 @@ fn each_client_behind_a_proxy_has_limits_of_its_own() {
         let Some(proxy) = by.start("limits of clients behind a proxy", server.address()) else { continue };
         until("a client has asked too often", || get(proxy.address(), 7, "/a", "").status == 429);
         assert_eq!(get(proxy.address(), 8, "/a", "").status, 200, "{by:?}: another client");
-        // Whoever it claims to be.
+        // A client has its own limit, whoever it claims to be.
         let mut spoofed = 0;
         until("one who spoofs has asked too often", || {
             spoofed += 1;
@@ -164,7 +164,7 @@ fn a_proxys_connections_are_not_one_clients() {
     assert!(
         clients.iter_mut().all(|client| client.get("/a", "X-Forwarded-For: 192.0.2.1\r\n").status == 200)
     );
-    // With a PROXY header they are.
+    // With a PROXY header, they count for the client that it names.
     let server = serve(&place, &[&trusted[..], &["--proxy-protocol"]].concat());
     let come = |last| {
         let mut client = server.connect();

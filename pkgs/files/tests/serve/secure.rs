@@ -119,7 +119,7 @@ fn a_hot_file_is_sent_from_memory_until_it_changes() {
     });
     check(&server);
     h3(&server, &["check", place.root("").to_str().unwrap()]);
-    // In place: the same file, with as many bytes.
+    // The file is changed in place: it stays the same file, with as many bytes.
     let changed = vec![7; 3_000_001];
     File::options().write(true).open(place.root("f3000001")).unwrap().write_all(&changed).unwrap();
     for version in ["--http1.1", "--http2"] {
@@ -309,7 +309,7 @@ fn an_address_has_its_requests_a_second_of_all_listeners_together() {
         for _ in 0..20 {
             assert_eq!(plain.get("/a", "").status, 200);
         }
-        // What is left of it; more only as time passes.
+        // Only what is left of the burst is served; more only as time passes.
         let found = statuses(&server, version, "/a", 40);
         let served = found.iter().filter(|status| **status == 200).count();
         assert!((20..40).contains(&served), "{version}: {found:?}");
@@ -357,7 +357,7 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
         let names = ["linerate_files_", "linerate_build_info{", "process_"];
         assert!(names.iter().any(|name| line.starts_with(name)), "{line}");
     }
-    // What wasn't handed over yet is handed over when the server ends.
+    // Log lines that were not yet written are written when the server ends.
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait(Duration::from_secs(60)).success());
     let text = fs::read_to_string(&log).expect("a log");

@@ -71,7 +71,7 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
         let mut client = server.connect();
         client.send(&request);
         let answer = client.receive(true).unwrap_or_else(|error| panic!("{error}: {request:.200?}"));
-        // In the words of the listener, which answers with TLS.
+        // The refusal has the words of the listener, which answers with TLS.
         let (status, detail) = refusal.text();
         assert_eq!((answer.status, answer.closes()), (status, true), "{request:.200?}");
         assert!(answer.text().contains(&format!("{detail:?}")), "{request:.200?}: {}", answer.text());

@@ -1,4 +1,4 @@
-//! What the soak test counts as growth: its own judgement, which no run of it proves correct.
+//! What the soak bench counts as growth. This judgement is tested here, since no run of the bench proves it correct.
 
 use crate::measure::{Kept, grown};
 

@@ -41,7 +41,7 @@ pub fn ask(server: &Server, version: &str, method: &str, target: &str, fields: &
 }
 
 thread_local! {
-    /// By port, a client with one HTTP/3 connection.
+    /// Clients by port, each with one HTTP/3 connection.
     static H3: RefCell<HashMap<u16, H3Client>> = RefCell::default();
 }
 
@@ -88,7 +88,7 @@ impl H3Client {
 
 impl Drop for H3Client {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The client ends when its input does.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }

@@ -19,7 +19,7 @@ use bench::{Error, entry, setup};
 
 use peers::{CADDY, NAIVE, OURS, OURS_AXUM, Peer};
 
-// For the peers too, which should have what the listener has.
+// The peers use it too, so that they have what the listener has.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

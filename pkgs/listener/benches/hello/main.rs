@@ -23,7 +23,7 @@ use bench::{Error, certificate, chart, entry, setup};
 
 use peers::{ACTIX, AXUM, OURS, OURS_AXUM};
 
-// For the peers too, which should have what the listener has.
+// The peers use it too, so that they have what the listener has.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -90,7 +90,7 @@ fn ours(
     listener.serve(service, Shutdown::on_signals()?).map_err(io::Error::other)
 }
 
-/// The least a service does.
+/// A service that does as little as possible.
 #[derive(Clone)]
 struct Hello;
 

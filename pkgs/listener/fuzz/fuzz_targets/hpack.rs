@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         let all_but_last = &read[..read.len() - usize::from(!fits)];
         assert!(size(all_but_last) <= MOST);
         assert_eq!(fits, size(&read) <= MOST);
-        // Of what has no room, one line is kept: from the table, or from the block itself in Huffman's code.
+        // Of the lines that do not fit, one is kept: from the table, or from the block itself in Huffman's code.
         assert!(section.end() <= 2 * MOST + 2 * block.len());
 
         let mut written = Vec::new();

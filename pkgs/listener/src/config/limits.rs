@@ -7,10 +7,10 @@ use std::time::Duration;
 pub struct Limits {
     /// The most connections of all workers together. 65,536 by default.
     pub connections: usize,
-    /// Whether to admit one more connection than that and end another: the one on this worker that has waited longest
-    /// for its client, whether for the next request, the rest of a head, or progress in taking an answer. It counts as
-    /// timed out. So a crowd of stalled clients keeps nobody out, but idle clients have to reconnect. Off by default:
-    /// the surplus connection is then closed at once.
+    /// Whether to admit one more connection than that, and end another one. The other one is the connection of this
+    /// worker that has waited longest for its client: for the next request, the rest of a head, or progress in taking
+    /// an answer. It counts as timed out. So a crowd of stalled clients keeps nobody out, but idle clients have to
+    /// reconnect. Off by default: the surplus connection is then closed at once.
     pub make_room: bool,
     /// The most connections of one IPv4 address or one IPv6 /64, since that is what a subscriber gets (RFC 6177). 0,
     /// the default, means no limit, since all clients behind a NAT share an address. Connections from
@@ -33,10 +33,10 @@ pub struct Limits {
     /// GET and similar methods as 16 KiB, which it then may not exceed. Further requests are refused with 503. 256 MiB
     /// by default; at least `body_bytes`.
     pub body_bytes_total: u64,
-    /// The most bytes of answers that wait for slow clients, together: on HTTP/1.1 connections without body pieces
-    /// that the service owns, over HTTP/2 beyond 64 KiB a connection, and over HTTP/3 beyond 96 KiB. What exceeds it
-    /// ends a connection of HTTP/1.1, or one whose answers come from the fast path of HTTP/2; other streams wait until
-    /// more was sent. 256 MiB by default.
+    /// The most bytes of all answers that wait for slow clients. An HTTP/1.1 connection counts with everything but body
+    /// pieces that the service owns, an HTTP/2 connection with what exceeds 64 KiB, and an HTTP/3 connection with what
+    /// exceeds 96 KiB. At the limit, an HTTP/1.1 connection is closed, and so is an HTTP/2 connection whose answers
+    /// come from the fast path; other streams wait until more was sent. 256 MiB by default.
     pub answer_bytes_total: u64,
     /// The longest pause within a request body. 30 s by default.
     pub body_idle: Duration,

@@ -134,7 +134,7 @@ pub trait Refusals: Debug + Send + Sync {
 /// An address to listen on.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Where.
+    /// The address.
     pub address: Address,
     /// Its protocols.
     pub protocol: EndpointProtocol,

@@ -159,7 +159,7 @@ mod tests {
         assert!(matches!(head(bytes), Ok(Some(_))));
     }
 
-    /// Cases that the crate `head` refuses, which tests them in all forms, and targets that are not paths.
+    /// Cases that `request_head` refuses, whose own tests cover all their forms, and targets that are not paths.
     #[test]
     fn what_can_be_read_in_two_ways_is_refused() {
         for whole in [

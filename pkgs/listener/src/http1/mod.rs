@@ -527,8 +527,8 @@ async fn discard(
     .await
 }
 
-/// Sends the rest and closes, without a reset that would destroy it. TLS announces the end; if the socket is dropped
-/// next, there is nothing to announce.
+/// Sends the rest and closes the connection, without a reset that would destroy what was sent. TLS always announces the
+/// end. Without TLS, there is nothing to announce if the socket is dropped next.
 async fn close(conn: &mut BufferedIo<'_, impl Transport>, polite: bool, tls: bool) {
     conn.io.expect_end();
     let sent = std::future::poll_fn(|context| {

@@ -122,7 +122,7 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         bytes < self.most && self.cork.0.holds.load(Relaxed)
     }
 
-    /// Gathers these pieces, in place of what has no room beside them.
+    /// Gathers these pieces. If there is no room for them, first writes what is gathered.
     fn poll_gather<'p>(
         &mut self,
         context: &mut Context<'_>,

@@ -39,7 +39,7 @@ pub struct ConnectionContext {
     pub more: Box<[u8]>,
     /// How much was read, for the window.
     pub received: Arc<AtomicUsize>,
-    /// What its streams hold of their responses.
+    /// The response data that its streams hold.
     pub buffer: Arc<SendBuffer>,
 }
 
@@ -213,7 +213,7 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     }
 }
 
-/// Sends a frame of a body, which is the `last` or not, for whose first piece there is `room`.
+/// Sends a frame of a body. `last` says whether it is the last one, and `room` is for its first piece.
 async fn send_frame(
     sending: &mut Sending,
     mut data: Bytes,

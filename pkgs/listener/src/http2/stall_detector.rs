@@ -1,5 +1,5 @@
-//! A connection's socket that detects a client which takes nothing (`StallDetector`), and that lingers at the end: it
-//! first receives what the client still sends, so that the client can read the last answer.
+//! A connection's socket that detects a client which takes nothing (`StallDetector`). At the end, it lingers: it
+//! receives what the client still sends, so that the client can read the last answer.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

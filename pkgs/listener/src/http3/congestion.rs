@@ -1,4 +1,4 @@
-//! Congestion control, which here also tells how much a client has not acknowledged.
+//! Congestion control, which also reports how much a client has not acknowledged.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ pub(crate) struct Congestion(Arc<CubicConfig>);
 /// The state of one connection.
 struct Observed {
     cubic: Box<dyn Controller>,
-    /// Sent bytes that are not acknowledged, at most: packets count too that need not be, until the next
-    /// acknowledgement.
+    /// An upper bound of the sent bytes that are not acknowledged. Until the next acknowledgement, it includes packets
+    /// that need none.
     unacknowledged: u64,
 }
 
 /// Whether this connection's client has acknowledged all but `most` bytes of what was sent, and nothing waits to be
-/// sent: that would fill the congestion window, however small that is after losses.
+/// sent. Waiting data would fill the congestion window, so at most half of that may be unacknowledged, however small it
+/// is after losses.
 pub(super) fn is_acknowledged(quic: &quinn::Connection, most: u64) -> bool {
     quic.congestion_state()
         .into_any()

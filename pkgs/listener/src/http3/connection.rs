@@ -32,8 +32,8 @@ use crate::worker_context::WorkerContext;
 
 /// The number of requests in the first of two notices of a connection's end: the maximum.
 const ANY: usize = usize::MAX;
-/// The least number of round trips between the two notices, and before a connection is closed: the client may have sent
-/// something, and lost packets may have to be sent again.
+/// The least number of round trips between the two notices, and before a connection is closed. The client may have sent
+/// something in that time, and lost packets may have to be sent again.
 const ROUND_TRIPS: u32 = 3;
 /// The minimum of that time, since acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -260,9 +260,9 @@ impl<S: HttpService> Connection<S> {
         }
     }
 
-    /// Ends the connection in order (RFC 9114, section 5.2): a notice that leaves room for what the client has already
-    /// sent, one that names the first request that will not be served, then the remaining answers. Requests that arrive
-    /// before `kept` are served, however long their client was delayed.
+    /// Ends the connection in order (RFC 9114, section 5.2). The first notice still permits requests that the client
+    /// has already sent. The second one names the first request that will not be served. Then the remaining answers are
+    /// sent. Requests that arrive before `kept` are served, however long their client was delayed.
     async fn wind_up(&mut self, kept: Instant) {
         self.progress.close();
         while let Ok(rest) = self.unsent.try_recv() {

@@ -195,8 +195,8 @@ fn whole(bytes: &[u8]) -> Option<&[u8]> {
     (kind == HEADERS && length == section.len() as u64).then_some(section)
 }
 
-/// Appends an HTTP/1.1 answer as frames, of which the last one lacks the `more` bytes that follow. Returns the length of
-/// its body.
+/// Appends an HTTP/1.1 answer as frames. The last frame lacks the `more` bytes that follow. Returns the length of its
+/// body.
 fn write(answer: &[u8], more: usize, frames: &mut Vec<u8>) -> Option<usize> {
     let answer = PlainAnswer::read(answer)?;
     frames.extend_from_slice(&[HEADERS, 0, 0, 0, 0]);

@@ -98,7 +98,7 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     let response = Catch::new(pin!(respond(&mut service, request))).await;
     drop(reserved);
     match response {
-        // An answer to an incomplete request must not pass for an answer.
+        // The request was malformed, so its answer must not pass for a valid one.
         _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
         Ok(Some(response)) => {
             // A partially sent response is reset when it is dropped.

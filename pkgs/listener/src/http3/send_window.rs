@@ -1,7 +1,7 @@
-//! How much a client is sent before it acknowledges: twice to four times what its congestion window holds. More would
-//! only wait in this process. It grows while answers wait for room, as Linux grows the send buffers of TCP, and what
-//! all clients together have beyond the least has a sum. So a client that acknowledges nothing never has more than the
-//! least.
+//! How much a client is sent before it acknowledges: two to four times its congestion window, since more would only
+//! wait in this process. The window grows while answers wait for room, as Linux grows the send buffers of TCP. A budget
+//! limits what all clients together have beyond the least. So a client that acknowledges nothing never has more than
+//! the least.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::limits::ResponseReservation;
 /// The unacknowledged bytes that every client may have: more than a first flight (RFC 9002, section 7.2: ten
 /// datagrams), so that nobody waits for more.
 pub(crate) const LEAST: u64 = 32 << 10;
-/// The most unacknowledged bytes sent to one client: as many as it may send.
+/// The most unacknowledged bytes sent to one client: as many as a client may send by default.
 const MOST: u64 = 2 << 20;
 /// The same for a nearby client. More would wait in its socket, and would have left every cache by the time it is
 /// encrypted. 14 Gbit/s at a round trip of 0.3 ms.
@@ -38,9 +38,9 @@ fn wider(current: u64, congestion: u64, most: u64) -> Option<u64> {
 pub(super) struct SendWindow {
     quic: quinn::Connection,
     bytes: AtomicU64,
-    /// The most for this client.
+    /// The largest window for this client.
     most: AtomicU64,
-    /// What it has beyond the least.
+    /// The reservation for what exceeds the least.
     reserved: Mutex<ResponseReservation>,
 }
 
@@ -56,7 +56,7 @@ impl SendWindow {
         self.bytes.load(Relaxed)
     }
 
-    /// Grows, if the client takes enough and there is room in the sum. To be called when an answer waits.
+    /// Grows the window if the client takes enough and the budget has room. Call this when an answer waits.
     pub(super) fn grow(&self) -> bool {
         let (current, most) = (self.bytes(), self.most.load(Relaxed));
         if current >= most {
@@ -72,7 +72,8 @@ impl SendWindow {
         true
     }
 
-    /// Goes back to the least, if no more is unacknowledged. To be called when no answer is being sent.
+    /// Shrinks the window to the least, unless more than that is unacknowledged. Call this when no answer is being
+    /// sent.
     pub(super) fn shrink(&self) {
         if self.bytes() > LEAST && is_acknowledged(&self.quic, LEAST) {
             self.set(LEAST);

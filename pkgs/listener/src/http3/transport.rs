@@ -25,12 +25,12 @@ const MIN_PROGRESS_BYTES: usize = 32 * 1024;
 const SMALL: usize = 1200;
 
 thread_local! {
-    /// The payload that is being handed to h3. It returns behind its frame's head as something that can only be copied,
-    /// but its bytes are still at the same place.
+    /// The payload that is being handed to h3. h3 returns it after its frame's head, as a buffer that can only be
+    /// copied, but its bytes are still at the same address.
     static PAYLOAD: Cell<Bytes> = const { Cell::new(Bytes::new()) };
 }
 
-/// Hands a payload to h3, in the poll in which it is handed over.
+/// Remembers a payload that is handed to h3. Call this in the same poll.
 pub(super) fn payload(bytes: Bytes) -> Bytes {
     PAYLOAD.set(bytes.clone());
     bytes

@@ -13,15 +13,15 @@ use super::HttpService;
 use crate::body::Body;
 use crate::peer::Peer;
 
-/// Answers requests that need no request object, no map of fields and no task, beside a service.
+/// Answers requests in front of a service, without a request object, a map of fields or a task.
 ///
-/// It is asked first for each HTTP/1.1 request whose head is complete. It is also asked for HTTP/2 and HTTP/3 requests
-/// that arrived whole and have no fields about their message, as if they had come over HTTP/1.1; its answer is turned
-/// into frames. What it declines goes to the service [beside](WithFastPath) it. It must not call [`date`](crate::date),
-/// whose state [`Exchange`] borrows.
+/// For HTTP/1.1, it is asked first about every request whose head is complete. For HTTP/2 and HTTP/3, it is asked about
+/// requests that arrived whole and have no fields about their message. It sees them as HTTP/1.1 requests, and its
+/// answer is turned into frames. What it declines goes to the service [beside](WithFastPath) it. It must not call
+/// [`date`](crate::date), whose state [`Exchange`] borrows.
 pub trait FastPath: Clone + Send + 'static {
-    /// Appends the response to `out`: all of it, or its head if the returned [`FastAnswer`] has the body. Returns `None`
-    /// to decline, and then leaves `out` unchanged.
+    /// Appends the response to `out`: all of it, or only its head if the returned [`FastAnswer`] has the body. Returns
+    /// `None` to decline, and then leaves `out` unchanged.
     ///
     /// So far, only the syntax of the fields was checked. [`request_head::Message`] tells how the body is framed and
     /// whether the client keeps the connection open. Answer only requests without a body, and decline malformed ones,
@@ -73,13 +73,13 @@ pub struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// What happens to the connection after the answer. `keep_alive` is whether the client keeps it open.
+    /// What happens to the connection after the answer. `keep_alive` says whether the client keeps it open.
     #[inline]
     pub fn connection(&self, keep_alive: bool) -> Connection {
         if keep_alive && !self.closes { Connection::Keep } else { Connection::Close }
     }
 
-    /// The client's address of the request with this head: from a trusted proxy, or else from the connection.
+    /// The client's address for the request with this head, as a trusted proxy or else the connection reports it.
     pub fn client(&self, head: &Lines<'_, '_>) -> Option<IpAddr> {
         self.peer.client_of(head)
     }
@@ -106,7 +106,7 @@ impl Exchange<'_> {
 pub struct WithFastPath<S, F> {
     /// Answers what the fast path declines.
     pub service: S,
-    /// Asked first.
+    /// Is asked first.
     pub fast: F,
 }
 

@@ -43,7 +43,7 @@ pub trait HttpService: Clone + Send + 'static {
     #[doc(hidden)]
     type Exchange<E: Future + Send>: Future<Output = E::Output> + Send;
 
-    /// Puts it there.
+    /// Places the state of an exchange there.
     #[doc(hidden)]
     fn exchange<E: Future + Send>(exchange: E) -> Self::Exchange<E>;
 

@@ -219,8 +219,8 @@ impl ConnectionDeadline {
         .await;
     }
 
-    /// Runs a part of that code before there is a request. `None` if its time is up first; draining leaves little of
-    /// it.
+    /// Runs a part of that code before there is a request. `None` if its time is up first. While draining, it has at
+    /// most the [grace](ConnectionRegistry::grace) of the registry.
     pub async fn timeout<T>(
         &self,
         registry: &ConnectionRegistry,

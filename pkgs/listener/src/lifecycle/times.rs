@@ -53,8 +53,8 @@ impl DrainTimes {
         self.grace_where(handover::is_handed_over())
     }
 
-    /// If another process has taken over, nobody waits for this one to end, so it is half of the time; the other half
-    /// is left for closing.
+    /// If another process has taken over, nobody waits for this one to end. The grace is then at least half of the
+    /// whole time; the other half is left for closing.
     fn grace_where(self, handed_over: bool) -> Duration {
         if handed_over { self.grace.max(self.whole / 2) } else { self.grace }
     }

@@ -345,8 +345,8 @@ mod tests {
     const HELLO: &[u8] = b"\x16hello";
     const TICKETS: &[u8] = &[ENCRYPTED; ALERT + 1];
 
-    /// The writes of a handshake that sends these after the client's hello and after its next message, and the writes
-    /// after its end.
+    /// What is written during a handshake and after it. The server sends `hello` after the client's first byte, `end`
+    /// after its second, and `more` after the handshake.
     async fn written(
         most: usize,
         one_by_one: bool,

@@ -25,7 +25,7 @@ pub struct LazyTcpStream {
 
 #[derive(Debug)]
 enum State {
-    /// Not registered. It is read once: a client that is read twice stays longer.
+    /// Not registered. It is read once in this state, since a client that is read a second time will stay longer.
     New {
         /// Non-blocking.
         socket: net::TcpStream,
@@ -110,15 +110,15 @@ impl LazyTcpStream {
         Ok(())
     }
 
-    /// Tries without the runtime. None if the runtime has to say when.
+    /// Tries something without the runtime. None if it would block, so that the runtime has to say when to try again.
     #[inline]
     fn try_new<T>(&self, mut what: impl FnMut(&net::TcpStream) -> io::Result<T>) -> Option<io::Result<T>> {
         let State::New { socket, .. } = &self.state else { return None };
         tried(|| what(socket))
     }
 
-    /// The same for a write that answers a read, even if the socket is registered. The runtime keeps a task from
-    /// running forever, and for that it suffices to count reads.
+    /// The same for a write that answers a read, even if the socket is registered. The runtime's budget keeps a task
+    /// from running forever, and it suffices to count reads for that.
     #[inline]
     fn try_answer(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         if let State::Registered { stream, asked } = &mut self.state {

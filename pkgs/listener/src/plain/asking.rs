@@ -24,8 +24,8 @@ pub struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Has the fast path append its HTTP/1.1 answer, which is logged, or decline. Returns the body if it is not appended,
-    /// or else no bytes. The answer to a panic of it is an error.
+    /// Has the fast path append its HTTP/1.1 answer, or decline. Logs the answer. Returns the body if it is not
+    /// appended, and otherwise no bytes. If the fast path panics, the answer is an error.
     #[inline]
     pub fn ask<S: HttpService>(
         self,

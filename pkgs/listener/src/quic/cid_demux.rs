@@ -49,7 +49,7 @@ impl CidRouter {
         &self.predecessors
     }
 
-    /// From here on another process reads the sockets, and our datagrams come back through the relays.
+    /// From now on, another process reads the sockets, and our datagrams come back through the relays.
     pub(super) fn hand_over(&self) {
         self.handed_over.store(true, SeqCst);
         self.queues.iter().for_each(DatagramQueue::wake);
@@ -77,10 +77,10 @@ impl CidRouter {
         Arc::new(CidDemux { router: self.clone(), sockets: sockets.into(), relay, worker, metrics })
     }
 
-    /// The owner of a datagram's connection, if the datagram tells it.
+    /// The owner of a datagram's connection, if the datagram's id names one.
     ///
-    /// A client's first packets have an id of its own. They and their repetitions come from one port, so one worker
-    /// gets them all.
+    /// The id in a client's first packets was chosen by the client. These packets and their repetitions come from one
+    /// port, so one worker gets them all.
     fn owner(&self, datagram: &[u8]) -> Option<Owner<'_>> {
         // RFC 9000, section 17: the form bit, then the version and the id's length in the long form.
         const LONG: u8 = 0x80;

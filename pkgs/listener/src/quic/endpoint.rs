@@ -132,7 +132,7 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
     if !connections.is_empty() || !leaves_sockets() {
         endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
     }
-    // Long enough to announce it.
+    // Waits long enough for the announcement to be sent.
     let farewell = timeout(FAREWELL, endpoint.wait_idle());
     tokio::pin!(farewell);
     loop {
@@ -150,8 +150,8 @@ fn leaves_sockets() -> bool {
     socket::keeps() || handover::is_handed_over()
 }
 
-/// Handles a client that connects while draining. It is refused at once; or ignored if another process has or will have
-/// these sockets, so that it tries again.
+/// Handles a client that connects while draining. It is refused at once. But if another process has or will have these
+/// sockets, it is ignored, so that it tries again.
 fn turn_away(incoming: Incoming) {
     if leaves_sockets() { incoming.ignore() } else { incoming.refuse() }
 }

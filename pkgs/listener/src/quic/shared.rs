@@ -34,8 +34,8 @@ const INCOMING_BYTES_ALL: u64 = 4 << 20;
 /// The length of the secret from which keys are derived.
 const SECRET: usize = 32;
 
-/// The state that the workers of one address share: the key of tokens that prove an address, since a client may return
-/// through another worker or to another process, and the routing of datagrams.
+/// The state that the workers of one address share. This is the routing of datagrams, and the key of the tokens that
+/// prove an address, since a client may return through another worker or to another process.
 #[derive(Debug)]
 pub(crate) struct SharedEndpoint {
     pub(super) router: Arc<CidRouter>,
@@ -138,8 +138,8 @@ fn transport(config: &Config, address: SocketAddr) -> TransportConfig {
     transport
 }
 
-/// Finds datagrams up to Ethernet's MTU of 1,500 bytes, less the headers of IP (RFC 791: 20 bytes; RFC 8200: 40) and UDP
-/// (RFC 768: 8). A socket for IPv6 may also have clients with IPv4, to which slightly less is sent.
+/// Finds the path's MTU, up to Ethernet's 1,500 bytes less the headers of IP (RFC 791: 20 bytes; RFC 8200: 40) and UDP
+/// (RFC 768: 8). A socket for IPv6 may also have clients with IPv4, which then get slightly less than possible.
 fn mtu_discovery(address: SocketAddr) -> MtuDiscoveryConfig {
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(1500 - 8 - if address.is_ipv4() { 20 } else { 40 });
@@ -153,7 +153,7 @@ fn idle(limits: &Limits) -> IdleTimeout {
     longest.saturating_mul(2).try_into().unwrap_or_else(|_| VarInt::MAX.into())
 }
 
-/// As far as allowed. Smaller buffers only lose datagrams sooner.
+/// Enlarges the buffers as far as allowed. Smaller buffers only lose datagrams sooner.
 pub(super) fn enlarge_buffers(socket: &Socket) {
     for (set, name) in [
         (socket.set_recv_buffer_size(SOCKET_BUFFER), "receive"),

@@ -1,7 +1,7 @@
 //! Response data that a connection holds until its client takes it.
 //!
-//! Libraries limit it per stream, of which a client may have a hundred. Here a connection's streams share one buffer: a
-//! little is the connection's own, and it gets more while there is room in the budget of all connections. A stream
+//! Libraries limit it per stream, but a client may have a hundred streams. Here, the streams of a connection share one
+//! buffer. Each connection may always hold a little, and more while the budget of all connections has room. A stream
 //! without room for its next piece waits until other pieces are sent, and does not ask the service for more meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub struct SendBuffer {
 #[derive(Debug)]
 struct Held {
     bytes: usize,
-    /// What that is beyond the least.
+    /// The reservation for what exceeds [`LEAST_BYTES`].
     beyond: ResponseReservation,
 }
 
@@ -51,7 +51,7 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl SendBuffer {
-    /// An empty one.
+    /// An empty buffer.
     pub fn new(beyond: ResponseReservation) -> Arc<Self> {
         Arc::new(Self { held: Mutex::new(Held { bytes: 0, beyond }), freed: Notify::new() })
     }
@@ -82,14 +82,14 @@ impl SendBuffer {
             let left = held.bytes - bytes;
             held.resize(left);
             drop(held);
-            // Who was waiting and is gone passes it on.
+            // If the waiting stream is gone when it is woken, it wakes the next one.
             self.freed.notify_one();
         }
     }
 }
 
 impl Held {
-    /// Returns whether there is room for this many.
+    /// Sets the number of bytes. Returns whether there is room for that many.
     fn resize(&mut self, bytes: usize) -> bool {
         self.bytes = bytes;
         self.beyond.resize(bytes.saturating_sub(LEAST_BYTES) as u64)
@@ -166,7 +166,7 @@ mod tests {
         let held = first.hold(Bytes::from_static(b"a piece"));
         assert!(freed.poll(&mut context).is_ready(), "most of it is spare");
         drop((held, second));
-        // Also if it was returned before somebody waited.
+        // No wake-up is lost if room was returned before somebody waited.
         assert!(pin!(buffer.freed()).poll(&mut context).is_ready());
     }
 }

@@ -89,7 +89,7 @@ fn admit(
 ) {
     let address = remote.map(|remote| remote.ip());
     let source = worker.config.proxies.source(address);
-    // Connections of a proxy count for the addresses that it tells.
+    // A proxy's connections count for the client addresses that the proxy reports, not for its own.
     let address = match source {
         Source::Connection => address,
         Source::ProxyHeader | Source::Fields => None,
@@ -104,7 +104,7 @@ fn admit(
     let (worker, endpoint, service) = (Arc::clone(worker), Arc::clone(endpoint), service.clone());
     // Boxed, since the runtime moves a future eight times.
     match stream {
-        // Nothing has to be found out, and no memory is spent on it: many of these are idle.
+        // The protocol is known, so no memory is spent on finding it out: many such connections are idle.
         AcceptedStream::Tcp(stream)
             if endpoint.protocol == EndpointProtocol::Http1 && source != Source::ProxyHeader =>
         {

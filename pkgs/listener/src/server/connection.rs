@@ -28,7 +28,7 @@ use crate::response::Refusal;
 use crate::tls::ktls;
 use crate::worker_context::WorkerContext;
 
-/// What an HTTP/2 client sends first (RFC 9113, section 3.4).
+/// The connection preface, which an HTTP/2 client sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection whose protocol is not yet known.
@@ -166,7 +166,7 @@ impl<'a> Accepted<'a> {
         (ours && ktls::attach(records.get_ref().tcp()?).is_ok()).then_some(offload)
     }
 
-    /// Has the kernel encrypt the connection, and other code serve it.
+    /// Makes the kernel encrypt the connection, and other code serve it.
     fn hand_to_offload(
         self,
         stream: TlsStream<HandshakeStream<impl Transport + 'static>>,

@@ -113,8 +113,8 @@ impl Listener {
         })
     }
 
-    /// [Starts](Self::start) a service with so few requests that an allocation or two more cost nothing. All such
-    /// services are compiled once, in this crate, instead of in each of theirs.
+    /// [Starts](Self::start) a service that gets so few requests that an additional allocation or two cost nothing. The
+    /// code for all such services is compiled once, in this crate, rather than in each service's crate.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -127,7 +127,7 @@ impl Listener {
         self.start_pointed(name, BoxedService::new(service), shutdown)
     }
 
-    /// Has none of the caller's types, so it is compiled here.
+    /// Uses no type of the caller, so it is compiled once, in this crate.
     #[inline(never)]
     fn start_pointed(
         self,

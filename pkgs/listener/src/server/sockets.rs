@@ -68,9 +68,9 @@ impl AltSvc {
 /// All sockets of a listener.
 #[derive(Debug, Default)]
 pub struct BoundSockets {
-    /// By worker.
+    /// The sockets of each worker.
     pub workers: Vec<WorkerSockets>,
-    /// By endpoint, with the ports the kernel chose.
+    /// The address of each endpoint, with the port that the kernel chose.
     pub addresses: Vec<Address>,
 }
 
@@ -105,7 +105,7 @@ impl BoundSockets {
         listeners: Vec<Listener>,
     ) -> Result<(), Error> {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
-        // Clients that bypass the proxies could not be told from the proxies' own.
+        // Clients that bypass the proxies over UDP could not be told apart from those of the proxies.
         let http3 = config.http3 && !config.proxies.speak_proxy_protocol();
         let quic_address = tcp.filter(|_| http3 && endpoint.protocol == EndpointProtocol::Tls);
         let endpoint = Arc::new(BoundEndpoint {
@@ -114,7 +114,7 @@ impl BoundSockets {
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
         });
         let workers = self.workers.len();
-        // First, since its port may be taken; then nothing of the endpoint is kept.
+        // UDP comes first, since its port may be taken. Then nothing of the endpoint is kept.
         let mut datagrams = Vec::new();
         if let (Some(address), Some(tls)) = (quic_address, tls) {
             datagrams = quic::Socket::all(address, config, tls, workers)?;

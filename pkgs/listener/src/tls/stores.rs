@@ -11,14 +11,15 @@ use super::Store;
 pub struct Stores(Vec<(&'static str, Arc<Store>)>);
 
 impl Stores {
-    /// Adds those of one more listener, if it has any.
+    /// Adds the certificates of another listener, if it has any.
     #[must_use]
     pub fn with(mut self, listener: &'static str, store: Option<&Arc<Store>>) -> Self {
         self.0.extend(store.map(|store| (listener, Arc::clone(store))));
         self
     }
 
-    /// Reloads them, as at SIGHUP, and logs the result. If one cannot be used, all of its listener stay as they are.
+    /// Reloads all certificates, as at SIGHUP, and logs the result. If one cannot be used, its listener keeps all
+    /// previous ones.
     pub fn reload(&self) {
         for (listener, store) in &self.0 {
             match store.reload() {
@@ -31,7 +32,7 @@ impl Stores {
         }
     }
 
-    /// Registers how long they are still valid, as `PREFIX_certificate_not_after_seconds`; `prefix` is
+    /// Registers how long the certificates are still valid, as `PREFIX_certificate_not_after_seconds`; `prefix` is
     /// `linerate_<service>`.
     pub fn register(&self, registry: &mut Registry, prefix: &str) {
         if self.0.is_empty() {

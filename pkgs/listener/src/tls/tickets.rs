@@ -64,7 +64,7 @@ struct Keys {
     since: u64,
 }
 
-/// A key, and the start of tickets under it.
+/// A key, and its name, with which its tickets start.
 struct Key {
     secret: [u8; SECRET],
     name: [u8; NAME],

@@ -279,7 +279,8 @@ fn a_client_s_table_holds_for_what_is_answered_here_and_for_what_is_not() {
     let server = fast_path::start(Config::default());
     let mut connection = Connection::ready(&server);
     let post = |line: &[u8]| [b"\x83\x86\x01\x01h\x04\x05/read", line].concat();
-    // The path is kept, referred to, and referred to after what was kept meanwhile has moved it.
+    // The table keeps the path. The next request refers to it, and another one does after further entries have changed
+    // its index.
     connection.send(frame(HEADERS, WHOLE, 3, b"\x82\x86\x01\x01h\x44\x0a/fast/kept"));
     connection.send(frame(HEADERS, WHOLE, 5, b"\x82\x86\x01\x01h\xbe"));
     connection.send(frame(HEADERS, END_HEADERS, 7, &post(b"\x40\x01a\x01b")));
@@ -354,12 +355,12 @@ fn what_may_not_come_on_an_answered_stream_ends_the_connection() {
         let mut connection = Connection::ready(&server);
         let before = connection.answered();
         connection.ask(5, "/fast/1").ask(9, "/fast/2").send(frame(kind, WHOLE, stream, payload));
-        // What comes after it isn't looked at.
+        // Nothing after it is looked at.
         connection.ask(21, "/fast/3");
         assert_eq!(connection.goaway(), (9, error), "{kind} {stream}");
         connection.client.rest();
         assert_eq!(connection.answered() - before, 2);
-        // The answers count for this whole test.
+        // The server counts its answers over the whole test.
         server.1.store(0, Relaxed);
     }
 }
@@ -398,7 +399,7 @@ fn resets_of_answered_streams_are_shed() {
 #[test]
 fn a_client_is_sent_no_more_than_it_takes() {
     let server = fast_path::start(Config::default());
-    // For the connection: 65,535 bytes until more is granted.
+    // The connection's window: 65,535 bytes until the client extends it.
     let mut connection = Connection::open(&server, b"");
     connection.send(frame(HEADERS, WHOLE, 1, &[b"\x20", &get("/")[..]].concat()));
     connection.body(1);
@@ -580,7 +581,7 @@ fn a_client_that_takes_no_answers_is_answered_no_more_and_cut() {
             sending.send(frame(HEADERS, WHOLE, 2 * stream + 1, &get("/fast/size/16000")));
         }
     });
-    // Although nothing is read.
+    // The server cuts a client that reads nothing.
     let (server, answered) = server;
     testkit::until("the client is cut", || server.metrics.sum(|worker| &worker.timed_out) > 0);
     assert!(answered.load(Relaxed) < count as usize);

@@ -1,4 +1,4 @@
-//! A fast path, which answers plain requests before anything is made of them, beside the service that gets the others.
+//! A fast path, which answers plain requests without a request object, beside the service that gets the others.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ fn who_asks_while_it_drains_is_answered_and_sent_away() {
     let mut client = server.connect();
     assert_eq!(client.send(get("/fast/1")).answer().0, 200);
     server.stop();
-    // Until it has received that.
+    // Requests are answered as usual until the worker has received that.
     while !client.send(get("/fast/2")).head().contains("connection: close\r\n") {}
     assert!(client.rest().is_empty());
     server.wait();

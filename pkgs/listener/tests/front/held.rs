@@ -1,4 +1,4 @@
-//! What clients hold has a deadline, and together they have a limit, on every kind of endpoint.
+//! What clients hold has a deadline and a total limit, on every kind of endpoint.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn start(limits: Limits) -> Server {
     Server::start(Endpoint::plain, Config { limits, ..Config::default() })
 }
 
-/// Checks that it is refused with this status, as a problem, and that nothing after it is answered.
+/// Checks that a request is refused with this status, as a problem, and that nothing after it is answered.
 fn is_refused(answer: &str, status: u16) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
@@ -48,7 +48,7 @@ fn drip(client: &mut Client, bytes: &[u8], mut end: impl FnMut() -> bool) {
 fn a_slow_head_is_408_on_every_endpoint() {
     let limits = || Limits { head_time: SECOND, handshake_time: SECOND, ..Limits::default() };
     let certificate = Certificate::new("localhost");
-    // For the last one it isn't known yet which protocol it speaks.
+    // At the last endpoint, it is not known yet which protocol the client speaks.
     for (endpoint, head) in [
         (&Endpoint::plain as &dyn Fn(Address) -> Endpoint, "GET / HTTP/1.1\r\nHost: "),
         (&Endpoint::h2c, "GET / HTTP/1.1\r\nHost: "),
@@ -107,7 +107,7 @@ fn private_listeners_have_room_for_so_many_and_then_make_some() {
     let server = Server::run(Config::private("127.0.0.1:0".parse().expect("an address")));
     let mut held: Vec<_> = (0..256).map(|_| server.connect()).collect();
     assert_eq!(server.connect().send(get("/")).answer().0, 200);
-    // The first to come has made room, and nobody else.
+    // Only the oldest connection has made room.
     assert_eq!(held[0].text(), "");
     let counted =
         [server.metrics.sum(|worker| &worker.timed_out), server.metrics.sum(|worker| &worker.shed_overall)];
@@ -121,7 +121,7 @@ fn bodies_under_way_have_a_sum() {
     let head = |framing: &str| format!("POST /read HTTP/1.1\r\nHost: h\r\n{framing}\r\n");
     let large = head("Content-Length: 100000\r\nExpect: 100-continue\r\n");
     let mut first = server.connect();
-    // It was told to continue, so it is counted.
+    // The client was told to continue, so its body is counted.
     assert_eq!(first.send(&large).answer().0, 100);
     for framing in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
         let answer = server.connect().send(head(framing)).text();
@@ -137,7 +137,7 @@ fn bodies_under_way_have_a_sum() {
     asking.send(crate::http2::get_without_end());
     asking.send(crate::http2::end());
     asking.until(b"Hello, World!");
-    // What is small, or came along with its head, has room.
+    // A small body has room, and so has one that arrives with its head.
     let mut other = server.connect();
     assert_eq!(other.send(head("Content-Length: 5\r\n") + "hello").answer(), (200, "5 bytes".into()));
     assert_eq!(other.send(head("Content-Length: 50000\r\n")).send([0; 50_000]).answer().0, 200);
@@ -149,7 +149,7 @@ fn bodies_under_way_have_a_sum() {
 fn answers_that_nobody_takes_have_a_sum() {
     let limits = Limits { answer_bytes_total: 100 << 10, write_stall: 10 * PATIENCE, ..Limits::default() };
     let server = start(limits);
-    // Room for one or two of them.
+    // There is room for one or two of them.
     let mut crowd: Vec<_> = (0..8).map(|_| (server.connect(), 0)).collect();
     for (client, _) in &crowd {
         client.0.set_nonblocking(true).expect("a socket");

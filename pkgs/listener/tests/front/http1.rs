@@ -68,10 +68,10 @@ fn bodies_nobody_reads_do_not_become_requests() {
     client
         .send(format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{}", get("/")));
     assert_eq!((client.answer().0, client.answer().0), (200, 200));
-    // Too much to read in vain: the connection is closed after the answer.
+    // This is too much to read in vain, so the connection is closed after the answer.
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n");
     assert!(client.text().contains("\r\nconnection: close\r\n"));
-    // For chunks that continue, nobody knows how far.
+    // If a chunk is incomplete, nobody knows how much more will come.
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\nx");
     assert!(client.text().contains("\r\nconnection: close\r\n"));
@@ -122,7 +122,7 @@ fn no_reset_takes_a_last_answer_back() {
         assert!(answer.ends_with("\r\n\r\nHello, World!"), "{answer}");
         client.0.write_all(&[b'x'; 1000]).expect("it is heard out");
     }
-    // What comes after the last request isn't a reason either.
+    // Bytes after the last request do not cause a reset either.
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned() + &get("/").repeat(20));
     let mut answer = String::new();
@@ -139,7 +139,7 @@ fn a_client_that_waits_for_100_gets_it_when_the_body_is_read() {
     let mut client = server.connect();
     assert_eq!(client.send(head("/read")).answer().0, 100);
     assert_eq!(client.send("hello").answer(), (200, "5 bytes".into()));
-    // Nobody reads it, so nobody asks for it, and it may or may not arrive.
+    // The service does not read the body, so nobody asks for it, and it may or may not arrive.
     let answer = server.connect().send(head("/")).text();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("connection: close"), "{answer}");
 }

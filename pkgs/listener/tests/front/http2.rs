@@ -95,7 +95,7 @@ fn what_is_expected_beyond_100_is_refused() {
 fn a_client_that_takes_a_drop_at_a_time_is_reset() {
     let server = start(Limits { write_stall: Duration::from_secs(1), ..Limits::default() });
     let mut client = server.connect();
-    // SETTINGS_INITIAL_WINDOW_SIZE: no data is accepted unless it is asked for.
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0, so the client accepts no data until it extends a window.
     client.send(PREFACE).send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     let large = b"\x82\x86\x04\x06/large\x41\x01h";
     client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &large[..]));
@@ -141,7 +141,7 @@ fn resets_a_client_provokes_are_shed() {
     let mut client = connect(&server);
     let mut flood = Vec::new();
     for stream in streams(2000) {
-        // Left open, and made an error with a window beyond the limit.
+        // Each stream is left open, and then made an error by a window beyond the limit.
         flood.extend(frame(HEADERS, END_HEADERS, stream, b"\x83\x04\x05/read\x86\x41\x01h"));
         flood.extend(frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff]));
     }
@@ -152,13 +152,13 @@ fn resets_a_client_provokes_are_shed() {
 fn endless_continuations_are_shed() {
     let server = start(Limits::default());
     let mut client = connect(&server);
-    // Each a separate header: a literal without a name in the table, x: y.
+    // Each frame has separate headers: literals without a name in the table, `x: y`.
     let fields = b"\x00\x01x\x01y".repeat(1000);
     let mut flood = frame(HEADERS, END_STREAM, 1, GET);
     (0..1000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &fields)));
     let error = goaway(client.send(flood));
     assert!(matches!(error, Some(PROTOCOL_ERROR | ENHANCE_YOUR_CALM)), "{error:?}");
-    // And those that contain nothing.
+    // The same with frames that contain nothing.
     let mut client = connect(&server);
     let mut flood = frame(HEADERS, END_STREAM, 1, GET);
     (0..100_000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &[])));
@@ -183,7 +183,7 @@ fn a_head_beyond_the_limit_is_no_request() {
     let mut client = connect(&server);
     let fields = [GET, &b"\x00\x01x\x01y".repeat(100)].concat();
     client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &fields));
-    // By then, what came before is answered.
+    // When this is answered, everything before it is answered too.
     client.send(frame(PING, 0, 0, b"answered"));
     let read = client.until(b"answered");
     assert!(!read.windows(13).any(|part| part == b"Hello, World!"));

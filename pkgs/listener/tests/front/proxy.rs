@@ -36,10 +36,10 @@ fn a_proxy_tells_who_asks() {
         let server = start(proxies(true, trusted), Limits::default());
         let answer = server.connect().send(header(7)).send(WHO).text();
         assert!(answer.ends_with("Some(192.0.2.7:1000) Some(198.51.100.2:80) Some(192.0.2.7)"), "{answer}");
-        // Then what a request says has no meaning.
+        // With a PROXY header, the fields of a request are ignored.
         let answer = server.connect().send(header(7)).send(with("X-Forwarded-For: 203.0.113.1\r\n")).text();
         assert!(answer.ends_with(" Some(192.0.2.7)"), "{answer}");
-        // Its own connections count as its own.
+        // The proxy's own connections have its own address.
         let answer = server.connect().send(LOCAL).send(WHO).text();
         assert!(answer.ends_with(" Some(127.0.0.1)"), "{answer}");
         // A header is mandatory, and version 1 isn't accepted.

@@ -126,7 +126,7 @@ fn certificates_are_replaced_when_their_files_change() {
     }
 }
 
-/// Stores sessions for any name, and uses each for every other: what no honest client does.
+/// Stores a session under any name, and resumes it under every other, as no honest client does.
 #[derive(Debug)]
 struct Nameless(ClientSessionMemoryCache);
 

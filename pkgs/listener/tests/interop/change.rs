@@ -14,8 +14,8 @@ use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest, PATIENCE};
 use crate::server::Server;
 
-/// A server that is told to stop waits for every connected client, however slow the machine: a client that is kept from
-/// sending for longer than connections are kept would lose its request.
+/// A server that is told to stop waits for every connected client, since this machine may be slow. Otherwise, a client
+/// that cannot send for longer than connections are kept would lose its request.
 const WAITING: [&str; 4] = ["--drain", "60000", "--drain-grace", "60000"];
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
 async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("handover").display().to_string();
-    // None is done before all have arrived.
+    // No process ends before all have started.
     let arguments = ["--handover", &path, "--drain", "60000"];
     let mut server = Server::start_on_ports(&arguments);
     let target = Target::new(server.clear, server.secure, &server.certificate.all());
@@ -103,9 +103,9 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
         for protocol in [ClientProtocol::Http2Tls, ClientProtocol::Http3] {
             answers.spawn(long_answer(target.clone(), protocol));
         }
-        // They are in progress.
+        // By now, the requests are in progress.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        // The last one offers its sockets itself.
+        // Waits until the newest process offers the sockets itself.
         while offer().is_none() || offer() == last {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -122,7 +122,8 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
     }
 }
 
-/// Requests an answer of many datagrams in each direction, over seconds in which the process may change several times.
+/// Requests a long answer, which takes seconds in which the process may change several times. It consists of many
+/// datagrams in each direction.
 async fn long_answer(target: Target, protocol: ClientProtocol) {
     loop {
         let mut connection = target.connect(protocol).await.expect("it listens");
@@ -194,11 +195,11 @@ async fn one_way(server: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A path to a server on which a client that has to prove its address (RFC 9000, section 8.1.2) doesn't do so before it
-/// is let `go`.
+/// A path to a server for a client that has to prove its address (RFC 9000, section 8.1.2). The proof is held back
+/// until it may `go`.
 struct Held {
     address: SocketAddr,
-    /// Whether it has to.
+    /// Whether the client has to prove its address.
     retried: Arc<AtomicBool>,
     go: Arc<Notify>,
 }
@@ -260,9 +261,9 @@ async fn who_was_to_prove_an_address_connects_whichever_process_is_there_by_then
         let server = Server::start_on_ports(&arguments);
         let certificates = server.certificate.all();
         let by = |address| Target::new(server.clear, address, &certificates);
-        // It has one connection to stay for.
+        // The server has one connection, for which it stays.
         let kept = by(server.secure).quic().await.expect("it listens");
-        // So many that it makes new ones prove their addresses.
+        // There are so many handshakes that the server makes new clients prove their addresses.
         let mut crowd = tokio::task::JoinSet::new();
         let sink = one_way(server.secure).await;
         for _ in 0..100 {

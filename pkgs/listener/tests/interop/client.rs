@@ -1,4 +1,4 @@
-//! A client for each protocol that knows what a server's goodbye means.
+//! A client for each protocol that understands how a server announces the end of a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,7 +62,8 @@ enum Sender {
 }
 
 impl Target {
-    /// A server that listens there without and with TLS, and the certificates it has had so far or will have.
+    /// A server that listens at `clear` without TLS and at `secure` with TLS. Its past and future certificates are
+    /// `trusted`.
     pub fn new(clear: SocketAddr, secure: SocketAddr, trusted: &[CertificateDer<'static>]) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(trusted.iter().cloned());

@@ -46,7 +46,7 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
 #[test]
 fn running_out_of_files_does_not_spin() {
     let server = Server::start_with_files(64, &["--workers", "1"]);
-    // More than there are files for, which wait in the backlog.
+    // There are more clients than descriptors, so some wait in the backlog.
     let mut crowd: Vec<_> = (0..120).map(|_| Raw::connect(server.clear)).collect();
     // Waits for a message that the server can only log once it has run out, and some seconds more.
     let begun = Instant::now();

@@ -5,7 +5,7 @@ use crate::load::{Load, LoadRequest};
 use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
-/// The most that a server may accept of a flood before it has had enough.
+/// The most that a server may accept of a flood before it closes the connection.
 const MOST: usize = 32 << 20;
 /// A server's peak memory limit, in KiB.
 const MEMORY: u64 = 96 << 10;

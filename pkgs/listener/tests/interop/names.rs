@@ -134,7 +134,7 @@ fn a_client_is_shown_a_certificate_whose_signatures_it_takes() {
 #[test]
 fn sessions_are_resumed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    // How long they last is a matter of seconds, and is tested where tickets are made.
+    // The lifetime of sessions is tested where tickets are made.
     let server = Server::start(&["--workers", "2", "--ticket-key", "3600"]);
     let versions = ["-tls1_2", "-tls1_3"];
     let file = |version: &str| directory.path().join(version).display().to_string();
@@ -142,7 +142,7 @@ fn sessions_are_resumed() {
         let first = openssl(&server, &[version, "-sess_out", &file(version)]);
         assert!(first.contains("\nNew, TLSv1."), "{first}");
     }
-    // With any worker, and as often as one likes.
+    // Any worker resumes a session, as often as the client likes.
     for version in versions {
         for _ in 0..4 {
             let text = openssl(&server, &[version, "-sess_in", &file(version)]);

@@ -117,7 +117,7 @@ fn http1_survives_noise() {
             _ => chance.spoil(valid),
         };
         let mut raw = Raw::connect(server.clear);
-        // It may be closed before everything is sent.
+        // The server may close the connection before everything is sent.
         let _ = raw.send(&bytes);
         raw.finish();
         raw.rest();
@@ -156,7 +156,7 @@ fn http2_survives_noise() {
             }
         }
         let mut raw = Raw::connect(server.clear);
-        // It may be closed before everything is sent.
+        // The server may close the connection before everything is sent.
         let _ = raw.send(&bytes);
         raw.finish();
         raw.rest();

@@ -30,7 +30,7 @@ async fn a_panic_costs_its_request_and_nobody_elses() {
             assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{protocol:?} {path}");
             assert!(body.starts_with(b"{\"type\":\"about:blank\""), "{protocol:?} {path}: {body:?}");
             panics += 1;
-            // With HTTP/1.1 the connection ends, otherwise the stream.
+            // With HTTP/1.1, a panic ends the connection, otherwise the stream.
             let again = connection.ask("/").await;
             let ends = matches!(protocol, ClientProtocol::Http1 | ClientProtocol::Http1Tls);
             assert_eq!(again.is_err(), ends, "{protocol:?} {path}: {again:?}");

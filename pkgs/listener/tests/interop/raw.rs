@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use crate::load::PATIENCE;
 
-/// What an HTTP/2 client sends first (RFC 9113, section 3.4).
+/// The connection preface, which an HTTP/2 client sends first (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames (RFC 9113, section 6).

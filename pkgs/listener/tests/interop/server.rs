@@ -169,7 +169,7 @@ impl Certificate {
         self.directory.path().join("key.pem")
     }
 
-    /// All there have been, the last of which is in the files now.
+    /// All certificates so far. The last one is in the files now.
     pub fn all(&self) -> Vec<CertificateDer<'static>> {
         self.all.lock().expect("no panic").clone()
     }

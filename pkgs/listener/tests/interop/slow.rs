@@ -48,7 +48,7 @@ fn connections_that_say_nothing() {
     for mut raw in [Raw::connect(server.clear), Raw::connect(server.secure), Raw::http2(server.clear)] {
         raw.rest();
     }
-    // After a request just as before one.
+    // The same applies after a request as before one.
     let mut kept = Raw::connect(server.clear);
     kept.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").expect("the server listens");
     assert_eq!(raw::status(&kept.rest()), Some(200));

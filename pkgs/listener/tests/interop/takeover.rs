@@ -28,7 +28,7 @@ const DRAIN: &str = "90";
 /// Logged by a process that has received sockets and has yet to complete the takeover.
 const HANDED: &str = "a process that runs hands over its sockets";
 
-/// A process's threads, unless it matters.
+/// The number of workers of a process, where it does not matter.
 const WORKERS: u8 = 2;
 
 /// How often a process is killed while it takes over. Some of them will already have done so.
@@ -223,7 +223,7 @@ pub async fn three_in_a_row(program: &Program, request: LoadRequest, first: Opti
     (process, answered)
 }
 
-/// A process that fails while it takes over changes nothing, and neither does one that is killed then.
+/// A process that fails while it takes over changes nothing, and neither does one that is killed while it takes over.
 pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, request: LoadRequest) {
     let mut process = program.start();
     let loads = program.load(request);
@@ -247,7 +247,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
         }
         let mut next = program.spawn(program.admin, WORKERS, &[]);
         assert!(logs(&next, HANDED), "{}", next.log());
-        // While it is stopped, it is known how far it has come.
+        // While the process is stopped, its progress can be checked.
         next.signal(Signal::STOP);
         if program.is_waited_for() {
             next.kill();
@@ -275,7 +275,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
     drop(next);
 }
 
-/// The serving process is killed while another takes over: those connected to it are lost, and nobody is refused.
+/// The serving process is killed while another takes over. Its own connections are lost, but nobody is refused.
 pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: LoadRequest) {
     const CLIENTS: u64 = 8;
     let mut process = program.start();
@@ -293,7 +293,7 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: 
                     Ok(connection) => connection,
                     Err(error) => {
                         assert!(!error.contains("refused"), "{error}");
-                        // Cut off during the TLS handshake.
+                        // The connection was cut during the TLS handshake.
                         lost.fetch_add(1, Relaxed);
                         continue;
                     }
@@ -349,7 +349,7 @@ impl Program {
     }
 }
 
-/// One that speaks HTTP/3 is followed by one that doesn't: connections are served to their end.
+/// A process that speaks HTTP/3 is followed by one that does not. Its connections are served to their end.
 pub async fn one_without_http3_leaves_its_connections_to_the_last(program: &Program) {
     let old = program.start();
     let (_endpoint, connection) = program.target().quic().await.expect("it listens");

@@ -1,4 +1,4 @@
-//! What clients do not read or acknowledge is kept by the server, and has a sum.
+//! The server keeps what clients do not read or acknowledge, up to a total limit.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
 const CLIENTS: u64 = 4;
-/// What all of them may have together.
+/// The limit of all clients together.
 const SUM: u64 = 256 << 10;
-/// What each has beyond that over HTTP/3, and what the service has made for it, which is not sent yet.
+/// What each client may have beyond that over HTTP/3, including what the service has made for it and has not sent yet.
 const EACH: u64 = (32 << 10) + (64 << 10);
-/// Enough for any window to grow to its most.
+/// Enough bytes for every window to grow to its maximum.
 const BEFORE: u64 = 2 << 20;
 
 /// A path to a server on which nothing passes once it is cut.
@@ -90,7 +90,7 @@ fn what_nobody_reads_of_many_streams_has_a_sum() {
         raw.send(&sent).expect("the server listens");
         clients.push(raw);
     }
-    // Until nothing more is made.
+    // Waits until nothing more is made.
     let begun = Instant::now();
     let mut before = 0;
     let all = loop {
@@ -102,10 +102,10 @@ fn what_nobody_reads_of_many_streams_has_a_sum() {
         before = all;
         assert!(begun.elapsed() < PATIENCE, "it goes on making");
     };
-    // The service makes twice as much at a time as a piece has.
+    // The service makes its body in parts of twice the size of a piece.
     let most = CLIENTS * KERNEL + 2 * (SUM + CLIENTS * (64 << 10));
     assert!(all <= most, "{all} bytes are made, {most} may be");
-    // One stream after the other gets all of it, for who reads.
+    // A client that reads gets a whole answer, as one stream after the other gets room.
     let mut raw = Raw::http2(server.clear);
     let head = b"\x82\x86\x44\x0c/bytes/60000\x41\x09localhost";
     raw.send(&frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, head)).expect("the server listens");
@@ -145,7 +145,7 @@ async fn what_nobody_acknowledges_has_a_sum() {
     let most = SUM + CLIENTS * EACH;
     assert!(made.saturating_sub(passed) <= most, "{made} bytes are made, {passed} have arrived");
     clients.abort_all();
-    // Who acknowledges gets all of it.
+    // A client that acknowledges gets all of an answer.
     let target = Target::new(server.clear, server.secure, &certificates);
     let mut connection = target.connect(ClientProtocol::Http3).await.expect("it listens");
     let (status, body) = connection.ask(&format!("/bytes/{BEFORE}")).await.expect("an answer");

@@ -60,8 +60,8 @@ impl Default for ArchivePolicy {
 }
 
 impl ArchivePolicy {
-    /// The format that a query requests with `archive=…`: none if it requests no archive, or no format is available
-    /// here; an error if it requests another one, or something else as well.
+    /// The format that a query requests with `archive=…`. None if it requests no archive, or no format is available
+    /// here. An error if it requests an unavailable format, or something else as well.
     pub fn asked(&self, query: &str) -> Option<Result<ArchiveFormat, UnknownArchive>> {
         let parameters = || query.split('&').filter(|parameter| !parameter.is_empty());
         let name = parameters().find_map(|parameter| parameter.strip_prefix("archive="))?;

@@ -182,7 +182,7 @@ pub struct Rule {
     made: Option<Made>,
 }
 
-/// What is prepared of a rule once.
+/// The parts of a rule that are prepared once.
 #[derive(Clone, Debug)]
 struct Made {
     pattern: Pattern,

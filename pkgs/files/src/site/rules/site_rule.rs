@@ -24,7 +24,7 @@ pub struct SiteRule {
     pub cert: Option<PathBuf>,
     /// The certificate's private key, in PEM.
     pub cert_key: Option<PathBuf>,
-    /// As at the top of the file, but only for this site; the same goes for the next three.
+    /// As at the top of the file, but only for this site. The same applies to the next three.
     #[serde(default)]
     error_pages: BTreeMap<String, String>,
     #[serde(default)]

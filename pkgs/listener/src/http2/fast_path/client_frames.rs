@@ -412,7 +412,7 @@ mod tests {
             assert_eq!(connection.next(&frame(kind, ASK, stream, payload)), step, "{kind} {stream}");
         }
         assert_eq!(connection.client.last_answered(), 7);
-        // For h2 these streams were passed over once it knows a later one.
+        // Once h2 knows a later stream, it considers these streams passed over.
         connection.client.pass(9);
         for (kind, stream, payload) in [(WINDOW_UPDATE, 7, &b"\0\0\0\x01"[..]), (DATA, 7, b"")] {
             let bytes = frame(kind, ASK, stream, payload);

@@ -31,8 +31,8 @@ const MOST_UNSENT: usize = 32 * 1024;
 /// The smallest input buffer, whatever a head may have.
 const LEAST_INPUT: usize = 4096;
 
-/// How many times longer than a head or a frame a field section in several frames may be. Clients that send more are
-/// told so.
+/// A field section in several frames may be this many times as long as the limit of a head, or as a frame. A longer one
+/// ends the connection with ENHANCE_YOUR_CALM.
 const SECTION: usize = 2;
 
 /// The accepted values of `:scheme` (RFC 9113, section 8.3.1).
@@ -224,7 +224,7 @@ impl<S: HttpService> FastPath<S> {
         if self.output.len() >= MOST_UNSENT {
             return if given { Turn::Wait } else { Turn::Full };
         }
-        // One after the other, as if h2 answered: if it finds an error, nothing after it is looked at.
+        // Frames are handled one after the other, as by h2: if it finds an error in one, nothing after it is looked at.
         let of_section = |head: Head| matches!(head.kind, HEADERS | CONTINUATION);
         if given && Head::first(self.input.bytes()).is_some_and(of_section) {
             return Turn::Wait;
@@ -348,7 +348,7 @@ impl<S: HttpService> FastPath<S> {
         let written = if pieces.len() > 1 && count == first.len() {
             ready!(Pin::new(io).poll_write_vectored(context, pieces))?
         } else {
-            // All of it if it is an incomplete frame, of which h2 has written nothing yet.
+            // An incomplete GOAWAY cannot be rewritten, so all of the first piece is written.
             let part = if count == 0 { first } else { &first[..count] };
             ready!(Pin::new(io).poll_write(context, part))?
         };

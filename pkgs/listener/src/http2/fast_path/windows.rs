@@ -98,7 +98,7 @@ mod tests {
     fn what_is_kept_is_a_part_of_what_there_is() {
         for (increment, told, room) in [
             (0, 0, 0),
-            // All of a small one, since three quarters of the first window are still h2's.
+            // A small increment is kept completely, since less than half of the window is kept so far.
             (1000, 0, 1000),
             (15_633, 0, 16_384),
             (1 << 20, (1 << 20) - (565_372 - 16_633), 16_384),
