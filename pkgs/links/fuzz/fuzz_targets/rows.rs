@@ -9,9 +9,9 @@ use links::transfer::{Format, Writer, read};
 use links::when::Timestamp;
 
 /// A reader that returns a few bytes at a time.
-struct Templates<'b>(&'b [u8]);
+struct ThreeAtATime<'b>(&'b [u8]);
 
-impl Read for Templates<'_> {
+impl Read for ThreeAtATime<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let size = buffer.len().min(3);
         self.0.read(&mut buffer[..size])
@@ -35,7 +35,7 @@ pub fn check(format: Format, bytes: &[u8]) {
     // again.
     let found = loop {
         let begun = Timestamp::now();
-        let (whole, pieces) = (rows(format, bytes), rows(format, Templates(bytes)));
+        let (whole, pieces) = (rows(format, bytes), rows(format, ThreeAtATime(bytes)));
         if whole == pieces {
             break whole.0;
         }

@@ -19,7 +19,7 @@ use super::frames::{Frames, Violation};
 use crate::http_service::HttpService;
 
 /// How many bytes are copied at a time if copying cannot be avoided.
-const MIN_PROGRESS_BYTES: usize = 32 * 1024;
+const COPY_BYTES: usize = 32 * 1024;
 
 /// Frames up to this size are sent as one piece: they fit a packet (RFC 9000, section 14: at least 1200 bytes).
 const SMALL: usize = 1200;
@@ -331,7 +331,7 @@ fn cut(frame: &mut WriteBuf<Bytes>, payload: &Bytes) -> [Bytes; 2] {
     }
     let head = match known(frame, payload) {
         Some(_) => Bytes::new(),
-        None => frame.copy_to_bytes(frame.chunk().len().min(MIN_PROGRESS_BYTES)),
+        None => frame.copy_to_bytes(frame.chunk().len().min(COPY_BYTES)),
     };
     let known = known(frame, payload).unwrap_or_default();
     frame.advance(known.len());

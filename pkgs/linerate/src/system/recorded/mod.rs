@@ -231,6 +231,7 @@ impl State {
         self.free.extend(later.free);
         self.verity.extend(later.verity);
         self.answers.extend(later.answers);
+        self.refusals.extend(later.refusals);
         self.clock = later.clock.or(self.clock);
         self.now = self.now.max(later.now);
         self.later = later.later;
@@ -500,6 +501,11 @@ refuse /proc/two EIO
         machine.refuse("/proc/two", Errno::BUSY, 1);
         assert!(machine.write("/proc/two", "x").is_err());
         assert!(machine.write("/proc/two", "x").is_ok());
+        machine.amend("refuse /proc/two EBUSY\n".parse().expect("a machine"));
+        assert_eq!(
+            machine.write("/proc/two", "").unwrap_err().raw_os_error(),
+            Some(Errno::BUSY.raw_os_error())
+        );
     }
 
     #[test]
