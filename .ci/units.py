@@ -12,9 +12,9 @@ from pathlib import Path
 
 RENDERED = Path(__file__).parents[1] / "tests/rendered"
 ANYWHERE = r"X-|"
-# What is specific to that host, for a service.
+# Lines of a service's unit that only apply to that host.
 OF_SERVICE = re.compile(ANYWHERE + "Requires=|LoadCredential=|MemoryMax=")
-# The console's helpers are bound, and used through their sockets, wherever they run.
+# The console and its helpers keep their memory limits and sockets on every system; only the CPUs differ.
 OF_CONSOLE = re.compile(ANYWHERE + "CPUAffinity=")
 
 # By unit: its host, the command, the manual page, and what is left out.
@@ -55,7 +55,7 @@ def unit(name: str, prefix: str) -> str:
             # Not every system has a package with kill(1), but every shell has it built in.
             line = "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'"
         elif line.startswith("After="):
-            # Only units that exist here.
+            # Only units that exist on a system without Nix.
             line = " ".join(["After=network.target", *({"linerate-links.service"} & set(line[6:].split()))])
         elif line.startswith("[") and lines:
             lines.append("")

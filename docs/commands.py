@@ -160,7 +160,8 @@ def recording(document: Path, all_of_it: list[Command]) -> str:
     for command in all_of_it:
         rows.append((True, command.text, now))
         now += TYPED
-        # As in the document, which leaves out what is too long for it, or differs from run to run.
+        # The output as the document shows it: the document leaves out lines that are too long, or that differ from run
+        # to run.
         for shown in command.expected:
             rows.append((False, shown, now))
             now += PRINTED
