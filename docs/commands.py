@@ -24,9 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# How long a command may take, and how long one in the background may take until it is ready.
+# How long a command may take, and how long one in the background may take until it is ready: enough for debug builds of
+# programs, on a machine that is also busy with something else.
 DEADLINE_SECONDS = 30
-# For debug builds of programs, on a machine that is also busy with something else.
+# The time between two checks of a command.
 POLL_SECONDS = 0.05
 
 

@@ -1,5 +1,5 @@
-# The host as an image is updated to signed and intact versions, and to no others; one that isn't healthy, or doesn't
-# start, gives the box back. It has an update server in itself (tests/appliance.nix).
+# The host as an image updates to signed and intact versions, and to no others. If a version isn't healthy or doesn't
+# start, the box falls back to the previous one. The update server is in the box itself (tests/appliance.nix).
 
 import json
 
