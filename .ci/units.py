@@ -37,7 +37,7 @@ UNITS = {
 
 
 def command(rendered: str, prefix: str) -> str:
-    """Returns it with this system's program instead; the profile belongs to NixOS."""
+    """Returns the command with this system's program, and without the profile, which only NixOS has."""
     program, *arguments = rendered.split()
     line = " ".join([f"{prefix}/bin/{program.rsplit('/', 1)[-1]}", *arguments])
     return line.replace(" --profile /etc/linerate/profile.json", "")

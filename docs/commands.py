@@ -200,7 +200,7 @@ def picture_of(document: Path) -> Path:
 
 
 def stale(document: Path) -> bool:
-    """Whether a document has a recording, and that shows something else."""
+    """Whether a document has a recording that shows something else than the document."""
     picture = picture_of(document)
     return picture.exists() and picture.read_text() != recording(document, list(commands(document)))
 

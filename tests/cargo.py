@@ -37,7 +37,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Its result."""
+    """The result of a test program."""
 
     program: Program
     status: int

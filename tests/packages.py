@@ -258,7 +258,7 @@ def package(root: Root, deb: Path) -> None:
 
 
 def archive(root: Root, packed: Path) -> None:
-    """By hand, as its README describes."""
+    """Installs the archive by hand, as its README describes."""
     subprocess.run(
         ["tar", "--extract", "--file", packed, "--strip-components=1", "--directory", root.path / "usr/local"],
         check=True,

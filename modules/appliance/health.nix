@@ -1,4 +1,4 @@
-# Checks after each boot whether the box works. Only then does the boot count as good.
+# Checks once after boot whether the box works. The boot counts as good only if it does.
 {
   config,
   lib,

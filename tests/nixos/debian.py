@@ -40,12 +40,12 @@ class Unavailable(Exception):
 
 
 def is_library(name: str) -> bool:
-    """Whether others are linked against it. The names of PAM's and the name service's modules start the same way."""
+    """Whether others link against the package. Modules of PAM and of the name service have similar names."""
     return re.match(r"(lib(?!pam-|nss-|python)|zlib1g|bind9-libs)(?!.*-(bin|dev)$)", name) is not None
 
 
 class Gone(Unavailable):
-    """The mirror has newer ones."""
+    """The mirror has newer versions instead of the pinned ones."""
 
 
 def read(path: Path) -> dict[str, list[str]]:

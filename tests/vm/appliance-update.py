@@ -57,7 +57,7 @@ def slot() -> str:
 
 
 def tried(version: str) -> None:
-    """Makes it look as if it had been tried once: another test shows that generations are tried twice."""
+    """Sets a version's counter as if it had been tried once: another test shows that generations are tried twice."""
     box.succeed(f"cd {versions} && mv box_{version}+2-0.efi box_{version}+1-1.efi && sync -f .")
 
 

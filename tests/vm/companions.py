@@ -15,7 +15,7 @@ def added(name: str) -> dict[str, str]:
 
 
 def kept(user: dict[str, str]) -> bool:
-    """Whether it is unchanged. The first answer of a restarting database may take longer than the API waits."""
+    """Whether the user is unchanged. The first answer of a restarting database may take longer than the API waits."""
     told = visitor.wait_until_succeeds(f"curl -sf {users}/{user['id']}")
     return told == json.dumps(user, separators=(",", ":"))
 

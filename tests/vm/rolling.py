@@ -68,7 +68,7 @@ def goes_on() -> None:
 
 
 def answers(file: str) -> list[list[str]]:
-    """Returns what the writers were told, and about what."""
+    """Returns the writers' answers: the status, and what each was about."""
     return [line.split() for line in store.succeed(f"cat {file}").splitlines()]
 
 
