@@ -30,7 +30,7 @@
       packagesOf = import ./pkgs { inherit advisory-db crane lib; };
       linerateOf = eachSystem (system: packagesOf (pkgsOf system));
 
-      # A module for importing elsewhere: together with the packages it runs.
+      # A module that other flakes import. It brings the packages that it runs.
       exported = module: {
         imports = [
           module

@@ -5,8 +5,8 @@ cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
-# All test targets of the workspace, since that builds its programs too, in the tests' profile: what 'make test' has
-# built isn't built again.
+# Builds all test targets of the workspace, which includes the programs, in the tests' profile: so nothing is built
+# again that 'make test' has built.
 cargo test --workspace --locked --no-run
 # New random conversations, in addition to those of "make test".
 export LINERATE_ABUSE_SEED=${LINERATE_ABUSE_SEED:-random}

@@ -17,7 +17,7 @@ PATH=$tools:$PATH
 database() {
     local place
     for place in "${LINERATE_ADVISORY_DB:-$cache/inputs/advisory-db}" "$cache/advisory-db"; do
-        # cargo-deny asks git for its age.
+        # cargo-deny uses git to find out how old the database is.
         if [[ -e $place/.git && -d $place/crates ]]; then
             realpath "$place"
             return
@@ -38,7 +38,7 @@ trap 'rm -rf "$work"' EXIT
 checks=(bans licenses sources)
 if place=$(database); then
     checks+=(advisories)
-    # cargo-deny's name for the database in a directory of several.
+    # The name that cargo-deny gives this database in a directory of several.
     ln -s "$place" "$work/advisory-db-3157b0e258782691"
     echo "audit: vulnerabilities known on $(git -C "$place" log -1 --format=%cs)"
 else

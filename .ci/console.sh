@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tests=$PWD/pkgs/console/tests/browser
 
-# Without them, everything else is tested nevertheless.
+# If they are missing, everything else is tested nevertheless.
 if ! .ci/install.sh node npm chromium openssl; then
     echo "console: skipped: there is no node, npm, chromium or openssl here, so no browser has seen the console"
     exit 0
@@ -14,8 +14,8 @@ if ! node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0
     echo "console: skipped: node $(node --version) is older than 18, so no browser has seen the console"
     exit 0
 fi
-# What `package-lock.json` lists, checked by digest, from whichever registry npm is set to; nothing of it runs when it
-# is installed.
+# Installs what `package-lock.json` lists, verified by digest, from the registry that npm is configured for. Installing
+# runs no scripts of the packages.
 lock=$(sha256sum "$tests/package-lock.json" | cut -d ' ' -f 1)
 if [[ $(cat "$tests/node_modules/.lock" 2>/dev/null) != "$lock" ]]; then
     if ! (cd "$tests" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null); then

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc fleet
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
-# All test targets of the workspace, since that builds its programs too, in the tests' profile: what 'make test' has
-# built isn't built again.
+# Builds all test targets of the workspace, which includes the programs, in the tests' profile: so nothing is built
+# again that 'make test' has built.
 cargo test --workspace --locked --no-run
 exec cargo test --workspace --locked --test fleet </dev/null

@@ -28,10 +28,10 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-# What the targets serve and store, which they leave behind.
+# The directory for what the targets serve and store, which they don't delete.
 mkdir "$work/tmp"
 export TMPDIR=$work/tmp
-# Some targets run whole services: what their threads hold when the target ends would count as leaks.
+# Some targets run whole services: memory that their threads still hold when the target ends would count as a leak.
 export ASAN_OPTIONS=detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 options=(--sanitizer "${FUZZ_SANITIZER:-address}")
 failed=0
@@ -55,7 +55,8 @@ row() {
 one() {
     local log=$work/log begun=$SECONDS status=0 runs found=nothing
     mkdir -p "fuzz/corpus/$2"
-    # An input may take as long as the model of a connection waits for an answer, which is a separate finding.
+    # The timeout is long: an input may take as long as the connection model waits for an answer, which is a finding of
+    # its own.
     cargo +nightly fuzz run "${options[@]}" "$2" "fuzz/corpus/$2" "fuzz/seeds/$2" -- \
         -max_total_time="$seconds" -timeout=120 -print_final_stats=1 >"$log" 2>&1 </dev/null || status=$?
     runs=$(sed -nE 's/^stat::number_of_executed_units: +//p' "$log" | tail -n 1)

@@ -50,7 +50,8 @@ build_versitygw() {
     fi
     echo "building versitygw $versitygw"
     work=$(mktemp -d)
-    # Whatever the environment says, checksums are compared. If this Go is too old, a newer one comes as a module.
+    # Checksums are always verified, whatever the environment says. If this Go is too old, it fetches a newer one as a
+    # module.
     export GOFLAGS=-modcacherw GONOSUMDB='' GOPRIVATE='' GONOSUMCHECK='' GOSUMDB=sum.golang.org GOTOOLCHAIN=auto
     export GOPATH=$work/path GOCACHE=$work/cache GOBIN=$work/bin
     if sum=$(cd "$work" && go mod download -json "github.com/versity/versitygw@$versitygw" </dev/null |
@@ -58,7 +59,7 @@ build_versitygw() {
         [[ $sum == "$versitygw_sum" ]] &&
         go install "github.com/versity/versitygw/cmd/versitygw@$versitygw" </dev/null; then
         mkdir -p "$directory"
-        # Moved in one step, since another build may be running.
+        # The rename is atomic, since another build may be running.
         cp "$work/bin/versitygw" "$directory/.versitygw.$$"
         mv "$directory/.versitygw.$$" "$directory/versitygw"
         rm -rf "$work"
@@ -105,11 +106,12 @@ if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 echo "installing $*"
-# Parts of `make test` run concurrently; apt has one user at a time, and doesn't wait for its lists.
+# Parts of `make test` run concurrently, but only one apt can run at a time, and it doesn't wait for the lock on its
+# lists.
 exec 9>/run/lock/linerate-apt
 flock 9
 export DEBIAN_FRONTEND=noninteractive
-# A package that starts its daemon would take ports; this keeps it from starting, only in this run.
+# A package that starts its daemon would occupy ports. This policy prevents the start, during this run only.
 policy=/usr/sbin/policy-rc.d
 if [[ ! -e $policy ]]; then
     trap 'rm -f "$policy"' EXIT

@@ -14,8 +14,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# skip NAME REASON: a machine without nixpkgs can still test everything else. The end of `make test` counts what was
-# skipped, from the file that LINERATE_SKIPS names.
+# skip NAME REASON: records a skipped check, since a machine without nixpkgs can still test everything else. `make test`
+# counts these at its end, from the file that LINERATE_SKIPS names.
 skip() {
     local said="skipped: $1: $2"
     echo "$said"
@@ -26,8 +26,8 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
 # The directory of another nixpkgs, if there is one.
 other=
 
-# nixpkgs' nixfmt, which is written in Rust, and a linter for unused names. They are only installed if nixpkgs is there
-# too, since they take a minute to compile.
+# nixpkgs' formatter nixfmt, in a version written in Rust, and a linter for unused names. They take a minute to compile,
+# so they are only installed if nixpkgs is there too.
 tools() {
     local bin=$cache/nix-tools
     PATH=$bin/bin:$PATH
@@ -53,8 +53,8 @@ lint() {
 # Sets `inputs` to the arguments that name them; fails if there are none.
 inputs() {
     local name path sources=${other:-$cache/inputs/nixpkgs}
-    # Nix 2.8, which Debian 12 has, crashes if it collects garbage while it copies sources into the store. It reserves
-    # this much memory, uses what it needs, and doesn't collect before it is used up.
+    # Nix 2.8, which Debian 12 has, crashes if it collects garbage while it copies sources into the store. With this
+    # setting, it reserves that much memory and doesn't collect before the memory is used up.
     export GC_INITIAL_HEAP_SIZE=4G
     inputs=()
     nixpkgs=
@@ -89,7 +89,7 @@ warn-dirty = false"
     fi
 }
 
-# What Nix writes to stderr only matters if it fails.
+# Runs a command, and shows its stderr only if it fails.
 quietly() {
     local said
     said=$(mktemp)
@@ -103,7 +103,7 @@ quietly() {
 
 rendered() {
     local evaluated
-    # And two boxes of a fleet and one with a console, which aren't hosts of the flake.
+    # Also evaluates two boxes of a fleet and one with a console, which aren't hosts of the flake.
     evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "hosts:
         let of = number: hosts.vm.extendModules { modules = [ (($(cat tests/fleet.nix)) number) ]; };
             console = hosts.vm.extendModules { modules = [ ($(cat tests/console.nix)) ]; };
@@ -111,7 +111,7 @@ rendered() {
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
 
-# What bash runs when the installer's system is built, which isn't a host of the flake: checks that bash can parse it.
+# Checks that bash can parse the script that builds the installer's system, which isn't a host of the flake.
 installer() {
     evaluate packages.x86_64-linux.tengbe-installer 'image: {
         "what builds the installer" = builtins.unsafeDiscardStringContext image.config.system.build.toplevel.buildCommand;
@@ -119,7 +119,7 @@ installer() {
     echo "nix-check: bash reads what builds the installer"
 }
 
-# The scripts of the unit that updates a box every night, NixOS's and ours, executed.
+# Executes the scripts of the unit that updates a box every night: NixOS's and ours.
 nightly() {
     local flake=git+https://git.example/boxes
     evaluate nixosConfigurations.tengbe "host: let
@@ -158,23 +158,23 @@ host() {
     quietly nix show-derivation --recursive "$system" | python3 tests/rendered.py texts "$2/$1"
 }
 
-# What an older systemd may say about correct units: names that are newer than it, which it ignores.
+# Messages of an older systemd about correct units: it doesn't know these newer names, and ignores them.
 known_complaints=(
-    # 254
+    # Since systemd 254.
     "Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)' in section \[?.?Service.?\]?, ignoring"
-    # About the list of system calls
+    # In the list of system calls.
     'System call cachestat is not known, ignoring'
 )
 
-# judge HOST DIRECTORY UNIT: whether systemd accepts a unit with this directory beside it. It exits with 0 if it only
-# prints a warning, so both count.
+# judge HOST DIRECTORY UNIT: whether systemd accepts a unit, given the other units in this directory. systemd-analyze
+# exits with 0 if it only prints a warning, so both its exit code and its output count.
 judge() {
     local said status=0 pattern
     said=$(SYSTEMD_UNIT_PATH=$2: systemd-analyze verify --man=no "$3" 2>&1) || status=$?
     for pattern in "${known_complaints[@]}"; do
         said=$(grep --invert-match --extended-regexp "$pattern" <<<"$said" || true)
     done
-    # What it says about this machine's units isn't about ours.
+    # Messages about this machine's own units don't count.
     said=$(grep --extended-regexp "^$2/|^[^/ ]*linerate-" <<<"$said" || true)
     if [[ $status -ne 0 || -n $said ]]; then
         echo "error: $1: $(basename "$3"): systemd-analyze verify ends with $status: $said" >&2
@@ -182,7 +182,7 @@ judge() {
     fi
 }
 
-# A check that passes anything checks nothing.
+# Checks that `judge` refuses wrong units.
 judge_refuses() {
     local unit=$1/linerate-wrong.service text
     for text in '[Service]\nType=simple' '[Service]\nExecStart=/bin/true\nProtectSystem=strictly' \
@@ -196,7 +196,7 @@ judge_refuses() {
     rm "$unit"
 }
 
-# systemd judges what was rendered, with programs on this machine in place of those that are missing.
+# Has systemd verify the rendered units, with /bin/true in place of programs from the store.
 units() {
     if ! command -v systemd-analyze >/dev/null; then
         skip "units by systemd-analyze" "it is missing"
@@ -218,7 +218,8 @@ units() {
         done
         for unit in "$directory/$host"/linerate-{links,files,api,doctor,nic-*@}.service; do
             [[ -e $unit ]] || continue
-            # In tenths. Root places and inspects queues, in the host's network, through /proc and /sys.
+            # The limit for the exposure level, in tenths. It is higher for units that place and inspect queues: they
+            # run as root, in the host's network, and use /proc and /sys.
             case $unit in
                 *linerate-nic-* | *linerate-doctor*) threshold=25 ;;
                 *) threshold=15 ;;
@@ -232,7 +233,7 @@ units() {
     done
 }
 
-# The units that `make install` and `make dist` derive from them.
+# Verifies the units that `make install` and `make dist` derive from these.
 units_without_nix() {
     command -v systemd-analyze >/dev/null || return 0
     local directory unit
@@ -267,8 +268,8 @@ evaluate() {
     quietly nix eval "${inputs[@]}" --json ".#$1" --apply "$2"
 }
 
-# What `nix flake check --no-build` evaluates, in more processes than its single one, which keeps everything it has
-# evaluated: the VM tests are about thirty systems, and all at once they took 18 GB and more.
+# Evaluates what `nix flake check --no-build` evaluates, in several processes. Its single process keeps everything that
+# it has evaluated: the VM tests are about thirty systems, and all at once they took 18 GB and more.
 outputs() {
     local of='builtins.mapAttrs (_: one: one.drvPath)' system name names
     quietly nix flake show "${inputs[@]}" --json | python3 -c '
@@ -303,11 +304,12 @@ if others:
     echo "nix-check: every output of the flake evaluates"
 }
 
-# The VM tests, and their scripts checked against the types of the driver that runs them, since an evaluation accepts
-# any text.
+# Evaluates the VM tests, and checks their scripts against the types of the test driver, since an evaluation accepts any
+# text.
 types() {
     local venv=$cache/nix-tools/mypy directory test name driver=$nixpkgs/nixos/lib/test-driver machine=Machine
-    # Its path in newer releases, and their name for a machine, since one may be a container there.
+    # Newer releases have another path for the driver, and another name for a machine, since a machine may be a
+    # container there.
     [[ ! -d $driver/src ]] || driver+=/src
     ! grep -q QemuMachine "$nixpkgs/nixos/lib/test-script-prepend.py" 2>/dev/null || machine=QemuMachine
     if [[ -z $nixpkgs ]]; then
@@ -340,7 +342,8 @@ test = json.load(sys.stdin)
 print(open(sys.argv[1]).read())
 print("\n".join(f"{machine}: {sys.argv[2]}" for machine in test["machines"]))
 print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" $machine <"$directory/$name.json" >"$directory/$name.py"
-        # What it says about the driver itself doesn't matter here, so its messages count, not its exit code.
+        # Messages about the driver itself don't matter here. So the messages about the script count, and not the exit
+        # code.
         if (MYPYPATH=$driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
             "$directory/$name.py" || true) | grep -F "$name.py:" >&2; then
             echo "error: the script of $test does not fit the driver" >&2

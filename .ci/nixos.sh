@@ -59,7 +59,7 @@ case ${1:-} in
         [[ $# -gt 0 ]] || set -- vm
         ;;
 esac
-# Whether our programs are crane's.
+# Whether crane builds our programs.
 released=
 [[ $mode != packages && $mode != systems ]] || released=1
 if [[ $mode == disks || $mode == images ]]; then
@@ -89,7 +89,7 @@ case $status in
     *) exit 1 ;;
 esac
 
-# Crates of NixOS's own programs: cargo has them, or fetches them once.
+# The crates of NixOS's own programs: cargo has them in its cache, or fetches them once.
 packages=$cache/inputs/nixpkgs/pkgs
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -128,7 +128,7 @@ if [[ ! $released ]]; then
     programs=$scratch/programs
     mkdir "$programs"
     names=(linerate linerate-api linerate-files linerate-links)
-    # The tests' programs have other features.
+    # The tests' programs are built with other features.
     if [[ $mode == images && ${PROFILE:=try} != dev ]]; then
         (cd pkgs && cargo build --locked --profile "$PROFILE" --bins "${names[@]/#/--package=}")
         built=${CARGO_TARGET_DIR:-pkgs/target}/$PROFILE
@@ -153,7 +153,7 @@ max-jobs = auto
 cores = $([[ $released ]] && nproc || echo 1)
 warn-dirty = false
 ${NIX_CONFIG:-}"
-# Others are made when their script changes.
+# A change of the script makes new keys.
 test_keys=$cache/nixos/keys-$(sha256sum tests/nixos/keys.sh | cut -c -16)
 arguments=()
 for input in "$cache/inputs/nixpkgs" "$crane"; do
@@ -168,7 +168,7 @@ if ! tests/nixos/keys.sh "$test_keys" >"$scratch/log" 2>&1; then
     exit 1
 fi
 
-# All of them at once, since they share most of an evaluation.
+# Evaluates all of them at once, since they share most of an evaluation.
 began=$SECONDS
 attributes=()
 case $mode in
@@ -177,7 +177,7 @@ case $mode in
     *) what=toplevels ;;
 esac
 for host in "${hosts[@]}"; do attributes+=(-A "$what.$host"); done
-# What there is beside an appliance's disk, in this order.
+# The outputs beside an appliance's disk, in this order.
 beside=(sbom payload sign)
 for host in "${hosts[@]}"; do
     [[ $mode == images && $host == *-appliance ]] || continue
@@ -337,12 +337,12 @@ drop() {
     done
 }
 
-# Root's builds may only write what a builder's own user could: otherwise Python leaves its caches in the store, and
-# depmod its lists in an existing kernel.
+# Builds by root may only write what a builder's own user could write. Otherwise Python would leave its caches in the
+# store, and depmod would write its lists into an existing kernel.
 builder=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
 failed=
 mkdir -p "$cache/nixos/roots"
-# Where those beside the disks start, and what reads a store.
+# The index of the first output beside the disks, and the program that reads a store.
 next=${#hosts[@]}
 erofs=
 [[ $mode != images ]] || erofs=$("${builder[@]}" nix-store --quiet --realise "${derivations[-1]}" 2>"$scratch/log")
@@ -353,7 +353,7 @@ for index in "${!hosts[@]}"; do
     before=$(readlink "$root" || true)
     if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
         >/dev/null 2>"$scratch/log"; then
-        # The end of its output, and of the output of each failed build.
+        # The end of nix-store's output, and the end of the log of each failed build.
         tail -n 20 "$scratch/log" >&2
         while read -r builder; do nix-store --read-log "$builder" | tail -n 20 >&2; done \
             < <(grep -oE "builder for '[^']*'" "$scratch/log" | cut -d "'" -f 2)
@@ -388,7 +388,7 @@ for index in "${!hosts[@]}"; do
                 echo "error: $host is no image that boots" >&2
                 exit 1
             }
-            # Again: the boot file and the disk, from the same payload.
+            # Builds the boot file and the disk a second time from the same payload, and compares.
             if ! nice "${builder[@]}" nix-store --quiet --realise --check "${derivations[index]}" >/dev/null 2>"$scratch/log"; then
                 tail -n 5 "$scratch/log" >&2
                 echo "error: $host is another one when it is built again" >&2

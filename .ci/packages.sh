@@ -31,12 +31,12 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Without what only a debugger reads, and packed quickly, since it is unpacked in a moment.
+# The programs without debug information, packed with fast compression, since they are unpacked in a moment.
 mkdir "$work/programs"
 for name in linerate linerate-links linerate-files linerate-api; do
     strip -o "$work/programs/$name" "${LINERATE_PROGRAMS:-${CARGO_TARGET_DIR:-pkgs/target}/debug}/$name"
 done
 XZ_OPT=-0 DPKG_DEB_COMPRESSOR_LEVEL=0 LINERATE_PROGRAMS=$work/programs LINERATE_DIST=$work/dist .ci/dist.sh >/dev/null
 .ci/stage.sh "$work/programs" "$work/installed" /usr/local
-# Its own mounts, processes and addresses, which end with it.
+# The test has its own mounts, processes and addresses, which end with it.
 unshare --mount --pid --fork --kill-child --net python3 -B tests/packages.py "$root" "$work"

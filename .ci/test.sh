@@ -26,7 +26,7 @@ part() {
     return "$status"
 }
 
-# beside NAME COMMAND...: the same concurrently with the following parts; `join` shows its output.
+# beside NAME COMMAND...: runs a part concurrently with the following parts; `join` shows its output.
 beside() {
     # Its own process group, so that all of it can be ended.
     set -m
@@ -47,13 +47,13 @@ join() {
     return "$status"
 }
 
-# What is printed last, whatever the result.
+# Printed at the end, whatever the result.
 report() {
     local status=$? one seconds ended name failed begun
     for one in "${running[@]}"; do
         kill -- "-${one%% *}" 2>/dev/null || true
     done
-    # What was running when somebody ended all this is probably why they did.
+    # If somebody interrupted the run, the part that was running is probably the reason.
     for begun in "$work"/*.begun; do
         [[ -e $begun ]] || continue
         name=$(basename "$begun" .begun)
@@ -75,7 +75,7 @@ report() {
     echo "== $(wc -l <"$work/skipped") skipped"
     cat "$work/skipped"
     failed=$(awk '$2 != 0 { print $3 }' "$work/durations" | xargs)
-    # Once more, if only the end of all this is kept.
+    # Repeats the end of each failed part's output, in case only the end of this output is kept.
     for name in $failed; do
         printf '\n== the last of %s\n' "$name"
         tail -n 40 "$work/$name.log" | cut -c -400
@@ -108,7 +108,7 @@ router_bench() {
 .ci/install.sh cargo cc curl git go haproxy ip man nginx openssl postgres python3 wrk
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
-# Nix evaluates on one CPU, and cargo often waits: they share well. Tests run when nothing else does.
+# Nix evaluates on one CPU, and cargo often waits, so the two run concurrently. Tests run when nothing else does.
 beside nix-check .ci/nix.sh check
 part structure make --no-print-directory check-structure
 part format in_pkgs cargo fmt --all --check
@@ -118,20 +118,20 @@ part audit .ci/audit.sh
 part no-tracing no_tracing
 part router-bench router_bench
 join
-# Real systems, with the programs that were built for the tests. They wait for disks and one another; concurrently, what
-# has its own network and directories, and long timeouts: the manual, compared with what the programs print and its
-# commands do, and packages in fresh roots.
+# Builds real systems with the programs that were built for the tests. This waits for disks and for its own steps, so
+# parts that have their own network, directories and long timeouts run concurrently: the manual's comparison with the
+# programs and its commands, and the packages in fresh roots.
 beside docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 beside packages .ci/packages.sh
 part nixos .ci/nixos.sh
 part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
     aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
 join
-# What measures time runs when nothing else does.
+# Tests that measure time run when nothing else does.
 part tests tests/cargo.py
 # The modules' settings, compared with the programs'.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
-# The guests' disks, concurrently with what mostly waits: for a browser, for routers.
+# Makes the guests' disks while parts run that mostly wait for a browser or for routers.
 beside vm-prepare .ci/portable.sh --prepare
 # Dashboards, alert rules and the service address of several boxes.
 part boxes .ci/boxes.sh "${CARGO_TARGET_DIR:-pkgs/target}/debug"

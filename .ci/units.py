@@ -12,9 +12,9 @@ from pathlib import Path
 
 RENDERED = Path(__file__).parents[1] / "tests/rendered"
 ANYWHERE = r"X-|"
-# What is specific to that host, for a service.
+# Lines of a service's unit that only apply to that host.
 OF_SERVICE = re.compile(ANYWHERE + "Requires=|LoadCredential=|MemoryMax=")
-# The console's helpers are bound, and used through their sockets, wherever they run.
+# The console and its helpers keep their memory limits and sockets on every system; only the CPUs differ.
 OF_CONSOLE = re.compile(ANYWHERE + "CPUAffinity=")
 
 # By unit: its host, the command, the manual page, and what is left out.
@@ -37,7 +37,7 @@ UNITS = {
 
 
 def command(rendered: str, prefix: str) -> str:
-    """Returns it with this system's program instead; the profile belongs to NixOS."""
+    """Returns the command with this system's program, and without the profile, which only NixOS has."""
     program, *arguments = rendered.split()
     line = " ".join([f"{prefix}/bin/{program.rsplit('/', 1)[-1]}", *arguments])
     return line.replace(" --profile /etc/linerate/profile.json", "")
@@ -55,7 +55,7 @@ def unit(name: str, prefix: str) -> str:
             # Not every system has a package with kill(1), but every shell has it built in.
             line = "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'"
         elif line.startswith("After="):
-            # Only units that exist here.
+            # Only units that exist on a system without Nix.
             line = " ".join(["After=network.target", *({"linerate-links.service"} & set(line[6:].split()))])
         elif line.startswith("[") and lines:
             lines.append("")

@@ -24,9 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# How long a command may take, and how long one in the background may take until it is ready.
+# How long a command may take, and how long one in the background may take until it is ready: enough for debug builds of
+# programs, on a machine that is also busy with something else.
 DEADLINE_SECONDS = 30
-# For debug builds of programs, on a machine that is also busy with something else.
+# The time between two checks of a command.
 POLL_SECONDS = 0.05
 
 
@@ -160,7 +161,8 @@ def recording(document: Path, all_of_it: list[Command]) -> str:
     for command in all_of_it:
         rows.append((True, command.text, now))
         now += TYPED
-        # As in the document, which leaves out what is too long for it, or differs from run to run.
+        # The output as the document shows it: the document leaves out lines that are too long, or that differ from run
+        # to run.
         for shown in command.expected:
             rows.append((False, shown, now))
             now += PRINTED
@@ -198,7 +200,7 @@ def picture_of(document: Path) -> Path:
 
 
 def stale(document: Path) -> bool:
-    """Whether a document has a recording, and that shows something else."""
+    """Whether a document has a recording that shows something else than the document."""
     picture = picture_of(document)
     return picture.exists() and picture.read_text() != recording(document, list(commands(document)))
 

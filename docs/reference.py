@@ -66,7 +66,7 @@ def exit_codes(programs: Path) -> str:
 
 def rules(programs: Path) -> str:
     """Returns doctor's rules, in the columns of its own table."""
-    # What it finds about this machine doesn't matter.
+    # Its findings about this machine don't matter here.
     command = [str(programs / "linerate"), "doctor", "--explain"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     _, _, listed = done.stdout.partition("RULE  ")
@@ -148,7 +148,7 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
         )
         (here / "www").mkdir()
         audited = f"--audit-log {here}/audit.log"
-        # Nobody listens at the origin's address, which is noticed when it is first asked.
+        # Nothing listens at the origin's address. files only notices that at its first request to the origin.
         origin = "--origin s3://bucket --origin-endpoint http://127.0.0.1:9 --origin-allow-http --origin-anonymous"
         services = {
             "links": f"linerate-links serve --database {here}/links.db {audited}",
@@ -179,7 +179,7 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
             own = f"linerate_{name.split()[0]}_"
             for metric, (kind, about) in families(metrics).items():
                 of = told.setdefault((metric.replace(own, "linerate_<service>_"), kind, about), [])
-                # What a service always has, it also has with more flags.
+                # A metric that a service always has isn't listed again for the same service with more flags.
                 if name.split()[0] not in of:
                     of.append(name)
     rows = [[f"`{name}`", kind, about, ", ".join(of)] for (name, kind, about), of in sorted(told.items())]

@@ -11,7 +11,7 @@ let
 in
 assert lib.assertMsg loader.systemd-boot.enable
   "${config.networking.hostName} is to boot by systemd-boot: set boot.loader.systemd-boot.enable";
-# NixOS's own program appends them to the initrd, on a system that has booted.
+# NixOS appends these secrets to the initrd with its own program, which only runs on a system that has booted.
 assert lib.assertMsg (config.boot.initrd.secrets == { })
   "${config.networking.hostName} has boot.initrd.secrets, which no image and no installer can have in it";
 pkgs.writeShellApplication {

@@ -34,9 +34,9 @@ in
   # For a host; the root grows when it boots.
   inherit disk;
 
-  # The hosts as images of linerate.appliance.image, by name: NAME-appliance is a disk, NAME-update what a static server
-  # serves, and NAME-payload what NAME-sign makes both from, with keys; NAME-sbom lists what is in them. A version is as
-  # old as the sources.
+  # The hosts as images of linerate.appliance.image. NAME-appliance is a disk, and NAME-update is the directory that a
+  # static server serves. NAME-sign makes both from NAME-payload and keys. NAME-sbom lists their content. The default
+  # version is the date of the sources.
   appliances =
     { hosts, date }:
     lib.concatMapAttrs (
@@ -84,6 +84,6 @@ in
         ];
       };
     in
-    # Includes what its system is made of, for whoever asks for that.
+    # Also exposes the configuration of the medium's system.
     disk medium // { inherit (medium) config; };
 }

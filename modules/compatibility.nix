@@ -15,8 +15,8 @@ in
     RestartSec = lib.mkDefault 1;
   };
 
-  # What a service wants for a certificate, and what it starts after. Since 25.11 one unit is both: when it ends there
-  # is a certificate, at first a self-signed one.
+  # The unit that a service wants for a certificate, and the unit that it starts after. Since 25.11 both are the same
+  # unit: when it has finished, there is a certificate, at first a self-signed one.
   acme =
     if since "25.11" then
       {
@@ -50,8 +50,8 @@ in
         };
       };
 
-  # Options of `systemd` for what blesses a boot. Since 25.11 NixOS has systemd's own units, which systemd's generator
-  # starts; a second ExecStart beside theirs would bless twice.
+  # Options of `systemd` for the unit that blesses a boot. Since 25.11 NixOS has systemd's own units, which systemd's
+  # generator starts; a second ExecStart beside theirs would bless the boot twice.
   bless =
     { package }:
     if since "25.11" then

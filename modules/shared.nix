@@ -1,4 +1,4 @@
-# What the modules tell each other. Each can be imported without the others.
+# Values that modules pass to each other. Each module can be imported without the others.
 {
   config,
   lib,

@@ -58,7 +58,7 @@ let
             "toml"
             "txt"
           ]
-          # It is compiled in, so that its examples are tested.
+          # It is compiled into the crate, so that its examples are tested.
           || file.name == "README.md"
         ) ./.)
       ]
@@ -84,7 +84,7 @@ let
         # The line of each address, for `linerate profile` and backtraces.
         CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
         CARGO_PROFILE_RELEASE_STRIP = "none";
-        # The tests run once, in the checks, and not for a CPU that the builder may not have.
+        # The checks run the tests once. The builder may lack the CPU that this build is for.
         doCheck = false;
       };
       # Built once for each CPU, however many programs there are.
@@ -100,7 +100,7 @@ let
           # Line tables are separate, in the output `debug`, named by the digest that the linker leaves in the program.
           separateDebugInfo = true;
           cargoExtraArgs = "--locked --package ${name}";
-          # For what has to run where the system is built.
+          # The generic build, for programs that run on the machine that builds the system.
           passthru.generic = sets.generic.${directory};
           meta = {
             inherit ((lib.importTOML (./. + "/${directory}/Cargo.toml")).package) description;
@@ -113,13 +113,14 @@ let
               "x86_64-linux"
             ];
           }
-          # From pkgs/Cargo.toml, for both cargo and Nix. It has none yet: there is no public address.
+          # From pkgs/Cargo.toml, for both cargo and Nix. It names no homepage yet: there is no public address.
           // lib.optionalAttrs (workspace ? homepage) {
             inherit (workspace) homepage;
           };
 
           nativeBuildInputs = [ pkgs.installShellFiles ];
-          # The generic program prints it for all, since the builder may lack another one's CPU.
+          # The generic program prints the manuals and completions for all builds, since the builder may not be able to
+          # run the others.
           postInstall =
             if cpu == cpus.generic then
               ''

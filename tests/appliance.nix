@@ -1,4 +1,4 @@
-# What hosts have in addition as tested images: a version, and an update server in the box itself, under a name for
+# Additions to hosts that are tested as images: a version, and an update server in the box itself, under a name for
 # which the tests have a certificate. `keys` is a directory made by tests/nixos/keys.sh.
 { keys, version }:
 {
@@ -19,7 +19,7 @@
       floor = "1";
     };
   };
-  # udev takes long if every instruction is emulated, and a card has no name until then.
+  # udev is slow if every instruction is emulated, and a card has no name until udev has handled it.
   linerate.appliance.health.patience = lib.mkDefault 300;
   networking.hosts."127.0.0.1" = [ "updates.example" ];
   environment.etc."ssl/certs/ca-certificates.crt".source = lib.mkForce (keys + "/ca.pem");

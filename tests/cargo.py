@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PKGS = Path(__file__).resolve().parent.parent / "pkgs"
-# With more, tests that wait for processors rather than for time get in each other's way.
+# With more programs at once, tests that need the CPU slow down tests that depend on time.
 AT_ONCE = 3
-# Longer than any takes on a busy machine; one that is stuck should be named before CI ends everything.
+# More than any program needs on a busy machine. A program that hangs should be reported before CI ends the whole run.
 LONGEST_SECONDS = 1800
 
 
@@ -37,7 +37,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Its result."""
+    """The result of a test program."""
 
     program: Program
     status: int

@@ -4,7 +4,7 @@
 let
   inherit (lib) mkOption types;
 
-  # NixOS's options: those that the modules read with their types, the others without.
+  # NixOS's options: typed if the modules read them, otherwise of any type.
   anything = mkOption {
     type = types.lazyAttrsOf types.anything;
     default = { };
@@ -45,7 +45,7 @@ let
             types.submodule {
               freeformType = types.lazyAttrsOf types.anything;
               options = lib.genAttrs [ "after" "requires" "wants" ] (_: strings) // {
-                # Several modules have something to hand over.
+                # A type that merges definitions, since several modules define it.
                 serviceConfig = mkOption {
                   type = types.submodule {
                     freeformType = types.lazyAttrsOf types.anything;
@@ -117,7 +117,7 @@ let
     };
   };
 
-  # From everywhere, for operators too.
+  # Reachable from everywhere, also for operators.
   byMany = {
     security.acme.certs = lib.genAttrs [ "c.example" "d.example" ] (host: {
       directory = "/var/lib/acme/${host}";
@@ -170,7 +170,7 @@ let
       lib.filter (assertion: !assertion.assertion) (evaluate module).assertions
     );
 
-  # What a fleet is refused for, by the options that are named first.
+  # The assertions that a fleet fails, by the options at the start of their messages.
   fleet =
     settings:
     map (message: lib.head (lib.splitString ":" message)) (failures {
@@ -194,7 +194,7 @@ let
     interface = "eno1";
   };
 
-  # The messages, or nothing if all is well.
+  # The messages of the failed assertions; empty if all is well.
   refused = {
     "nothing contradicts itself by default" = {
       module = { };
@@ -657,7 +657,7 @@ let
     {
       module,
       says ? null,
-      # Whether an option's type refuses it, in the module system's own words.
+      # Whether an option's type rejects the value, with the module system's own message.
       throws ? false,
     }:
     let
@@ -717,7 +717,7 @@ let
     }).config;
   counted = countedBy true null;
 
-  # A host in the form of an image: of NixOS there is only what the assertions read.
+  # A host in the form of an image. Of NixOS's options, it only has those that the assertions read.
   imaged =
     image:
     (lib.evalModules {
@@ -945,7 +945,7 @@ let
         "a unit that another process is to take over is told by its sum, and its credentials by theirs"
         (
           let
-            # Units that differ in a generation with something else in it.
+            # The units that differ in a generation with one more module.
             differ =
               module:
               let
@@ -1244,7 +1244,7 @@ let
         [
           {
             database = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links";
-            # Of whichever release this `lib` is.
+            # The unit's name in the release that this `lib` is from.
             after = [ (import ../modules/compatibility.nix { inherit lib; }).postgresql ];
             credentials = [ ];
             databases = {

@@ -20,7 +20,7 @@ while read -r name type rm ro size filesystem mountpoint; do
     echo "NAME=\"$name\" TYPE=\"$type\" RM=\"$rm\" RO=\"$ro\" SIZE=\"$((size << 30))\" FSTYPE=\"$filesystem\" MOUNTPOINT=\"$mountpoint\""
 done <"$MACHINE"
 END
-# Reports what holds a file system, or has partitions.
+# A `wipefs` that reports a signature if the disk has a file system or partitions.
 cat >"$work/bin/wipefs" <<'END'
 #!/usr/bin/env bash
 for last; do :; done
@@ -29,7 +29,7 @@ END
 chmod 755 "$work/bin/"*
 dev=$work/dev
 
-# A stick that the installer runs from, and what the case adds.
+# A machine with the stick that the installer runs from, and the disks that the test case adds.
 machine() {
     {
         echo "$dev/sda disk 1 0 16 - -"
@@ -109,7 +109,7 @@ refuses "what is no disk by its name" "is no whole disk but a rom"
 disk "$dev/sdb"
 takes "a removable one by its name" sdb
 
-# Whatever erase says.
+# A disk in use is refused, even with `erase` or by its name.
 in_use() {
     machine
     touch "$work/files/erase"

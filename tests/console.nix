@@ -1,5 +1,5 @@
-# The host to try, with the console and the helpers for what it may not do itself, and with links in a PostgreSQL of its
-# own.
+# The host to try, with the console, with the helpers for what the console itself may not do, and with links in a
+# PostgreSQL of its own.
 { lib, ... }:
 {
   services.linerate = {

@@ -7,11 +7,12 @@
   ...
 }:
 let
-  # In seconds, for generations that nothing repairs: tests/health.sh tests what a minute is for.
+  # In seconds. It is short, since nothing repairs these generations; tests/health.sh tests the default of a minute.
   patience = 5;
-  # What the box takes its configuration from every night. Nix fetches it with git, as it would from another host.
+  # The repository from which the box takes its configuration every night. Nix fetches it with git, as it would from
+  # another host.
   repository = "/var/lib/boxes";
-  # A copy, which counts as another program.
+  # A copy of a package, which counts as another program.
   copy =
     { meta, ... }@package:
     pkgs.runCommand "${meta.mainProgram}-changed" {
@@ -20,7 +21,7 @@ let
     } "cp -rL ${package} $out";
   generations = {
     good.environment.etc.generation.text = "good";
-    # All services have other settings, and one of them another program.
+    # All services have other settings, and one of them also has another program.
     changed = {
       environment.etc.generation.text = "changed";
       services.linerate = {
@@ -29,7 +30,7 @@ let
         files.package = lib.mkForce (copy config.services.linerate.files.package);
       };
     };
-    # Nothing differs but a program.
+    # Only a program differs.
     program.services.linerate.links.package = lib.mkForce (copy config.services.linerate.links.package);
     broken = {
       linerate.appliance.health = { inherit patience; };
@@ -42,7 +43,7 @@ let
     };
     # Only links differs.
     moved.services.linerate.links.settings.public-url = lib.mkForce "http://moved";
-    # systemd freezes when it crashes, so that nothing does anything any more.
+    # systemd freezes when it crashes: from then on it does nothing.
     hanging.systemd.services.linerate-health.script = lib.mkForce "kill -SEGV 1; sleep infinity";
     panicking.systemd.services.panic = {
       wantedBy = [ "sysinit.target" ];
@@ -51,7 +52,7 @@ let
       script = "echo c >/proc/sysrq-trigger";
     };
   };
-  # The host with something else in it, and without the other generations.
+  # The host with an additional module, and without the other generations.
   build =
     module:
     (extendModules {
@@ -68,7 +69,7 @@ in
 {
   system.switch.enable = true;
   linerate.appliance.update.flake = "git+file://${repository}/.git";
-  # Only tests say when it is night.
+  # No timer: the tests themselves start the nightly update.
   systemd.timers.nixos-upgrade.wantedBy = lib.mkForce [ ];
   environment.etc = lib.mapAttrs' (
     name: module: lib.nameValuePair "generations/${name}" { source = build module; }

@@ -11,14 +11,14 @@ program() {
     { echo '#!/bin/bash'; cat; } >"$work/bin/$1"
     chmod 755 "$work/bin/$1"
 }
-# The box is healthy once a file says so.
+# The box is healthy once the file `well` exists.
 program systemctl <<<'exit 0'
 program linerate <<<"[[ -e $work/well ]] || { echo 'critical running: linerate-api.service'; exit 3; }"
 # timeout 5 BASH -c COMMAND HOST PORT
 program timeout <<<"echo \"\$5 \$6\" >>$work/asked; [[ -e $work/open ]]"
 program sleep <<<". $work/meanwhile"
 
-# gate WAIT: runs it with no patience, so that it decides at once about the box itself.
+# gate WAIT: runs the check with no patience, so that it decides at once about the box itself.
 gate() {
     sed -e "s#/sys/class/net/#$work/net/#" -e "s/-ge 86400 /-ge $1 /" -e 's/-ge 60 /-ge 0 /' \
         -e 's/for url in  ;/for url in $URLS;/' tests/rendered/vm/scripts/linerate-health >"$work/script"

@@ -9,6 +9,6 @@
       secrets.database-url = "/var/lib/secrets/database-url";
     };
   };
-  # Less than the late parts take.
+  # Shorter than the time that the late parts take.
   linerate.appliance.health.patience = lib.mkForce 45;
 }

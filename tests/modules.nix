@@ -179,12 +179,12 @@ let
     }).config
   ) systems;
 
-  # Without its context: the systems needn't be built for this.
+  # Without its string context, so that the systems needn't be built for this.
   evaluated = lib.mapAttrsToList (
     _: config: builtins.unsafeDiscardStringContext config.system.build.toplevel.drvPath
   ) configurations;
 
-  # What somebody has set for a host stays.
+  # The settings that somebody has made for a host stay in effect.
   theirs = configurations.default;
   kept = {
     ports = theirs.services.openssh.ports == [ 2222 ];
@@ -196,12 +196,12 @@ let
     others = configurations.appliance.services.postgresql.settings.listen_addresses == "localhost";
     litestream = theirs.systemd.services.litestream.serviceConfig.User == "litestream";
     variables = !lib.any (lib.hasPrefix "LINERATE_") (lib.attrNames theirs.environment.variables);
-    # If nobody has set anything, it is NixOS's default.
+    # Without any setting, NixOS's default stays in effect.
     alone =
       configurations.api.services.postgresql.settings.listen_addresses == "localhost"
       && !configurations.links.services.openssh.enable
       && configurations.links.services.timesyncd.enable;
-    # It reports what doesn't work then.
+    # A warning reports what doesn't work in that case.
     told = lib.any (lib.hasInfix "connections of the services are tracked") theirs.warnings;
   };
 
@@ -221,7 +221,7 @@ let
   );
   taken = lib.attrNames (lib.filterAttrs (_: held: !held) kept);
 
-  # By the names that others use for them.
+  # The packages, by the names that the overlay gives them.
   overlaid = map (name: (pkgs.extend overlay).${name}.drvPath) [
     "linerate"
     "linerate-api"

@@ -61,12 +61,12 @@ class Nights(unittest.TestCase):
         booted.symlink_to(self.box / name)
 
     def script(self, name):
-        """Returns it with programs called by name, and files below this box's directory."""
+        """Returns a script that calls programs by name, and uses files below this box's directory."""
         text = re.sub(r"/nix/store/[^/\s]+/bin/", "", UNIT[name])
         return re.sub(r"(?<![\w./-])/(?=(run|nix|var)/)", f"{self.box}/", text)
 
     def night(self, following):
-        """Returns how it ends if this system is built, or none; and shutdown's arguments."""
+        """Returns the scripts' exit code and shutdown's arguments, if this system is built, or none."""
         self.assertEqual(UNIT["serviceConfig"]["Type"], "oneshot")
         (self.box / "var/lib" / UNIT["serviceConfig"]["StateDirectory"]).mkdir(parents=True, exist_ok=True)
         told = self.box / "shutdown"

@@ -122,13 +122,13 @@ def begin(root: Root, prefix: str, name: str) -> subprocess.Popen[bytes]:
         root.run("chown", keys["SocketUser"], keys["ListenStream"])
         root.run("chmod", keys["SocketMode"], keys["ListenStream"])
         command += ["LISTEN_FDS=1", f"LISTEN_FDNAMES={keys['FileDescriptorName']}"]
-    # As systemd tells the process itself.
+    # systemd itself sets LISTEN_PID to the process's id.
     command += ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", *keys["ExecStart"].split()]
 
     def third() -> None:
         if given:
             os.dup2(given.fileno(), 3)
-            # Even if it was already the third one.
+            # dup2 of descriptor 3 onto itself would leave it close-on-exec.
             os.set_inheritable(3, True)
 
     with (root.path / "serving.log").open("ab") as log:
@@ -258,7 +258,7 @@ def package(root: Root, deb: Path) -> None:
 
 
 def archive(root: Root, packed: Path) -> None:
-    """By hand, as its README describes."""
+    """Installs the archive by hand, as its README describes."""
     subprocess.run(
         ["tar", "--extract", "--file", packed, "--strip-components=1", "--directory", root.path / "usr/local"],
         check=True,

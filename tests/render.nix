@@ -30,7 +30,7 @@ let
         split "/nix/store/([0-9A-Za-z+._?=]+(-[A-Za-z+._?=][0-9A-Za-z+._?=]*)*)-[0-9][0-9A-Za-z+._?=-]*" text
       )
     );
-  # What NixOS adds to every unit says nothing about this one; and its digest changes with every nixpkgs.
+  # Leaves out the environment that NixOS adds to every unit, and the digest, which changes with every nixpkgs.
   withoutEnvironment =
     text:
     lines (
@@ -135,7 +135,7 @@ let
       "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (
-        # The root's path differs with every build.
+        # `init=` is left out, since the system's path differs with every build.
         filter (parameter: match "init=.*" parameter == null) config.boot.kernelParams
       );
       "modprobe.conf" = config.boot.extraModprobeConfig;

@@ -46,12 +46,12 @@ def complaints(host, config):
 def unreadable(scripts):
     for name, script in scripts.items():
         parsed = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
-        # For a condition that it can't parse, it prints so, and exits with 0.
+        # If bash can't parse a condition, it only prints a message, and exits with 0.
         if parsed.returncode or parsed.stderr:
             yield f"{name} is no script: {parsed.stderr.strip()}"
 
 
-# A review goes line by line.
+# JSON is split into lines, since a review goes line by line.
 def readable(name, text):
     if name.endswith(".json"):
         text = json.dumps(json.loads(text), indent=2)
@@ -71,7 +71,7 @@ def write(directory, files):
         path.write_text(text)
 
 
-# As tests/render.nix does.
+# The same as in tests/render.nix.
 def without_hashes_and_versions(text):
     text = re.sub("/nix/store/[0-9a-z]{32}-", "/nix/store/", text)
     name = "[0-9A-Za-z+._?=]+(?:-[A-Za-z+._?=][0-9A-Za-z+._?=]*)*"

@@ -24,7 +24,7 @@ in
       inherit tls;
       settings = {
         tls-listen = [ ":8443" ];
-        # What is read slowly should outlast all of that.
+        # Slow readers should finish within this time.
         drain-timeout = 3600;
       };
     };

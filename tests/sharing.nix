@@ -47,7 +47,7 @@ in
   };
   linerate.fleet.address = {
     nlb.enable = true;
-    # In milliseconds: being asked ten times a second takes much of an emulated CPU's time.
+    # In milliseconds. Ten checks a second would take much of an emulated CPU's time.
     every = 2000;
   };
   # Links are created from another machine too.

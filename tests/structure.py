@@ -369,7 +369,7 @@ def folders_of(source: Path) -> Folders:
 
 
 def reached(graph: Graph, start: str) -> dict[str, str]:
-    """Returns what `start` leads to, and from where each is reached first."""
+    """Returns everything that `start` reaches, each with the node from which it is reached first."""
     came: dict[str, str] = {}
     queue = [start]
     for one in queue:

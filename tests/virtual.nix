@@ -1,5 +1,5 @@
-# A host with a card that QEMU doesn't have, on QEMU's: a missing card makes a box unhealthy. Nor does QEMU have the
-# host's CPUs for queues.
+# Adapts a host to QEMU's cards, since a missing card makes a box unhealthy, and QEMU doesn't have the host's card. It
+# also lacks the host's CPUs for queues.
 card:
 { lib, ... }:
 {

@@ -8,7 +8,7 @@
   rawImage,
 }:
 let
-  # A host, with what the scripts call.
+  # A host, with the programs that the scripts call.
   host = module: {
     imports = [
       linerate
@@ -37,9 +37,9 @@ let
         (host ../hosts/aws-c6i)
         (virtual "ena")
       ];
-      # It keeps 1 % of 32 GiB free.
+      # The host keeps 1 % of 32 GiB free, so it needs this much.
       virtualisation.memorySize = 2048;
-      # The driver's own.
+      # The test driver uses this console itself.
       systemd.services."serial-getty@ttyS0".enable = lib.mkForce false;
     };
     metal.imports = [

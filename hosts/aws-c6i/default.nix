@@ -31,8 +31,8 @@ in
 
   linerate = {
     cpu = "icelake-server";
-    # Its baseline; it reaches up to twice that for a while (Amazon EC2, compute optimized instances, network
-    # specifications).
+    # The instance's baseline bandwidth. It can burst to up to twice that for a limited time (Amazon EC2, compute
+    # optimized instances, network specifications).
     profile.nic.ena.sustained_mbit = 6250;
     appliance.userData = true;
     tuning = {

@@ -55,12 +55,12 @@ in
   nixpkgs.hostPlatform = "x86_64-linux";
   system = {
     stateVersion = "26.05";
-    # What must not be on the box must not be on its medium either.
+    # The medium must not contain what is forbidden on the box either.
     inherit (target.config.system) forbiddenDependenciesRegexes;
   };
   networking = {
     hostName = "${target.config.networking.hostName}-installer";
-    # It carries all that it installs, and talks to nobody.
+    # The medium contains everything that it installs, and needs no network.
     useDHCP = false;
     resolvconf.enable = false;
     # As on the hosts.

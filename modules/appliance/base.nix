@@ -38,7 +38,7 @@ in
         type = "ed25519";
       }
     ];
-    # Others, such as NixOS's scripts for EC2, look for it or put it elsewhere.
+    # Other programs, such as NixOS's scripts for EC2, look for the host key in /etc/ssh or write it there.
     systemd.tmpfiles.settings."10-linerate-ssh"."/var/lib/ssh".d.mode = "0755";
     environment.etc = lib.listToAttrs (
       map

@@ -1,4 +1,5 @@
-# A small closure: what the services don't need isn't there, and what must not be there fails the build.
+# Keeps the closure small: it leaves out what the services don't need, and the build fails if it contains anything
+# forbidden.
 { config, lib, ... }:
 let
   inherit (lib) mkIf mkOption;
@@ -47,7 +48,7 @@ in
       {
         system.forbiddenDependenciesRegexes = cfg.forbidden;
 
-        # The only one of the installer's tools that a box which updates itself needs.
+        # Of the installer's tools, a box that updates itself needs only nixos-rebuild.
         environment.systemPackages = lib.optional (
           cfg.update.flake != null
         ) config.system.build.nixos-rebuild;

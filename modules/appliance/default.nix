@@ -1,4 +1,4 @@
-# The box itself: it has nothing that the services don't need, and opens nothing that nobody asked for.
+# The box itself: it contains only what the services need, and opens only the ports that are configured.
 { lib, ... }:
 {
   imports = [

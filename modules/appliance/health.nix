@@ -1,4 +1,4 @@
-# Whether the box does its work: checked once after boot, before the boot counts as good.
+# Checks once after boot whether the box works. The boot counts as good only if it does.
 {
   config,
   lib,
@@ -80,7 +80,7 @@ in
   config = mkIf cfg.enable {
     linerate.profile = {
       host = config.networking.hostName;
-      # For an image, / is in memory, and nothing is written to it.
+      # In an image, / is in memory and read-only, so /var is checked instead.
       disk.${if cfg.image.enable then "/var" else "/"}.min_free_percent = cfg.health.minFreePercent;
       image =
         if cfg.image.enable then
@@ -103,7 +103,7 @@ in
     systemd.services.linerate-health = {
       description = "Whether this boot is a good one";
       requiredBy = [ "boot-complete.target" ];
-      # If nothing waits for that target, the check is still of interest.
+      # Without trials, nothing pulls in boot-complete.target, but the result of the check is still useful.
       wantedBy = lib.optional (!cfg.update.trial) "multi-user.target";
       before = [ "boot-complete.target" ];
       wants = units;
@@ -116,7 +116,7 @@ in
       serviceConfig = {
         Type = "oneshot";
         RemainAfterExit = true;
-        # The script's own limit, and a minute for the checks themselves.
+        # The script's own timeouts, plus a minute for the checks themselves.
         TimeoutStartSec = cfg.health.waitForOthers + cfg.health.patience + 60;
       };
       script = ''

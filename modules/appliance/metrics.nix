@@ -7,7 +7,7 @@ let
   exporters = config.services.prometheus.exporters;
   # The findings of `linerate doctor`, for the textfile collector.
   findings = "/run/linerate-metrics";
-  # Whether services have certificates, which it reads.
+  # Whether any service has certificates; the doctor reads these.
   tls = lib.any (service: service.settings ? cert || service.settings ? admin-cert) (
     lib.attrValues config.linerate.services
   );
@@ -51,13 +51,14 @@ in
       description = "What keeps this host from its line rate, for Prometheus";
       serviceConfig =
         import ../sandbox.nix {
-          # For cards' rings and channels, and for certificates, which not everybody may read.
+          # CAP_NET_ADMIN reads the cards' rings and channels. CAP_DAC_READ_SEARCH reads certificates, which not every
+          # user may read.
           capabilities = [ "CAP_NET_ADMIN" ] ++ lib.optional tls "CAP_DAC_READ_SEARCH";
         }
         // {
           Type = "oneshot";
           ExecStart = "${lib.getExe config.linerate.packages.linerate} doctor --profile /etc/linerate/profile.json --textfile ${findings}/doctor.prom";
-          # It found something wrong, which the file says.
+          # The doctor exits with 3 if it found a problem. The file reports the problem.
           SuccessExitStatus = 3;
           RuntimeDirectory = [
             "linerate-doctor"
@@ -67,7 +68,7 @@ in
           # The exporter reads the file as another user.
           UMask = "0022";
           MemoryMax = "128M";
-          # It reads /proc and /sys, and asks the kernel by netlink and services whether they are ready.
+          # The doctor reads /proc and /sys, queries the kernel over netlink, and asks services whether they are ready.
           ProcSubset = "all";
           ProtectProc = "default";
           RestrictAddressFamilies = [
@@ -85,11 +86,11 @@ in
             # The C library uses this for adjtimex.
             "clock_adjtime"
           ];
-          # It would also forbid asking the kernel whether the clock is synchronised.
+          # ProtectClock would also forbid the query whether the clock is synchronised.
           ProtectClock = false;
         }
         // lib.optionalAttrs tls {
-          # systemd hides each unit's credentials from all others; here the doctor finds them.
+          # systemd hides a unit's credentials from all other units. This mount makes them visible to the doctor.
           BindReadOnlyPaths = "-/run/credentials:/run/linerate-doctor/credentials";
         };
     };

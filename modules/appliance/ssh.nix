@@ -1,4 +1,4 @@
-# Only keys, and if wanted only on one interface.
+# ssh accepts only keys, and can be limited to one interface.
 { config, lib, ... }:
 let
   inherit (lib)
@@ -9,7 +9,7 @@ let
     ;
   cfg = config.linerate.appliance;
 
-  # ssh's ports that a service already uses.
+  # Ports of ssh that a service already uses.
   taken = lib.intersectLists config.services.openssh.ports (
     lib.concatMap (service: service.tcpPorts) (lib.attrValues config.linerate.services)
   );

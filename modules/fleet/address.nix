@@ -164,7 +164,7 @@ in
         User = "linerate-fleet";
         Group = "linerate-fleet";
         SupplementaryGroups = optional bgp.enable bird;
-        # Records that a box is drained, and survives a restart.
+        # This directory records whether a box is drained, and survives a restart of the unit.
         RuntimeDirectory = baseNameOf directory;
         RuntimeDirectoryMode = "0755";
         RuntimeDirectoryPreserve = true;
@@ -172,7 +172,7 @@ in
         Restart = "always";
         RestartSec = 1;
         MemoryMax = "64M";
-        # It is scheduled in time even when services are busy.
+        # The kernel schedules this unit in time even when services are busy.
         CPUWeight = 1000;
         OOMScoreAdjust = -500;
         RestrictAddressFamilies = [
@@ -206,7 +206,7 @@ in
       })
     ];
 
-    # A box answers for the address, whoever else has it: it serves whatever its router sends here.
+    # A box accepts packets to the address even if other boxes have it too: it serves whatever its router sends here.
     networking = {
       interfaces.lo = mkIf bgp.enable (
         lib.genAttrs families (wanted: {

@@ -69,7 +69,7 @@ in
         {
           inherit name;
           inherit (node) wave;
-          # What announces the service address isn't itself a service.
+          # The program that announces the service address isn't a service itself.
           services = lib.attrValues (removeAttrs node.services [ "fleet" ]);
         }
         // lib.optionalAttrs (node.machine != null) { inherit (node) machine; }

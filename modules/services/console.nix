@@ -18,20 +18,20 @@ let
   shared = import ./options.nix { inherit config lib pkgs; } "console";
   ranges = import ../tuning/ranges.nix { inherit lib; };
 
-  # Where a service answers operators, if it runs here and its module is there.
+  # The admin address of a service, if the service runs here and its module is imported.
   admin = name: if services.${name}.enable or false then services.${name}.settings.admin else "none";
   asked = lib.genAttrs [
     "links"
     "files"
     "api"
   ] admin;
-  # Where the API serves its users: its first address, if the program can connect to it.
+  # The public address of the API: its first listen address, if the API runs here.
   users =
     let
       inherit (services.api.settings) listen;
     in
     if services.api.enable or false && listen != [ ] then lib.head listen else "none";
-  # The program connects without TLS.
+  # The services that the console can't reach: it connects without TLS, and their admin listeners require TLS.
   unreachable = lib.filter (
     name:
     !(cfg.settings ? ${name})
@@ -164,16 +164,16 @@ in
     };
 
     systemd.services.linerate-console = {
-      # The service whose keys let people in.
+      # links checks the keys with which people sign in.
       after = lib.optionals (asked.links != "none") [ "linerate-links.service" ];
       serviceConfig = {
         ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-        # It looks at the machine like `linerate doctor` and `linerate nic`: /proc, /sys, and the kernel by netlink. It
-        # changes nothing there, and couldn't.
+        # The console reads what `linerate doctor` and `linerate nic` read: /proc, /sys, and the kernel's answers over
+        # netlink. It can't change anything there.
         ProcSubset = "all";
         ProtectProc = "default";
         RestrictAddressFamilies = mkAfter [ "AF_NETLINK" ];
-        # It would also forbid asking the kernel whether the clock is synchronised.
+        # ProtectClock would also forbid the query whether the clock is synchronised.
         ProtectClock = false;
         SystemCallFilter = mkAfter [
           "adjtimex"
@@ -226,7 +226,7 @@ in
           TasksMax = 64;
           MemoryMax = "768M";
           LimitNOFILE = 2048;
-          # The rings of events.
+          # The ring buffers of perf events.
           LimitMEMLOCK = "64M";
           CPUWeight = 20;
           OOMScoreAdjust = 500;
@@ -282,15 +282,15 @@ in
           "--max-files ${toString writer.maxFiles} --max-uploads ${toString writer.maxUploads}"
           "--expire ${toString writer.expire}"
         ];
-        # A separate user: what it writes doesn't belong to the server, and nobody runs it. It has no user namespace, in
-        # which the console would be nobody.
+        # A separate user: what it writes doesn't belong to the server, and nobody runs it. The unit has no user
+        # namespace: in one, the console's user would appear as nobody.
         User = "linerate-files-writer";
         Group = "linerate-files";
         Restart = "on-failure";
         RestartSec = 1;
         ReadWritePaths = [ root ];
-        # With it, openat2 fails (ENOSYS), which is the call that keeps it below its root; it sets the modes of files
-        # itself.
+        # With RestrictSUIDSGID, openat2 fails with ENOSYS. The writer needs openat2 to stay below its root. It sets the
+        # modes of files itself.
         RestrictSUIDSGID = false;
         TasksMax = 128;
         # Pieces of uploads in progress.

@@ -26,14 +26,14 @@ let
   services = config.linerate.services;
   cfgOf = name: config.services.linerate.${name};
 
-  # The value a service asks for if it isn't known.
+  # The backlog of a service that doesn't set one.
   waiting = 16384;
   backlog = cfg: cfg.settings.backlog or waiting;
 
   # Sockets for visitors, by name.
   public =
     cfg: lib.imap0 (index: where: nameValuePair "public-${toString index}" where) cfg.settings.listen;
-  # Not for TLS: HTTP/3 has a separate socket on the same port.
+  # Without the TLS listeners: HTTP/3 has a separate socket on the same port.
   sockets = cfg: lib.listToAttrs (public cfg) // { inherit (cfg.settings) admin; };
 
   # What the program is told: names of sockets where systemd listens, addresses where it listens itself.
@@ -92,7 +92,7 @@ let
   variable =
     name: setting: "LINERATE_" + lib.toUpper (lib.replaceStrings [ "-" ] [ "_" ] "${name}-${setting}");
 
-  # Whether it logs requests or writes in its own directory.
+  # Whether the service writes an access log or an audit log into its own directory.
   logs =
     name: cfg:
     lib.any (path: path != null && lib.hasPrefix "/var/log/linerate-${name}/" path) [
@@ -100,16 +100,16 @@ let
       (cfg.settings.audit-log or null)
     ];
 
-  # Whether a process takes over from another at a reload.
+  # Whether a new process takes over the sockets at a reload.
   takesOver = name: services.${name}.takesOver && (cfgOf name).settings.handover or null != null;
 
-  # A digest of what a process of the unit is started with: if a generation has another digest, a reload lets another
-  # process take over even if the program and its settings are the same.
+  # A digest of everything that a process of the unit is started with. If a new generation has another digest, a reload
+  # starts a new process that takes over, even if the program and its settings are the same.
   sumOf =
     name:
     let
       unit = config.systemd.services."linerate-${name}";
-      # A process knows these itself; the last is the digest.
+      # A running process knows the first two itself; Environment contains the digest.
       own = [
         "ExecReload"
         "ExecStart"
@@ -128,7 +128,7 @@ let
       cfg = cfgOf name;
       daemon = "linerate-${name}";
       called = command: "${lib.getExe cfg.package} ${command} --config ${settingsFile name}";
-      # Addresses where it listens itself, instead of systemd.
+      # Addresses on which the service itself listens, instead of systemd.
       bound =
         lib.optionals (!cfg.socketActivation) (cfg.settings.listen ++ [ cfg.settings.admin ])
         ++ cfg.settings.tls-listen;
@@ -150,15 +150,15 @@ let
           LoadCredential = mapAttrsToList (setting: path: "${variable name setting}:${path}") cfg.secrets;
           RuntimeDirectory = daemon;
           RuntimeDirectoryMode = "0700";
-          # systemd shows credentials only to main processes, and hides them from one that becomes the main process at a
-          # reload: here both find them.
+          # systemd shows credentials only to the main process it started, and hides them from a process that becomes
+          # the main process at a reload. This mount shows them to both.
           BindReadOnlyPaths = [ "-/run/credentials/${daemon}.service:/run/${daemon}/credentials" ];
           Environment = [
             "CREDENTIALS_DIRECTORY=/run/${daemon}/credentials"
           ]
           ++ lib.optionals (takesOver name) [
             "LINERATE_UNIT=${sumOf name}"
-            # systemd loads them when it starts the unit, and not at a reload.
+            # systemd loads credentials when it starts the unit, and not at a reload.
             "LINERATE_UNIT_CREDENTIALS=${sum config.systemd.services.${daemon}.serviceConfig.LoadCredential}"
           ];
           User = daemon;
@@ -174,8 +174,8 @@ let
         };
       }
       (mkIf service.takesOver {
-        # Takes over if that is possible, only reads certificates and rules again if nothing else has changed, and has
-        # systemd restart the unit if only that helps.
+        # A reload hands over to a new process if possible. If nothing but certificates and rules has changed, it only
+        # reads these again. If neither suffices, it makes systemd restart the unit.
         reloadIfChanged = lib.mkDefault (takesOver name);
         serviceConfig = {
           ExecReload = lib.mkDefault (
@@ -185,7 +185,7 @@ let
       })
     ];
 
-  # What `linerate doctor` should find of it.
+  # The service's part of the profile that `linerate doctor` checks.
   profileOf =
     name:
     let
@@ -206,7 +206,7 @@ let
       ready = services.${name}.readyUrl;
     };
 
-  # The names of what is set: a table's name is a prefix, and `_` replaces `-`.
+  # The names of the settings that are set: a table's name is a prefix, and `_` becomes `-`.
   names =
     prefix: set:
     concatLists (
@@ -268,7 +268,7 @@ in
         { config, name, ... }:
         let
           inherit (cfgOf name) settings;
-          # Which option has which address.
+          # The addresses, with the option that sets each.
           listed =
             key: where:
             map (address: {
@@ -334,7 +334,7 @@ in
               listed "listen" settings.listen
               ++ listed "admin" [ settings.admin ]
               ++ listed "tls-listen" settings.tls-listen;
-            # The client checks no certificate.
+            # The client of this URL verifies no certificate, so it only uses an admin listener without TLS.
             readyUrl = mkIf (
               address.isTcp settings.admin && !(config.settings ? admin-cert)
             ) "${address.url settings.admin}/readyz";

@@ -11,7 +11,7 @@ let
   # PostgreSQL admits the user with the same name.
   user = "linerate-${name}";
   url = cfg.settings.${setting};
-  # PostgreSQL on another host, or where a secret says.
+  # Whether the database is PostgreSQL on another host, or a secret contains its URL.
   remote =
     secret
     ||
@@ -64,7 +64,7 @@ in
 
   # For the service's unit.
   unit = {
-    # Once roles and databases exist, or there is a route to those of another host.
+    # Waits until roles and databases exist, or until there is a route to the database's host.
     wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     serviceConfig.LoadCredential = lib.mapAttrsToList (

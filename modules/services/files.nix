@@ -128,7 +128,7 @@ in
     linerate.services.files = {
       takesOver = true;
       description = "File server";
-      # A connection may have a pipe beside its socket.
+      # Each connection may use a pipe in addition to its socket.
       openFiles = 2 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
       derived =
         lib.optionalAttrs (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; }
@@ -140,16 +140,16 @@ in
     environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
 
     systemd.services.linerate-files = {
-      # Either causes a reload.
+      # Either of the two triggers causes a reload.
       restartTriggers = mkIf (cfg.rules != { } && reloadIfChanged) [ rules ];
       reloadTriggers = mkIf (cfg.rules != { } && !reloadIfChanged) [ rules ];
       serviceConfig = {
-        # With it, openat2 fails (ENOSYS), which is the call that keeps it below its root. It can't create files
-        # anywhere.
+        # With RestrictSUIDSGID, openat2 fails with ENOSYS. The server needs openat2 to stay below its root. It can't
+        # create files anywhere.
         RestrictSUIDSGID = false;
-        # It asks the kernel whether a file is in memory (cachestat), which systemd's group doesn't include. Of the
-        # kernel's asynchronous input and output it only uses these two calls: no worker registers anything with its
-        # ring.
+        # The server calls cachestat to find out whether a file is in memory; systemd's group of system calls lacks it.
+        # Of the kernel's asynchronous I/O, the server only uses these two io_uring calls: no worker registers anything
+        # with its ring.
         SystemCallFilter = mkAfter [
           "cachestat"
           "~@aio"

@@ -2,9 +2,9 @@
 # service or a host may override.
 { lib }:
 {
-  # The daemon's open files: connections and others.
+  # How many files the daemon may have open, connections included.
   openFiles,
-  # How many seconds running requests have at the end.
+  # For how many seconds running requests may continue while the daemon drains.
   drain,
   # Whether it binds a port below 1024 itself.
   privileged,
@@ -12,7 +12,7 @@
   cpus,
 }:
 let
-  # A list is joined with what others add to it.
+  # A list is merged with the lists of other modules; anything else is a default.
   defaults = lib.mapAttrs (_: value: if lib.isList value then value else lib.mkDefault value);
 in
 {

@@ -109,7 +109,7 @@ in
       };
     };
 
-    # It would move what was placed.
+    # irqbalance would move the interrupts that were placed.
     services.irqbalance.enable = lib.mkDefault false;
 
     assertions = [

@@ -67,8 +67,8 @@ let
     };
   };
 
-  # How long a card gathers packets before it interrupts. systemd writes no zero, so the least is 1 µs, which ixgbe
-  # takes as adaptive.
+  # How long a card gathers packets before it interrupts. systemd can't set 0, so the minimum is 1 µs, which ixgbe
+  # interprets as adaptive.
   coalescing = {
     ena = {
       bulk.UseAdaptiveRxCoalesce = true;

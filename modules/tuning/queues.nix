@@ -32,7 +32,7 @@ let
     in
     {
       description = "Queues of %i on their CPUs (${name})";
-      # As long as the card is there.
+      # The unit runs as long as the card exists.
       bindsTo = [ device ];
       after = [ device ];
       # A card that can't be placed now may be ready soon, but there is a limit.
@@ -56,7 +56,7 @@ let
           TasksMax = 16;
           MemoryMax = "64M";
 
-          # It is all about /proc/irq, /proc/interrupts and /sys; and it looks for irqbalance among the processes.
+          # The unit works on /proc/irq, /proc/interrupts and /sys, and looks for irqbalance among the processes.
           ProtectKernelTunables = false;
           ProcSubset = "all";
           ProtectProc = "default";

@@ -29,10 +29,10 @@ template bgp box { local as 65000; bfd; hold time 9; connect retry time 1; error
 protocol bgp n1 from box { neighbor 10.99.0.1 as 65001; }
 protocol bgp n2 from box { neighbor 10.99.0.2 as 65002; }
 """
-# A box that was cut off may leave requests unanswered for less than this.
+# When a box is cut off, requests may stay unanswered for less than this.
 CUT_SECONDS = 1.0
-# How many requests may be sent twice when flows are moved there and back: those that four clients have in flight, and
-# some more, since the network forgets only gradually where the address was.
+# How many requests may be sent twice when flows are moved away and back: the requests that four clients have in flight,
+# plus a margin, since the network forgets the address's old place only gradually.
 MOVED = 16
 # How long requests continue before and after an event.
 CALM_SECONDS = 1.0

@@ -58,7 +58,7 @@ def services(programs: Path, here: Path) -> None:
         flags += f" --tls-listen 127.0.0.1:{port + 3} {tls}"
         start(programs / f"linerate-{name}", "serve", *flags.split(), log=here / f"{name}.out")
     shell(f"mkdir {here}/textfile")
-    # What it finds doesn't matter.
+    # doctor's findings don't matter here.
     subprocess.run(
         [programs / "linerate", "doctor", "--interval", "0", "--textfile", f"{here}/textfile/doctor.prom"],
         capture_output=True,
@@ -103,7 +103,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         rules_hold(rules, here)
-        # A card beside loopback, which the panels for machines show.
+        # A network card in addition to loopback, which the panels for machines show.
         shell("ip link add e0 type veth peer name e1; ip link set e0 up; ip link set e1 up")
         shell(f"ip address add {ADDRESS}/24 dev e0")
         services(programs, here)
@@ -128,7 +128,7 @@ def main() -> None:
         missing = [f"{what} asks for {name}" for what, query in every for name in sorted(metrics(query) - there)]
         if missing:
             sys.exit("error: what the services do not have: " + "; ".join(missing))
-        # A check that finds everything finds nothing.
+        # Checks this check: it must find a metric that doesn't exist.
         assert metrics('sum by (x) (rate(no_such_total{a="b"}[5m])) > 1') - there == {"no_such_total"}
 
         for job in scrapes:
@@ -155,7 +155,7 @@ def main() -> None:
         generation = (HOST / "generation").read_text().strip()
         assert {one["metric"]["generation"] for one in info} == {generation}, info
         assert {one["metric"]["service"] for one in info} == {"links", "files", "api"}, info
-        # The other box doesn't exist, which the alert is for.
+        # The other box doesn't exist, so the alert for an unreachable box fires.
         until(
             "an alert for the box that is away",
             lambda: asked('ALERTS{alertname="LinerateNodeDown",node="fleet-2"}') or None,

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 CLOSURES = Path(__file__).with_name("closures")
-# How much each may take on the disk: about 5 % more than when this was written.
+# The limit for each host's size on disk: about 5 % more than when this was written.
 BOUND_MIB = {"aws-c6i": 507, "installer": 549, "template": 475, "tengbe": 507, "vm": 523}
 # Scripts, units and settings, which tests/rendered has, and which are a few bytes each.
 SMALL_BYTES = 16384
@@ -62,7 +62,7 @@ def closure(system: str) -> dict[str, int]:
     while ahead:
         path = ahead.pop()
         names[name_of(path)] = names.get(name_of(path), 0) + paths[path]["narSize"]
-        # It needs nothing beside it, and chance decides which paths in it remain readable after compression.
+        # The initrd needs nothing beside it, and it is chance which store paths in it stay readable after compression.
         if name_of(path).startswith("initrd-linux-"):
             continue
         new = set(paths[path]["references"]) - seen

@@ -1,5 +1,5 @@
-# What a host has in addition because its programs are Debian's: they look for their files below /usr, where NixOS has
-# nothing. The only module that tests/nixos adds to a host.
+# Additions to a host because its programs are Debian's: they look for their files below /usr, where NixOS has nothing.
+# This is the only module that tests/nixos adds to a host.
 {
   config,
   lib,
@@ -9,8 +9,8 @@
 let
   systemd = config.systemd.package;
   initrd = config.boot.initrd.systemd.contents;
-  # It opens others if a host has an encrypted disk and a TPM for it, for which libcryptsetup opens systemd's part. The
-  # loader looks for them there.
+  # If a host has an encrypted disk and a TPM for it, systemd opens more libraries by name, and libcryptsetup opens
+  # systemd's plugin. The loader looks for them in this directory.
   libraries = "/usr/lib/x86_64-linux-gnu";
   sealing = lib.optionalAttrs config.boot.initrd.systemd.tpm2.enable (
     {
@@ -33,7 +33,7 @@ let
   );
 in
 {
-  # It opens them by name, and without libkmod it loads no module.
+  # systemd opens these libraries by name. Without libkmod it can't load modules.
   boot.initrd.systemd.storePaths = lib.mkIf config.boot.initrd.systemd.enable (
     map (library: "${library}/lib") systemd.openedLibraries
   );
@@ -50,7 +50,7 @@ in
     // lib.mapAttrs (_: source: { inherit source; }) sealing
   );
 
-  # Before systemd starts: it runs in the initrd's last step.
+  # Runs before systemd starts, in the initrd's last step.
   system.activationScripts.debianPaths = ''
     mkdir -p /usr/bin /usr/lib/systemd /usr/share /lib
     # For systemd's mount units, and its own.
@@ -87,6 +87,6 @@ in
   systemd.shutdownRamfs.enable = false;
   # Debian's PAM has no pam_lastlog.
   security.pam.services.login.updateWtmp = lib.mkForce false;
-  # Where Debian's sshd has its processes' root.
+  # The directory that Debian's sshd uses as its processes' root.
   systemd.tmpfiles.rules = [ "d /run/sshd 0755 root root -" ];
 }

@@ -30,7 +30,7 @@ let
   names = lib.attrNames pinned;
   known = name: pinned.${name} or (throw "debian.txt does not have ${name}");
 
-  # A file with its hash isn't fetched: Nix takes it from its path, or not at all.
+  # A file whose hash is given isn't fetched: Nix takes it from this path, or fails.
   source =
     name:
     let

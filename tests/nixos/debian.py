@@ -26,9 +26,9 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "line
 KERNEL = "linux-image-"
 # Opened by name, so that nothing depends on them: what systemd uses for TPMs.
 OPENED = {"libtss2-esys-3.0.2-0t64", "libtss2-rc0t64"}
-# Linked against without a declared dependency.
+# Libraries that packages are linked against without declaring the dependency.
 BESIDES = {"libext2fs2t64": {"libcom-err2"}}
-# Once Debian has newer ones.
+# A list with the mirror's current versions, for when Debian has newer ones than the pinned list.
 TODAYS = CACHE / "debian.txt"
 HEADER = """\
 # What tests/nixos takes from Debian: package, version, SHA-256 of its file, libraries it depends on. Written by debian.py pin.
@@ -40,12 +40,12 @@ class Unavailable(Exception):
 
 
 def is_library(name: str) -> bool:
-    """Whether others are linked against it. The names of PAM's and the name service's modules start the same way."""
+    """Whether others link against the package. Modules of PAM and of the name service have similar names."""
     return re.match(r"(lib(?!pam-|nss-|python)|zlib1g|bind9-libs)(?!.*-(bin|dev)$)", name) is not None
 
 
 class Gone(Unavailable):
-    """The mirror has newer ones."""
+    """The mirror has newer versions instead of the pinned ones."""
 
 
 def read(path: Path) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ let
 
   pkgs = import (path nixpkgs) {
     system = "x86_64-linux";
-    # None except those in this file.
+    # No configuration or overlays except those in this file.
     config = { };
     overlays = [
       (import ./overlay.nix {
@@ -42,7 +42,7 @@ let
     stdenvStages = import ./stdenv.nix { nixpkgs = path nixpkgs; };
   };
 
-  # An input has this name too.
+  # An input of the flake has the name `crane` too.
   craneLib = path crane;
 
   inputs = rec {
@@ -72,14 +72,15 @@ let
       pkgs:
       (import craneLib { inherit pkgs; }).overrideScope (
         _: previous: {
-          # The toolchain is the machine's: none of its paths is in the store, so none has to be removed from programs.
+          # The toolchain is the machine's. None of its paths is in the store, so no reference has to be removed from
+          # programs.
           buildPackage =
             arguments:
             previous.buildPackage (
               arguments
               // {
                 doNotRemoveReferencesToRustToolchain = true;
-                # binutils' wrapper sets this, which stdenv.nix doesn't have.
+                # The wrapper of binutils sets these; stdenv.nix has no such wrapper.
                 OBJCOPY = "objcopy";
                 READELF = "readelf";
               }

@@ -102,7 +102,8 @@ let
     zstd = [ "zstd" ];
   };
 
-  # A program from the machine, only for builds. A closure with it fails the test: its links lead nowhere.
+  # A program from the machine, only for builds. A closure that contains it fails the test, since its links lead
+  # nowhere.
   ofMachine =
     name: programs:
     whole (
@@ -112,7 +113,7 @@ let
       ''
     );
 
-  # What modules name but our hosts don't need, or what Debian has no part of.
+  # An empty package: modules name it, but our hosts don't need it, or Debian has no such package.
   nothing = name: whole (final.runCommandLocal name { } "mkdir -p $out/{bin,lib,share,etc}") { };
 
   # The kernel with its modules, and what NixOS asks of its configuration.
@@ -162,8 +163,8 @@ let
       meta.platforms = lib.platforms.linux;
     };
 
-  # The machine's cargo, with a hook for what it builds: it was linked against the machine's libraries, and finds Debian
-  # 13's in the store.
+  # The machine's cargo, with a hook for the programs that it builds: they were linked against the machine's libraries,
+  # and the hook makes them find Debian 13's in the store.
   toolchain =
     whole
       (final.runCommandLocal "rust-of-the-machine" { } ''
@@ -496,7 +497,8 @@ plain
         attributes = {
           inherit (final) kbd kmod util-linux;
           interfaceVersion = 2;
-          # What Debian's is built with, as far as NixOS asks, and less where a host would only carry it.
+          # The options that Debian's systemd is built with, as far as NixOS asks for them; some are off that a host
+          # would carry without need.
           withBootloader = true;
           withBpf = false;
           withCoredump = true;
@@ -715,7 +717,7 @@ plain
     install -D ${./json2toml.py} $out/bin/json2toml
     ln -s json2toml $out/bin/remarshal
   '';
-  # Checkers for scripts that nixpkgs' own CI has checked.
+  # Checkers for scripts do nothing here: nixpkgs' own CI has checked the scripts.
   mypy = final.writeShellScriptBin "mypy" "";
   shellcheck-minimal = final.writeShellScriptBin "shellcheck" "" // {
     # Shows whether it can be built.
@@ -723,7 +725,7 @@ plain
   };
   shellcheck = final.shellcheck-minimal;
 
-  # It keeps nft from asking a kernel when it checks tables: here it asks the machine's.
+  # NixOS preloads this library so that nft asks no kernel when it checks tables. Here nft asks the machine's kernel.
   lklWithFirewall = nothing "lkl";
   libredirect = nothing "libredirect";
 

@@ -1,6 +1,6 @@
-# What goes wrong while an image is updated: a server that stalls, a full EFI partition, and power cuts at any moment.
-# The box boots what ran before or the new version, keeps what is in /var, and the next update works without anybody's
-# help. LINERATE_CUTS says how often power is cut, LINERATE_SEED when.
+# Faults during the update of an image: a server that stalls, a full EFI partition, and power cuts at any moment. The
+# box then boots either the version that ran before or the new one, keeps what is in /var, and the next update works
+# without help. LINERATE_CUTS says how often power is cut, LINERATE_SEED when.
 
 import json
 import os
@@ -105,14 +105,14 @@ for number in range(cuts):
         try:
             written(mib, "linerate-update")
         except Exception:
-            # It was complete before, and the box has started to boot.
+            # The update was complete before the cut, and the box has started to boot.
             pass
         box.crash()
         box.start()
-        # It may have been complete.
+        # The update may have been complete, in which case the new version runs.
         assert running() in (before, target), running()
         if running() == "3":
-            # It is unhealthy: it gives the box back after its second try.
+            # This version is unhealthy: the box falls back after its second try.
             box.wait_for_shutdown()
             box.start()
             box.wait_for_shutdown()

@@ -1,5 +1,5 @@
-# The host as an image is updated to signed and intact versions, and to no others; one that isn't healthy, or doesn't
-# start, gives the box back. It has an update server in itself (tests/appliance.nix).
+# The host as an image updates to signed and intact versions, and to no others. If a version isn't healthy or doesn't
+# start, the box falls back to the previous one. The update server is in the box itself (tests/appliance.nix).
 
 import json
 
@@ -57,7 +57,7 @@ def slot() -> str:
 
 
 def tried(version: str) -> None:
-    """Makes it look as if it had been tried once: another test shows that generations are tried twice."""
+    """Sets a version's counter as if it had been tried once: another test shows that generations are tried twice."""
     box.succeed(f"cd {versions} && mv box_{version}+2-0.efi box_{version}+1-1.efi && sync -f .")
 
 

@@ -1,5 +1,5 @@
-# The host as an image boots from its firmware, lets nobody write where nothing should be written, knows that it runs
-# what was built, and gives its disk a second slot and /var.
+# The host as an image boots from its firmware, allows writes only where they belong, verifies that it runs what was
+# built, and gives its disk a second slot and /var.
 
 import json
 

@@ -16,7 +16,7 @@ with subtest("services answer, and no unit has failed"):
 
 with subtest("nobody but the emulator is to blame for what doctor finds"):
     found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]
-    # It has two CPUs, neither of which changes its speed, and no clock to ask.
+    # The emulator has two CPUs, whose frequency can't change, and no clock to synchronise with.
     assert {finding["rule"] for finding in found} <= {"clock", "cpus", "governor"}, found
 
 with subtest("its root has grown to the disk"):
@@ -26,7 +26,7 @@ with subtest("the kernel is set as declared"):
     parameters = box.succeed("cat /proc/cmdline").split()
     declared = {"boot.panic_on_fail", "nvme_core.io_timeout=4294967295"}
     assert declared <= set(parameters), parameters
-    # NixOS's module for EC2 has another value than ours; the last one counts, and a panic reboots the box either way.
+    # NixOS's module for EC2 sets another value than ours. The last one counts, and with both, a panic reboots the box.
     panic = [parameter for parameter in parameters if parameter.startswith("panic=")][-1]
     assert box.succeed("sysctl -n kernel.panic").strip() == panic.removeprefix("panic=") != "0", parameters
     for name, value in profile["kernel"]["sysctl"].items():

@@ -15,7 +15,7 @@ def added(name: str) -> dict[str, str]:
 
 
 def kept(user: dict[str, str]) -> bool:
-    """Whether it is unchanged. The first answer of a restarting database may take longer than the API waits."""
+    """Whether the user is unchanged. The first answer of a restarting database may take longer than the API waits."""
     told = visitor.wait_until_succeeds(f"curl -sf {users}/{user['id']}")
     return told == json.dumps(user, separators=(",", ":"))
 
@@ -61,7 +61,7 @@ with subtest("PostgreSQL is killed: it comes back, and so does the service, with
     api_is_ready()
     assert kept(ada)
     grace = added("grace")
-    # The service itself has waited.
+    # The service waited for the database, and was not restarted.
     assert box.succeed("systemctl show -P MainPID linerate-api.service").strip() == before[1]
 
 with subtest("the power fails: what was acknowledged is there"):

@@ -1,4 +1,4 @@
-# The same cards.
+# The same cards as in nic.nix.
 { console, lib, ... }:
 import ./nic.nix {
   inherit lib;

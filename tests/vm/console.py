@@ -11,7 +11,7 @@ DATABASE = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links"
 LINKS = f"runuser -u linerate-links -- env LINERATE_LINKS_DATABASE='{DATABASE}' linerate-links"
 
 start_all()
-# Whatever the result, the boot is over, and nothing places queues any more without being told to.
+# Waits until the boot is over, whatever its result. From then on, nothing places queues unless the test does.
 box.wait_for_unit("multi-user.target")
 box.execute("systemctl is-system-running --wait")
 box.succeed("udevadm settle", "systemctl stop 'linerate-nic-*'")
@@ -141,7 +141,7 @@ assert cards, "the box has no card with several queues"
 
 for card in cards:
     with subtest(f"{card}: the page shows its queues, their interrupts and CPUs as they are and as planned"):
-        # Not as planned, whatever the driver has started with.
+        # The queues must not be as planned, whatever the driver starts with.
         box.succeed(f"echo f > /proc/irq/{planned(card)[0]['Interrupt'].split(',')[0]}/smp_affinity")
         before = masks(card)
         is_shown(card)
@@ -163,7 +163,7 @@ for card in cards:
         assert verified(card) == 0
         is_shown(card)
         assert all(row["CPU now"] == row["CPU planned"] for row in planned(card)), planned(card)
-        # Of the key's own text, it has as much as distinguishes it from others.
+        # The audit log contains only the prefix of the key that identifies it.
         assert helped("nic.apply", card)["by"] == f"key {writer[:12]}… from 127.0.0.1"
 
     with subtest(f"{card}: put back by the page, nic verify finds what there was before"):

@@ -26,7 +26,7 @@ with subtest("a generation that hangs is ended by the watchdog, twice, and gives
     box.shutdown()
     for _ in range(2):
         box.start()
-        # Nobody else ends it.
+        # Nothing but the watchdog ends this boot.
         box.wait_for_shutdown()
     box.start()
     box.wait_for_unit("multi-user.target")

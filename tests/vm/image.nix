@@ -10,7 +10,7 @@
   nodes.box = {
     imports = [ metal ];
     virtualisation = {
-      # Everything that boots it is on its disk, and everything it mounts is what the host says.
+      # The machine boots from its own disk only, and mounts what the host declares.
       directBoot.enable = false;
       mountHostNixStore = false;
       useEFIBoot = true;

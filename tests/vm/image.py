@@ -16,7 +16,7 @@ with subtest("its root has grown to the disk"):
 
 with subtest("nobody but the emulator is to blame for what doctor finds"):
     found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]
-    # It has two CPUs, neither of which changes its speed, and no clock to ask.
+    # The emulator has two CPUs, whose frequency can't change, and no clock to synchronise with.
     assert {finding["rule"] for finding in found} <= {"clock", "cpus", "governor"}, found
 
 with subtest("services answer"):

@@ -1,5 +1,5 @@
-# What doesn't belong to the box comes late: its network a minute, and the API's database after that. Nothing is given
-# up, and the boot isn't decided until then.
+# Parts outside the box come late: its network after a minute, and the API's database after that. The services keep
+# trying, and the boot isn't decided until then.
 
 import json
 
@@ -17,7 +17,7 @@ def said() -> str:
 visitor.start()
 visitor.succeed(
     "install -d -o nobody -m 700 /var/lib/db",
-    # It takes a while, and this doesn't wait for it.
+    # This takes a while, and the test doesn't wait for it here.
     "systemd-run --no-block --unit=database-files -p Type=oneshot -p RemainAfterExit=yes -p User=nobody -E LC_ALL=C"
     " $(command -v initdb) -D /var/lib/db -A trust -U api --no-sync",
 )
@@ -26,7 +26,7 @@ box.start()
 box.block()
 box.succeed(
     "install -d -m 700 /var/lib/secrets",
-    # It is on a private wire, without TLS.
+    # The connection is on a private network, without TLS.
     "echo -n 'postgres://api:secret@visitor/postgres?sslmode=disable' > /var/lib/secrets/database-url",
 )
 box.wait_for_unit("linerate-links.service")
@@ -34,11 +34,11 @@ box.wait_for_unit("linerate-files.service")
 
 with subtest("there is no network for a minute: services run, and the boot is neither good nor bad"):
     assert "192.168.1.1" not in box.succeed("ip -4 -o address")
-    # It accepts connections at an address that doesn't exist yet.
+    # links accepts connections at an address that doesn't exist yet.
     assert "192.168.1.1:80 " in box.succeed("ss -Hltn"), box.succeed("ss -Hltn")
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
     box.wait_until_succeeds("systemctl show -P ActiveState linerate-health.service | grep -x activating")
-    # This is the point: longer than its patience.
+    # The wait has to be longer than the health check's patience.
     box.sleep(60)
     assert state("linerate-health.service") == "activating", said()
     assert "not decided yet, since there is not: a carrier at " in said(), said()

@@ -46,12 +46,12 @@ visitor.succeed(
 visitor.wait_for_open_port(80, "169.254.169.254")
 
 box.start()
-# EC2 has it on the link before anything starts; here it is asked again once there is a route to it. The unit that has
-# asked since boot has given up on a token by now, and would continue without one.
+# On EC2, the metadata service is reachable before anything starts. Here the unit starts again once there is a route.
+# The unit that has been asking since boot no longer waits for a token, and would continue without one.
 box.succeed("systemctl stop fetch-ec2-metadata.service")
 box.wait_until_succeeds("ip route replace 169.254.169.254 via $(getent hosts visitor | cut -d ' ' -f 1)")
 box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
-# Without any until now, a box created its own.
+# Without a key from user data, the box has created its own.
 box.succeed("rm /var/lib/ssh/ssh_host_ed25519_key*")
 for unit in ["fetch-ec2-metadata", "linerate-user-data", "apply-ec2-data", "linerate-links"]:
     box.succeed(f"systemctl restart {unit}.service")
@@ -68,7 +68,7 @@ with subtest("user data are settings"):
         " http://127.0.0.1:8081/api/v1/links"
     )
     assert "https://go.example/" in made, made
-    # From this run: another test may have gone before.
+    # Only from this run: another test may have run on the machine before.
     run = box.succeed("systemctl show -P InvocationID linerate-user-data.service").strip()
     assert "are no settings" not in box.succeed(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={run}")
 

@@ -8,7 +8,7 @@ start_all()
 box.wait_for_unit("multi-user.target")
 # Drivers appear once udev has seen their cards.
 box.wait_until_succeeds("ls -d /sys/class/net/*/queues/rx-1")
-# Only this test acts.
+# From here on, only this test places queues.
 box.succeed("systemctl stop 'linerate-nic-*'")
 box.execute("linerate nic undo")
 
@@ -130,7 +130,7 @@ for card in cards:
         box.succeed(f"ethtool -L {card} combined 4")
         apply(card)
         assert len(box.succeed(f"ls -d /sys/class/net/{card}/queues/rx-*").split()) == 4
-        # The driver has chosen again for its new queues, so there is no way back to the earlier state.
+        # The driver has chosen new CPUs for its new queues, so the earlier state can't be restored.
         box.succeed(f"linerate nic undo {card}")
         assert box.execute("ls /run/linerate/*")[1].strip() == ""
 
@@ -141,7 +141,7 @@ for card in cards:
             box.succeed(f"linerate nic verify {card}")
             served = served_by(card)
             assert sorted(served) == [f"{card}-TxRx-{queue}" for queue in range(6)], served
-            # Six queues on four CPUs: none has two more than another.
+            # Six queues on four CPUs: the numbers of queues per CPU differ by at most one.
             queues = [list(served.values()).count(str(cpu)) for cpu in range(CPUS)]
             assert sum(queues) == 6 and max(queues) - min(queues) <= 1, served
             for sender in range(CPUS):

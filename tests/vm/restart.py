@@ -61,13 +61,13 @@ with subtest("files and api restart twice under load, on sockets that systemd ke
         box.succeed("systemctl restart linerate-files.service linerate-api.service")
     goes_on(under_way)
     end(under_way, "200")
-    # Each has those it listens on, and no others: some for each worker, and one for operators.
+    # Each service stores only the sockets it listens on: a fixed number for each worker, and one for operators.
     for service, of_worker in [("files", 3), ("api", 1)]:
         kept = int(box.succeed(f"systemctl show -P NFileDescriptorStore linerate-{service}.service"))
         assert kept > of_worker and (kept - 1) % of_worker == 0, (service, kept)
 
 with subtest("who connects while a service starts again waits for it"):
-    # Delayed at its start, as by a large database.
+    # Delays the start of the service, as a large database would.
     box.succeed("mkdir -p /run/systemd/system/linerate-files.service.d")
     box.succeed(
         "printf '[Service]\nExecStartPre=sleep 5\n' > /run/systemd/system/linerate-files.service.d/late.conf",

@@ -1,7 +1,7 @@
-# Two boxes that are images serve the content of one PostgreSQL, behind a balancer that asks each whether it is ready.
-# One after the other is drained, updated, boots on trial and is blessed, while clients follow links and create new
-# ones: no visit is refused, and no write is lost. Then the database's server is killed, and its standby takes over:
-# whatever was acknowledged is there.
+# Two boxes that are images serve the content of one PostgreSQL, behind a balancer that checks each box's readiness.
+# Each in turn is drained, updated, booted on trial and blessed, while clients follow links and create new ones: no
+# visit is refused, and no write is lost. Then the database's server is killed, and its standby takes over: every
+# acknowledged write is there.
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ def begin_server(name: str) -> None:
         "ssl": "on",
         "ssl_cert_file": f"{home}/chain.pem",
         "ssl_key_file": f"{home}/key.pem",
-        # What a write waits for: the disks of both.
+        # A write waits until it is on the disks of both servers.
         "synchronous_commit": "on",
     }
     arguments = " ".join(f"-c {key}={value}" for key, value in settings.items())
@@ -68,7 +68,7 @@ def goes_on() -> None:
 
 
 def answers(file: str) -> list[list[str]]:
-    """Returns what the writers were told, and about what."""
+    """Returns the writers' answers: the status, and what each was about."""
     return [line.split() for line in store.succeed(f"cat {file}").splitlines()]
 
 
@@ -130,7 +130,7 @@ with subtest("both boxes are ready, and a balancer takes them"):
         store.wait_until_succeeds(f"curl -sf --max-time 60 http://{address}:8120/readyz")
     by_tls = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE client_addr IS NOT NULL"
     assert sql("first", by_tls) == "t"
-    # What the services have as a credential is a file for everybody else.
+    # The services get this as a credential; other programs read it from a file.
     database = east.succeed("sed s,ca.pem,/etc/store/ca.pem, /etc/store/links").strip()
     key = east.succeed(f"LINERATE_LINKS_DATABASE='{database}' linerate-links key add client --scope write")
     # Nothing is tried twice, so that losses are visible. A client that is told to wait waits, on busy emulated CPUs. A
@@ -221,7 +221,7 @@ with subtest("the database's server is killed, and its standby takes over, while
         store.wait_until_succeeds(f"test $(grep -c ^201 killed-{kind}) -gt {before + 5}")
     goes_on()
     store.succeed("systemctl stop killed-links killed-users")
-    # What boxes have in their caches is answered all the time.
+    # Boxes answer from their caches during the whole fail-over.
     print(store.succeed("load end 307 visits visits-anew"))
     for kind in ("links", "users"):
         print(f"{kind}: {dict(Counter(status for status, _ in answers(f'killed-{kind}')))}")

@@ -85,7 +85,7 @@ with subtest("doctor finds it as it has to be, and would find what is not encryp
 with subtest("the first boot has sealed /var to this machine, and hands out a recovery key to root"):
     header = json.loads(box.succeed(f"cryptsetup luksDump --dump-json-metadata {var}"))
     [token] = [token for token in header["tokens"].values() if token["type"] == "systemd-tpm2"]
-    # Who has signed the boot loader, and that the boot file is signed for it.
+    # PCR 7: who has signed the boot loader. PCR 11: the boot file is signed for it.
     assert token["tpm2-pcrs"] == [7] and token["tpm2_pubkey_pcrs"] == [11], token
     assert box.succeed(f"stat -c '%a %U' {recovery_key}").strip() == "600 root"
     key = box.succeed(f"cat {recovery_key}")

@@ -102,10 +102,10 @@ with subtest("the kernel encrypts files that are asked for by HTTP/1.1 over TLS"
     def encrypted_by_the_kernel() -> int:
         counts = dict(line.split() for line in box.succeed("cat /proc/net/tls_stat").splitlines())
         assert counts["TlsDecryptError"] == "0", counts
-        # Those that a card encrypts would be others.
+        # Counters for connections that a card encrypts would be others (Device instead of Sw).
         return min(int(counts["TlsTxSw"]), int(counts["TlsRxSw"]))
 
-    # It has tried each cipher suite at its start.
+    # The service has tried each cipher suite when it started, which counts too.
     tried = encrypted_by_the_kernel()
     assert box.succeed(f"{secure} --http1.1 {random} | sha256sum") == whole
     assert encrypted_by_the_kernel() == tried + 1
@@ -177,13 +177,13 @@ with subtest("doctor looks at the box every minute, for Prometheus"):
     box.succeed("systemctl is-active linerate-doctor.timer", "systemctl start linerate-doctor.service")
     found = box.succeed("cat /run/linerate-metrics/doctor.prom")
     assert "\nlinerate_doctor_" in found, found
-    # Its sandbox hides nothing that it has to look at, including certificates. Once more, since the timer's run may
-    # have started while a service was away.
+    # The doctor's sandbox hides nothing that it has to read, including certificates. It runs once more, since the
+    # timer's run may have started while a service was stopped.
     box.succeed("systemctl start linerate-doctor.service")
     run = box.succeed("systemctl show -P InvocationID linerate-doctor.service").strip()
     said = box.succeed(f"journalctl -o cat _SYSTEMD_INVOCATION_ID={run}")
     assert "rules looked at" in said and "os error" not in said, said
-    # The exporter reads it as another user.
+    # The exporter reads the file as another user.
     box.succeed("runuser -u nobody -- cat /run/linerate-metrics/doctor.prom")
 
 with subtest("the box counts as healthy"):

@@ -1,6 +1,6 @@
-# The running system is switched to a generation in which all services differ, and back, while another machine sends
-# requests over every protocol and counts, and slowly reads what was started before: no request fails, no connection is
-# lost, the sockets stay the same, and nobody waits for the process that still drains.
+# The running system is switched to a generation in which all services differ, and back. Meanwhile another machine sends
+# requests over every protocol and counts the answers, and slowly reads responses that were started before. No request
+# fails, no connection is lost, the sockets stay the same, and nobody waits for the process that still drains.
 
 import json
 import re
@@ -90,7 +90,7 @@ with subtest("all services are switched to other settings and another program un
     box.succeed("install-generation 2 changed switch", timeout=900)
     second = processes()
     assert all(second[name] != first[name] for name in services), (first, second)
-    # Taken over, and not restarted.
+    # The new process has taken over; the service was not restarted.
     assert set(restarts().values()) == {"0"}, restarts()
     assert box.succeed("cat /etc/generation") == "changed"
     assert sockets() == before, (before, sockets())
@@ -130,5 +130,5 @@ with subtest("one that has taken over is killed, those that drain are in nobody'
     box.wait_until_succeeds(f"systemctl show -P MainPID linerate-files | grep -vx -e {third['files']} -e 0")
     assert visitor.succeed("curl -sf --max-time 120 http://box:8090/digits") == "0123456789\n"
     assert sockets() == before, (before, sockets())
-    # Cut off, like everything that a crash takes with it.
+    # The process that was draining is cut off too, like everything that a crash takes with it.
     box.fail(f"test -d /proc/{first['files']}")

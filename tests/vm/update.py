@@ -1,6 +1,6 @@
-# A whole host is updated: a generation with a broken service, that doctor finds unhealthy, or whose kernel panics gives
-# the box back to the previous one, by itself, and a good one stays. What was stored outlives them. At night the box
-# updates itself. The running system is switched to another, and back.
+# A whole host is updated. A generation falls back to the previous one without help if it has a broken service, if
+# doctor finds it unhealthy, or if its kernel panics; a good one stays. Stored data outlives all of them. At night the
+# box updates itself. The running system is switched to another generation, and back.
 
 import json
 
@@ -67,7 +67,7 @@ def failed(said: str) -> list[str]:
 
 
 def tried(generation: int) -> None:
-    """Makes it look as if it had been tried once: a broken generation shows that each is tried twice."""
+    """Sets a generation's counter as if it had been tried once: a broken generation shows that each is tried twice."""
     assert entries_of(generation) == [f"nixos-generation-{generation}+2.conf"], entries_of(generation)
     box.succeed(f"cd {entries} && mv nixos-generation-{generation}+2.conf nixos-generation-{generation}+1-1.conf")
 
@@ -80,7 +80,7 @@ with subtest("bad generations are on trial, and give the box back by themselves"
     assert entries_of(2) == ["nixos-generation-2+2.conf"], entries_of(2)
     tried(3)
     reboot()
-    # Nobody tells it to.
+    # The box reboots without being told to.
     for _ in range(3):
         box.wait_for_shutdown()
         box.start()

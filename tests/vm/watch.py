@@ -7,7 +7,7 @@ start_all()
 box.wait_for_unit("multi-user.target")
 # Drivers appear once udev has seen their cards.
 box.wait_until_succeeds("ls -d /sys/class/net/*/queues/rx-1")
-# Only this test acts.
+# From here on, only this test places queues.
 box.succeed("systemctl stop 'linerate-nic-*'")
 box.execute("linerate nic undo")
 

@@ -22,7 +22,7 @@ let
     auto-firmware no
   '';
 
-  # What the image's first boot does to the disk, for parts that are already there.
+  # The labels, sizes and types of the partitions that the disk image contains; the first boot adds the others.
   partitions = pkgs.writeText "partitions.json" (
     builtins.toJSON {
       inherit (cfg)
@@ -41,7 +41,7 @@ let
     }
   );
 
-  # All of it except the digests of what is signed later.
+  # The whole provenance except the digests of files that are signed later.
   provenance =
     pkgs.runCommand "${cfg.id}-${cfg.version}-provenance.json"
       {

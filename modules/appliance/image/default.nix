@@ -97,7 +97,7 @@ in
 
   config = lib.mkMerge [
     {
-      # Every host is asked whether it has such an image.
+      # Hosts that are not images have this output too, and it fails with a clear error.
       system.build.linerateImage = mkIf (!cfg.enable) (
         throw "linerate.appliance.image.enable is not set for ${config.networking.hostName}"
       );
@@ -151,7 +151,7 @@ in
         ];
       };
 
-      # All mounts, whatever the host's other form has.
+      # Replaces all mounts that the host declares for its other form.
       fileSystems = {
         "/" = mkForce {
           device = "none";
@@ -190,14 +190,14 @@ in
             "noexec"
             "nosuid"
             "umask=0077"
-            # Without it, no boot counts as good and no version is written.
+            # Wait long for this partition: without it, no boot counts as good and no version is written.
             "x-systemd.device-timeout=10min"
           ];
         };
       };
       swapDevices = mkForce [ ];
 
-      # No tools for changing it, and nothing that they would need.
+      # The image can't be changed in place, so it contains no tools for that.
       nix.enable = false;
       system.switch.enable = false;
       system.etc.overlay.enable = true;

@@ -141,7 +141,7 @@ in
       ) transfers
     );
 
-    # It checks signatures.
+    # For checking the signatures of manifests.
     environment.systemPackages = lib.optional (cfg.update.source != null) pkgs.gnupg;
 
     systemd.services.linerate-update = mkIf (cfg.update.source != null) {

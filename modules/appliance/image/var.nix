@@ -19,7 +19,7 @@ let
       [[ ! -e $file ]] || cp "$file" /run/systemd/
     done
   '';
-  # systemd only says in the journal why it asks.
+  # Explains on the console why a key is requested: systemd itself says so only in the journal.
   why = pkgs.writeShellScript "why-var-is-asked-for" ''
     cat >/dev/console <<'TEXT'
 
@@ -77,7 +77,7 @@ in
 
     boot.initrd = {
       systemd.tpm2.enable = true;
-      # The key is only given out in the initrd: what comes later is another phase of the boot, in PCR 11.
+      # The TPM gives out the key only in the initrd: each later phase of the boot changes PCR 11.
       systemd.additionalUpstreamUnits = [ "systemd-pcrphase-initrd.service" ];
       systemd.storePaths = [
         "${package}/lib/systemd/systemd-pcrextend"
@@ -85,7 +85,7 @@ in
         why
       ];
       systemd.services.systemd-ask-password-console.serviceConfig.ExecStartPre = why;
-      # For LUKS2's own default. The others that NixOS would include are for other kinds of disks.
+      # The modules for LUKS2's default cipher. NixOS would also include modules for other kinds of disks.
       luks.cryptoModules = [
         "aes"
         "xts"
@@ -97,7 +97,7 @@ in
         crypttabExtraOpts = [
           "tpm2-device=auto"
           "timeout=${toString cfg.askSeconds}s"
-          # The first boot makes it before that.
+          # The first boot creates the device within this time.
           "x-systemd.device-timeout=10min"
         ];
       };
