@@ -282,8 +282,8 @@ in
           "--max-files ${toString writer.maxFiles} --max-uploads ${toString writer.maxUploads}"
           "--expire ${toString writer.expire}"
         ];
-        # A separate user: what it writes doesn't belong to the server, and nobody runs it. The unit has no user
-        # namespace: in one, the console's user would appear as nobody.
+        # A separate user: the files that it writes don't belong to the server. The unit has no user namespace: in one, the
+        # console's user would appear as nobody.
         User = "linerate-files-writer";
         Group = "linerate-files";
         Restart = "on-failure";
