@@ -21,7 +21,7 @@
 //!
 //! It works through pgbouncer in transaction mode. There it sets nothing for a session and prepares nothing, and
 //! doesn't depend on notifications, which only make the feed faster.
-// There are more than a dozen files: each is a box or an arrow of the picture above.
+// More than a dozen files: each is a box or an arrow of the picture above.
 #![forbid(unsafe_code)]
 
 mod background;

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const SPARE: usize = 16;
 
 /// The largest output buffer that is kept, in bytes.
-const SPARE_BYTES: usize = 66 * 1024;
+const SPARE_BYTES: usize = 64 * 1024;
 
 /// Heads are cut from blocks of at least this size. So a few dozen requests cost one allocation, and a long-running
 /// request holds at most one block.
@@ -198,10 +198,18 @@ impl Output {
         if self.bytes.capacity() == 0 {
             self.take();
         }
-        if !self.after.is_empty() {
+        if self.written > 0 || !self.after.is_empty() {
             self.join();
         }
         &mut self.bytes
+    }
+
+    /// An empty output gets a buffer of this size, which is not kept afterwards: for what is long, so that it need not
+    /// grow.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = Vec::with_capacity(bytes);
+        }
     }
 
     #[inline]
@@ -211,9 +219,11 @@ impl Output {
         }
     }
 
-    /// Rare, since senders flush large pieces first.
+    /// Rare, since senders flush large pieces first, and usually all that there is. What is written is removed: for a
+    /// client that never takes everything, the buffer would grow as long as there is more.
     #[cold]
     fn join(&mut self) {
+        self.bytes.drain(..std::mem::take(&mut self.written));
         let after = std::mem::take(&mut self.after);
         self.bytes.extend_from_slice(&after);
     }
@@ -280,5 +290,52 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         self.give();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A socket that takes this many bytes.
+    struct Narrow(usize);
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            match std::mem::take(&mut self.0).min(bytes.len()) {
+                0 => Poll::Pending,
+                count => Poll::Ready(Ok(count)),
+            }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn an_output_that_is_never_empty_does_not_grow() {
+        let mut output = Output::default();
+        output.buffer().extend_from_slice(b"first");
+        for _ in 0..10_000 {
+            output.buffer().extend_from_slice(&[b'x'; 100]);
+            let written =
+                output.poll_write(&mut Narrow(100), &mut Context::from_waker(Waker::noop()), |count| {
+                    assert_eq!(count, 100)
+                });
+            assert!(written.is_pending());
+            assert_eq!(output.len(), 5);
+        }
+        assert!(output.held() < 1024, "{}", output.held());
     }
 }

@@ -133,10 +133,10 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
             ready!(self.poll_gathered(context))?;
         }
         if bytes > 0 {
-            let buffer = self.gathered.buffer();
-            if bytes >= LONG && buffer.is_empty() {
-                buffer.reserve_exact(self.most);
+            if bytes >= LONG {
+                self.gathered.reserve(self.most);
             }
+            let buffer = self.gathered.buffer();
             pieces.for_each(|piece| buffer.extend_from_slice(piece));
             self.cork.0.is_filled.store(true, Relaxed);
         }
