@@ -14,15 +14,15 @@
 //! - [`serve`]: the listeners, from start to drain.
 //! - [`machine`]: the interface to the machine.
 //! - `routes`: the paths of pages; `app`: the state that pages share; `guard`: the checks before every page; `visitor`:
-//! who sends a request.
+//!   who sends a request.
 //! - `session`, `keys`, `csrf`, `sign_in_limits`: who is signed in and with which keys, whether a form is theirs, and
-//! how often somebody may try to sign in.
+//!   how often somebody may try to sign in.
 //! - `single_sign_on`: signing in at an issuer instead, and the cookie that recognises people when they come back from
-//! there.
+//!   there.
 //! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: clients for the services. `audit`: the services'
 //!   audit logs.
 //! - `overview`: what the services do, second by second. `live`: limits how many pages watch that. `answer_cache`:
-//! recent answers.
+//!   recent answers.
 //! - [`flame`]: flame graphs of what processes do.
 //! - `profiles`: recorded profiles, kept for a while.
 //! - `imports`: importing links from files, piece by piece.
