@@ -26,6 +26,12 @@ const MOST_IF_SLOW: usize = 16 * 1024;
 /// Frames of at least this length are gathered in a buffer of [`MOST`] bytes from the start, which then need not grow.
 const LONG: usize = 4 * 1024;
 
+/// The place of a frame's type in its head (RFC 9113, section 4.1).
+const TYPE: usize = 3;
+
+/// The type of frames that end a stream at once (RFC 9113, section 6.4).
+const RST_STREAM: u8 = 3;
+
 /// The state that the connection's task shares with its [`CorkedIo`]. Without a task that calls
 /// [`hold`](Self::hold), nothing is gathered.
 #[derive(Clone, Debug, Default)]
@@ -126,10 +132,15 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
     fn poll_gather<'p>(
         &mut self,
         context: &mut Context<'_>,
-        pieces: impl Iterator<Item = &'p [u8]>,
+        pieces: impl Iterator<Item = &'p [u8]> + Clone,
         bytes: usize,
     ) -> Poll<io::Result<usize>> {
-        if self.gathered.len() + bytes > self.most {
+        // curl 7.88 misses an answer to which it sends a body if the stream's reset comes in the same record.
+        let resets = pieces
+            .clone()
+            .find(|piece| !piece.is_empty())
+            .is_some_and(|piece| piece.get(TYPE) == Some(&RST_STREAM));
+        if resets || self.gathered.len() + bytes > self.most {
             ready!(self.poll_gathered(context))?;
         }
         if bytes > 0 {
@@ -328,6 +339,19 @@ mod tests {
         line.cork.hold();
         assert!(line.flush() && !line.cork.release());
         assert_eq!(line.io.io.flushes, 3);
+    }
+
+    #[test]
+    fn a_reset_leaves_after_what_is_before_it() {
+        let mut line = Line::new(usize::MAX);
+        line.cork.hold();
+        let (data, reset) = (b"\0\0\x01\0\x01\0\0\0\x01x", b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\0");
+        for bytes in [&data[..], data, reset] {
+            assert_eq!(line.write(bytes), Some(bytes.len()));
+        }
+        assert_eq!(line.calls(), [data.repeat(2)]);
+        assert!(line.cork.release() && line.flush());
+        assert_eq!(line.calls(), [reset.to_vec()]);
     }
 
     #[test]
