@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::frame::{Head, RST_STREAM};
 use crate::http1::buffer_pool::Output;
 use crate::limits::ResponseReservation;
 
@@ -25,12 +26,6 @@ const MOST_IF_SLOW: usize = 16 * 1024;
 
 /// Frames of at least this length are gathered in a buffer of [`MOST`] bytes from the start, which then need not grow.
 const LONG: usize = 4 * 1024;
-
-/// The place of a frame's type in its head (RFC 9113, section 4.1).
-const TYPE: usize = 3;
-
-/// The type of frames that end a stream at once (RFC 9113, section 6.4).
-const RST_STREAM: u8 = 3;
 
 /// The state that the connection's task shares with its [`CorkedIo`]. Without a task that calls
 /// [`hold`](Self::hold), nothing is gathered.
@@ -69,7 +64,7 @@ impl Cork {
     }
 }
 
-/// A stream that gathers short writes.
+/// A stream that gathers the writes of a round.
 pub struct CorkedIo<I> {
     io: I,
     cork: Cork,
@@ -139,7 +134,8 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         let resets = pieces
             .clone()
             .find(|piece| !piece.is_empty())
-            .is_some_and(|piece| piece.get(TYPE) == Some(&RST_STREAM));
+            .and_then(Head::first)
+            .is_some_and(|head| head.kind == RST_STREAM);
         if resets || self.gathered.len() + bytes > self.most {
             ready!(self.poll_gathered(context))?;
         }

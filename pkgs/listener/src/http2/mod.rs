@@ -1,6 +1,7 @@
 //! HTTP/2 (RFC 9113), with the h2 crate.
 //!
 //! - [`fast_path`]: plain requests that the fast path answers before h2 sees them.
+//! - `frame`: the parts of frames that are read outside h2.
 //! - [`library`]: h2 itself, over a single type of stream.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
@@ -9,6 +10,7 @@
 
 mod cork;
 pub mod fast_path;
+mod frame;
 mod library;
 mod request;
 mod stall_detector;

@@ -1,6 +1,6 @@
 //! Turns HTTP/1.1 answers into HTTP/2 frames.
 
-use super::frame::{DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, Head, MOST};
+use super::super::frame::{DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, Head, MOST};
 use super::hpack;
 use crate::plain::PlainAnswer;
 

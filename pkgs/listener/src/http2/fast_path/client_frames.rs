@@ -3,11 +3,11 @@
 
 use h2::Reason;
 
-use super::field_sections::{FieldSection, Open};
-use super::frame::{
+use super::super::frame::{
     ACK, CONTINUATION, DATA, END_HEADERS, HEAD, HEADERS, Head, MOST, PRIORITY, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, number,
 };
+use super::field_sections::{FieldSection, Open};
 use super::server_frames::ServerFrames;
 use super::windows::{Increment, Windows};
 
@@ -236,7 +236,7 @@ impl ClientFrames {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{END_STREAM, GOAWAY, PADDED, WITH_PRIORITY};
+    use super::super::super::frame::{END_STREAM, GOAWAY, PADDED, WITH_PRIORITY};
     use super::*;
 
     const ASK: u8 = END_STREAM | END_HEADERS;

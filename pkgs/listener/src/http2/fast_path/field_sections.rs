@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::BytesMut;
 
-use super::frame::{
+use super::super::frame::{
     CONTINUATION, END_HEADERS, END_STREAM, HEAD, HEADERS, Head, MOST, PADDED, WITH_PRIORITY, number,
 };
 use super::hpack;

@@ -11,11 +11,11 @@ use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::cork::CorkedIo;
+use super::super::frame::{CONTINUATION, HEAD, HEADERS, Head, MOST, WINDOW_UPDATE};
 use super::super::request::ConnectionContext;
 use super::answer;
 use super::client_frames::{ClientFrames, Step};
 use super::field_sections::FieldSection;
-use super::frame::{CONTINUATION, HEAD, HEADERS, Head, MOST, WINDOW_UPDATE};
 use super::hpack::Decoder;
 use super::server_frames::ServerFrames;
 use super::shared::Shared;

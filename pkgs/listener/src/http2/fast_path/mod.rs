@@ -12,13 +12,12 @@
 //! - `field_sections`: complete field sections, and their form for h2.
 //! - `server_frames`: tracks what h2 writes, and corrects what it says about the last stream.
 //! - `windows`: how much of an answer the client accepts.
-//! - [`hpack`], `frame`, `answer`: decode requests and encode answers.
+//! - [`hpack`], `answer`: decode requests and encode answers.
 //! - [`shared`]: what the connection's task knows about it, and answers without room, which h2 sends.
 
 mod answer;
 mod client_frames;
 mod field_sections;
-mod frame;
 pub mod hpack;
 mod io;
 mod server_frames;

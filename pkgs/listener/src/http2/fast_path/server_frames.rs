@@ -1,7 +1,9 @@
 //! Tracks what h2 writes: answers from this layer go between its frames, and never into a field section. What h2 says
 //! about the last stream is corrected if a later one was answered here.
 
-use super::frame::{ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS, number};
+use super::super::frame::{
+    ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS, number,
+};
 
 /// The state of h2's output so far.
 #[derive(Debug, Default)]
@@ -116,7 +118,7 @@ impl ServerFrames {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::END_STREAM;
+    use super::super::super::frame::END_STREAM;
     use super::*;
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -4,7 +4,7 @@
 //! answers from here, and h2 is told the rest, so both together never exceed the window. If h2 has no window left, it
 //! gets what was kept, since a client may extend the window only after it received all that the window allowed.
 
-use super::frame::MOST;
+use super::super::frame::MOST;
 
 /// The largest window (RFC 9113, section 6.9.1).
 const LARGEST: u64 = (1 << 31) - 1;
