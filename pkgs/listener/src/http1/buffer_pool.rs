@@ -204,12 +204,14 @@ impl Output {
         &mut self.bytes
     }
 
-    /// An empty output gets a buffer of this size, which is not kept afterwards: for what is long, so that it need not
-    /// grow.
+    /// Makes the buffer this large, so that it grows once at most. It is not kept afterwards.
     pub fn reserve(&mut self, bytes: usize) {
-        if self.bytes.capacity() == 0 {
-            self.bytes = Vec::with_capacity(bytes);
-        }
+        self.bytes.reserve_exact(bytes.saturating_sub(self.bytes.len()));
+    }
+
+    /// Gives back memory beyond this: a kept buffer may be much larger than what is to be written.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.bytes.shrink_to(bytes);
     }
 
     #[inline]

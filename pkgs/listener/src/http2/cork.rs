@@ -20,12 +20,9 @@ use crate::limits::ResponseReservation;
 /// section 4.2: 16 KiB and a head of nine bytes), and short ones beside them.
 pub const MOST: usize = 66 * 1024;
 
-/// The same for a client that was slow to take what was last gathered for it. This much is a connection's own; what it
-/// has beyond that counts towards the sum of what clients have yet to take.
-const MOST_IF_SLOW: usize = 16 * 1024;
-
-/// Frames of at least this length are gathered in a buffer of [`MOST`] bytes from the start, which then need not grow.
-const LONG: usize = 4 * 1024;
+/// What each connection may gather. More than that is reserved first, as a part of what clients have yet to take in sum.
+/// No more is gathered where there is no such room, or for a client that was slow to take what was last gathered for it.
+const OWN: usize = 16 * 1024;
 
 /// The state that the connection's task shares with its [`CorkedIo`]. Without a task that calls
 /// [`hold`](Self::hold), nothing is gathered.
@@ -38,8 +35,6 @@ struct State {
     holds: AtomicBool,
     /// Whether something is gathered.
     is_filled: AtomicBool,
-    /// Whether the connection ended because clients have too much to take.
-    is_shed: AtomicBool,
 }
 
 impl Cork {
@@ -53,14 +48,14 @@ impl Cork {
         self.0.holds.swap(false, Relaxed) && self.is_filled()
     }
 
+    /// Whether writes are gathered.
+    fn holds(&self) -> bool {
+        self.0.holds.load(Relaxed)
+    }
+
     /// Whether something is gathered that the client has yet to take.
     pub fn is_filled(&self) -> bool {
         self.0.is_filled.load(Relaxed)
-    }
-
-    /// Whether the connection ended because too many bytes wait for clients to take them.
-    pub fn is_shed(&self) -> bool {
-        self.0.is_shed.load(Relaxed)
     }
 }
 
@@ -73,8 +68,9 @@ pub struct CorkedIo<I> {
     most: usize,
     /// Whether the client is slow to take what is gathered.
     is_slow: bool,
-    /// The reservation for bytes that the client is slow to take.
+    /// The reservation for what is gathered beyond [`OWN`].
     held: ResponseReservation,
+    is_reserved: bool,
 }
 
 /// The same stream for writes that are complete, and need not wait for others.
@@ -83,7 +79,7 @@ pub struct Uncorked<'a, I>(&'a mut CorkedIo<I>);
 impl<I> CorkedIo<I> {
     /// `held` is empty.
     pub fn new(io: I, cork: Cork, held: ResponseReservation) -> Self {
-        Self { io, cork, gathered: Output::default(), most: MOST, is_slow: false, held }
+        Self { io, cork, gathered: Output::default(), most: MOST, is_slow: false, held, is_reserved: false }
     }
 
     /// The stream for writes that are not gathered.
@@ -102,34 +98,40 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         let written = self.gathered.poll_write(&mut self.io, context, |_| ());
         if written.is_pending() {
             self.is_slow = true;
-            if !self.held.resize(self.gathered.held().saturating_sub(MOST_IF_SLOW) as u64) {
-                self.cork.0.is_shed.store(true, Relaxed);
-                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            if !self.is_reserved {
+                self.gathered.shrink_to(OWN);
             }
             return Poll::Pending;
         }
         ready!(written)?;
-        self.most = MOST;
-        if std::mem::take(&mut self.is_slow) {
-            self.most = MOST_IF_SLOW;
+        self.most = if std::mem::take(&mut self.is_slow) { OWN } else { MOST };
+        if std::mem::take(&mut self.is_reserved) {
             self.held.resize(0);
         }
         self.cork.0.is_filled.store(false, Relaxed);
         Poll::Ready(Ok(()))
     }
 
-    /// Whether this many bytes are to be gathered.
-    fn gathers(&self, bytes: usize) -> bool {
-        bytes < self.most && self.cork.0.holds.load(Relaxed)
+    /// Whether this many bytes may be gathered in all.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        if bytes <= OWN || bytes > self.most || self.is_reserved {
+            return bytes <= self.most;
+        }
+        self.is_reserved = self.held.resize((MOST - OWN) as u64);
+        if !self.is_reserved {
+            self.held.resize(0);
+            self.most = OWN;
+        }
+        self.is_reserved
     }
 
-    /// Gathers these pieces. If there is no room for them, first writes what is gathered.
+    /// Gathers these pieces, if need be after what is gathered is written. Returns whether there is room for them.
     fn poll_gather<'p>(
         &mut self,
         context: &mut Context<'_>,
         pieces: impl Iterator<Item = &'p [u8]> + Clone,
         bytes: usize,
-    ) -> Poll<io::Result<usize>> {
+    ) -> Poll<io::Result<bool>> {
         // curl 7.88 misses an answer to which it sends a body if the stream's reset comes in the same record.
         let resets = pieces
             .clone()
@@ -139,15 +141,19 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         if resets || self.gathered.len() + bytes > self.most {
             ready!(self.poll_gathered(context))?;
         }
+        let all = self.gathered.len() + bytes;
+        if !self.has_room(all) {
+            return Poll::Ready(Ok(false));
+        }
         if bytes > 0 {
-            if bytes >= LONG {
-                self.gathered.reserve(self.most);
+            if all > OWN {
+                self.gathered.reserve(MOST);
             }
             let buffer = self.gathered.buffer();
             pieces.for_each(|piece| buffer.extend_from_slice(piece));
             self.cork.0.is_filled.store(true, Relaxed);
         }
-        Poll::Ready(Ok(bytes))
+        Poll::Ready(Ok(true))
     }
 }
 
@@ -168,8 +174,9 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for CorkedIo<I> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.gathers(bytes.len()) {
-            return self.poll_gather(context, std::iter::once(bytes), bytes.len());
+        let gathers = self.cork.holds();
+        if gathers && ready!(self.poll_gather(context, std::iter::once(bytes), bytes.len()))? {
+            return Poll::Ready(Ok(bytes.len()));
         }
         Pin::new(&mut self.uncorked()).poll_write(context, bytes)
     }
@@ -180,8 +187,9 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for CorkedIo<I> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let bytes = pieces.iter().map(|piece| piece.len()).sum();
-        if self.gathers(bytes) {
-            return self.poll_gather(context, pieces.iter().map(|piece| &**piece), bytes);
+        let gathers = self.cork.holds();
+        if gathers && ready!(self.poll_gather(context, pieces.iter().map(|piece| &**piece), bytes))? {
+            return Poll::Ready(Ok(bytes));
         }
         Pin::new(&mut self.uncorked()).poll_write_vectored(context, pieces)
     }
@@ -193,7 +201,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for CorkedIo<I> {
     /// Does nothing if something is gathered and the round is not over.
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.gathered.is_empty() && self.cork.0.holds.load(Relaxed) {
+        if !self.gathered.is_empty() && self.cork.holds() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.uncorked()).poll_flush(context)
@@ -354,8 +362,8 @@ mod tests {
     fn what_is_long_follows_what_is_gathered_without_a_copy() {
         let mut line = Line::new(usize::MAX);
         line.cork.hold();
-        let (long, third) = (vec![b'x'; MOST], vec![b'y'; MOST / 3]);
-        assert_eq!((line.write(b"a"), line.write(&long)), (Some(1), Some(MOST)));
+        let (long, third) = (vec![b'x'; MOST + 1], vec![b'y'; MOST / 3]);
+        assert_eq!((line.write(b"a"), line.write(&long)), (Some(1), Some(MOST + 1)));
         assert_eq!(line.calls(), [b"a".to_vec(), long]);
         for _ in 0..4 {
             assert_eq!(line.write(&third), Some(MOST / 3));
@@ -383,16 +391,15 @@ mod tests {
     fn less_is_gathered_for_a_client_that_was_slow() {
         let mut line = Line::new(3);
         line.cork.hold();
-        let most = vec![b'x'; MOST - 1];
-        assert_eq!((line.write(&most), line.write(b"ab")), (Some(MOST - 1), None));
+        let most = vec![b'x'; MOST];
+        assert_eq!((line.write(&most), line.write(b"ab")), (Some(MOST), None));
         assert!(line.cork.release() && !line.flush() && line.cork.is_filled());
-        let counted = line.answers.bytes() as usize;
-        assert!((MOST - MOST_IF_SLOW..MOST).contains(&counted), "{counted}");
+        assert_eq!(line.answers.bytes(), (MOST - OWN) as u64);
         line.io.io.room = usize::MAX;
         assert!(line.flush() && !line.cork.is_filled());
         assert_eq!((line.calls().concat(), line.answers.bytes()), (most, 0));
         // What is longer than what may be gathered now is not, and what was taken at once makes up for it.
-        let long = vec![b'y'; MOST_IF_SLOW];
+        let long = vec![b'y'; OWN + 1];
         for gathers in [false, true] {
             line.cork.hold();
             assert_eq!(line.write(&long), Some(long.len()));
@@ -404,16 +411,26 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_ends_if_clients_have_too_much_to_take() {
-        let mut line = Line::new(0);
+    fn a_connection_gathers_its_own_if_clients_have_too_much_to_take() {
+        let mut line = Line::new(usize::MAX);
         let mut other = line.answers.held();
-        assert!(other.resize(MOST as u64 / 2));
+        assert!(other.resize(MOST as u64));
+        let (own, long) = (vec![b'x'; OWN], vec![b'y'; OWN + 1]);
+        for _ in 0..3 {
+            line.cork.hold();
+            assert_eq!((line.write(&long), line.write(&own)), (Some(OWN + 1), Some(OWN)));
+            assert_eq!(line.calls(), [long.clone()]);
+            assert_eq!(line.write(b"a"), Some(1));
+            assert_eq!(line.calls(), [own.clone()]);
+            assert_eq!(line.answers.bytes(), MOST as u64);
+            assert!(line.cork.release() && line.flush());
+            assert_eq!(line.calls(), [b"a".to_vec()]);
+        }
+        other.resize(0);
         line.cork.hold();
-        assert_eq!(line.write(&vec![b'x'; MOST - 1]), Some(MOST - 1));
-        line.cork.release();
-        let context = &mut Context::from_waker(Waker::noop());
-        let Poll::Ready(Err(error)) = Pin::new(&mut line.io).poll_flush(context) else { panic!("no error") };
-        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
-        assert!(line.cork.is_shed());
+        assert_eq!((line.write(&long), line.write(&own)), (Some(OWN + 1), Some(OWN)));
+        assert!(line.calls().is_empty());
+        drop(line.io);
+        assert_eq!(line.answers.bytes(), 0);
     }
 }

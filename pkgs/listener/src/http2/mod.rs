@@ -119,12 +119,7 @@ pub async fn serve<S: HttpService>(
             // Polling the connection sends output. So requests that came together are accepted together, and answered
             // together.
             while let Poll::Ready(next) = connection.poll_accept(task) {
-                let Some(Ok(stream)) = next else {
-                    if cork.is_shed() {
-                        worker.counts().shed_answers.increment();
-                    }
-                    return Poll::Ready(());
-                };
+                let Some(Ok(stream)) = next else { return Poll::Ready(()) };
                 accepted.push(stream);
             }
             if S::FAST
