@@ -17,6 +17,10 @@ pub struct Args {
     /// the roots of other sites, passwords and keys
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+
+    /// Which symbolic links are followed, as `serve` is told
+    #[arg(long, value_enum, default_value_t = Symlinks::Beneath, requires = "root")]
+    pub symlinks: Symlinks,
 }
 
 /// Reads and validates the rules.
@@ -26,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         Site::load(&Options {
             root: root.clone(),
             rules: Some(args.file.clone()),
-            symlinks: Symlinks::Beneath,
+            symlinks: args.symlinks,
             hidden: false,
             listing: false,
             precompressed: false,

@@ -332,6 +332,15 @@ fn what_cannot_be_served_is_said_on_one_line() {
         let output = Command::new(BINARY).args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
+    // A page outside the root is taken where `serve` would follow the link.
+    fs::write(place.beside("outside.html"), "lost").unwrap();
+    fs::remove_file(place.root("errors/404.html")).unwrap();
+    std::os::unix::fs::symlink("../../outside.html", place.root("errors/404.html")).unwrap();
+    for (symlinks, code) in [("never", 2), ("beneath", 2), ("anywhere", 0)] {
+        let arguments = ["check", pages, "--root", root, "--symlinks", symlinks];
+        let output = Command::new(BINARY).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+    }
     let output = Command::new(BINARY).args(["serve", "--help"]).output().unwrap();
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("--engine"));
 }
