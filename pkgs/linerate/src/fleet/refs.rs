@@ -145,8 +145,10 @@ impl Repository {
             child.stderr.take().map(|pipe| reader(Box::new(pipe))),
         ];
         if let Some(mut stdin) = child.stdin.take() {
-            // If git doesn't read its input, its output says why.
-            drop(stdin.write_all(input.as_bytes()));
+            let input = input.to_owned();
+            // If git doesn't read its input, its output says why. A thread writes it, since git may never read it, and
+            // its time is limited below.
+            thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         }
         let begun = Instant::now();
         let status = loop {
