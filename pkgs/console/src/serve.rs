@@ -146,7 +146,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "256", help_heading = "Resources")]
     pub max_connections: NonZero<u32>,
 
-    /// How long requests under way have at shutdown, in seconds.
+    /// How long a shutdown waits for requests that are still being answered, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Time")]
     pub drain_timeout: u64,
 

@@ -174,7 +174,7 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
 
 /// A power cut happened while an update was overwriting the other slot; that slot's boot file still exists.
 #[test]
-fn what_lost_its_partitions_is_nothing_to_go_back_to() {
+fn a_version_without_its_partitions_cannot_be_rolled_back_to() {
     let labels = ["verity_@v", "store_@v"];
     for (partitions, status) in [(vec!["verity_1.9", "store_1.9"], 0), (vec!["verity_1.9"], 1), (vec![], 1)] {
         let machine = Box::new(&["box_1.9.efi", "box_2.efi"], NOTHING);

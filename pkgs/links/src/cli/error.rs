@@ -59,8 +59,8 @@ pub enum Error {
     #[error("standard input: {0}")]
     Input(#[source] io::Error),
     /// An edit changes nothing.
-    #[error("nothing to change: see --help for what can be")]
-    NothingToChange,
+    #[error("nothing to change: give {0}, or another flag of --help")]
+    NothingToChange(&'static str),
     /// The file's name does not tell its format.
     #[error("the format of {0:?} is not known: give --format csv or --format json")]
     UnknownFormat(String),
@@ -138,7 +138,7 @@ impl Error {
             | Self::BackupExists(_)
             | Self::NoApi
             | Self::NoDatabase(_)
-            | Self::NothingToChange
+            | Self::NothingToChange(_)
             | Self::UnknownFormat(_) => USAGE,
             Self::Import(ImportError { cause: Cause::Read(_), .. }) => USAGE,
             Self::Reload(error) if error.is_usage() => USAGE,

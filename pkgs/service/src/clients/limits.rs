@@ -76,7 +76,7 @@ pub struct TimeoutArgs<const DRAIN: u64> {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_timeout: u64,
 
-    /// How long requests under way have at shutdown, in seconds.
+    /// How long a shutdown waits for requests that are still being answered, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, help_heading = "Time")]
     pub drain_timeout: u64,
 }

@@ -95,7 +95,7 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     };
     let retags = !args.add_tags.is_empty() || !args.remove_tags.is_empty();
     if patch == LinkPatch::default() && !retags {
-        return Err(Error::NothingToChange);
+        return Err(Error::NothingToChange("--target, --title, --tag"));
     }
     let backend = args.backend.open(&args.policy, IfMissing::Refuse)?;
     let domain = args.domain.as_deref();
