@@ -38,9 +38,12 @@ let
         linerate-sign ${(made first).payload} first keys
         mkdir $out updates
         mv first/*.raw $out/nixos.img
+        # There are patches from the first version to the next one, and to no other.
+        old=first/update
         for payload in ${toString (map (host: (made host).payload) later)}; do
-          linerate-sign $payload later keys
-          version=$(sed -n 's/.*_\(.*\)[.]efi/\1/p' later/update/SHA256SUMS)
+          linerate-sign $payload later keys $old
+          old=
+          version=$(sed -n 's/.*_\(.*\)[.]efi$/\1/p' later/update/SHA256SUMS)
           mv later/update updates/$version
           rm -r later
         done

@@ -56,8 +56,8 @@ CLOUD = Role(nixos="cloud", disk_mib=12288, hardware=Hardware(memory_mib=2048, d
 MEDIUM = Role(nixos="medium", hardware=Hardware(memory_mib=1024, empty_disks_mib=(10240,)))
 INSTALLED = Role(installed_by="medium", disk_mib=10240, hardware=Hardware(memory_mib=1024))
 
-# The host as an image, on a disk with room for both slots and /var.
-APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=1024))
+# The host as an image, on a disk with room for both slots and /var, with the memory that a patched update needs.
+APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=1536))
 
 # The same with signed boot files and /var sealed to a TPM, on a machine with Secure Boot and a TPM.
 SEALED = Role(nixos="sealed", disk_mib=4096, hardware=Hardware(memory_mib=1024, tpm=True), secure_boot=True)

@@ -113,14 +113,17 @@ with subtest("versions that it must not go to are refused"):
     refused("apply 1", 2)
     refused("rollback")
 
-with subtest("a version that is signed is written into the other slot, while the services serve"):
+with subtest("a version that is signed is made from patches and written, while the services serve"):
     serve("2")
     assert update("check") == {"running": "1", "available": "2"}, update("check")
     box.succeed(
         "systemd-run --quiet --unit=client -E PATH=$PATH bash -c 'while true; do"
         f" curl -s -o /dev/null --max-time 20 -w \"%{{http_code}}\\n\" http://127.0.0.1/kept >>{counted} || true; done'"
     )
-    assert update("apply") == {"next": "2"}
+    said = update("apply")
+    assert said["next"] == "2" and said["patched"]["downloaded"] * 4 < said["patched"]["whole"], said
+    print(said)
+    assert box.succeed("ls -A /var/lib/linerate-update") == ""
     box.succeed("systemctl stop client")
     answers = box.succeed(f"cat {counted}").split()
     assert len(answers) > 10 and set(answers) == {"307"}, answers
@@ -140,6 +143,7 @@ with subtest("/var and who the machine is outlive an update"):
     assert answered() == "307 https://example.com/kept", answered()
 
 with subtest("a store of which a bit is another does not boot, and gives the box back"):
+    # There are no patches from the second version to the third one.
     serve("3")
     assert update("apply") == {"next": "3"}
     assert labels()[1:5] == ["verity_3", "store_3", "verity_2", "store_2"], labels()

@@ -183,7 +183,9 @@ for name, box in boxes.items():
             "mount --bind /run/updates/all/2 /run/updates/served && systemctl start updates",
         )
         box.wait_for_open_port(8444)
-        assert json.loads(box.succeed("linerate --json update apply", timeout=1800)) == {"next": "2"}
+        said = json.loads(box.succeed("linerate --json update apply", timeout=1800))
+        assert said["next"] == "2", said
+        print(said)
         box.shutdown()
         box.start()
         healthy(box)

@@ -1,16 +1,25 @@
-# linerate-sign PAYLOAD OUT [KEYS]: makes a version from its payload: OUT/ID_VERSION.raw, a disk to boot from, and
-# OUT/update, what a static server serves.
+# linerate-sign PAYLOAD OUT [KEYS [OLD...]]: makes a version from its payload: OUT/ID_VERSION.raw, a disk to boot from,
+# and OUT/update, what a static server serves. OLD is such a directory `update` of an older version: a box that runs it
+# needs to download only the patches that are made from it.
 #
 # KEYS is a directory. With db.key and db.crt, it signs the boot loader and the boot file for Secure Boot; if PK, KEK
 # and db.auth are there, the boot loader enrols them on a machine in setup mode. With pcr.key and pcr.pub, it signs the
 # expected value of PCR 11, to which /var is sealed. With gnupg, a GnuPG home directory, it signs the update's manifest.
 set -euo pipefail
 shopt -s inherit_errexit
-if [[ $# != 2 && $# != 3 || ! -e $1/partitions.json ]]; then
-    echo "usage: linerate-sign PAYLOAD OUT [KEYS]" >&2
+if [[ $# -lt 2 || ! -e $1/partitions.json ]]; then
+    echo "usage: linerate-sign PAYLOAD OUT [KEYS [OLD...]], OLD being the directory update of an older version" >&2
     exit 2
 fi
 payload=$(realpath "$1")
+olds=()
+for old in "${@:4}"; do
+    compgen -G "$old/*.store" >/dev/null || {
+        echo "error: $old has no store: it is not the directory update of a version" >&2
+        exit 2
+    }
+    olds+=("$(realpath "$old")")
+done
 mkdir -p "$2/update"
 out=$(realpath "$2")
 keys=${3:+$(realpath "$3")}
@@ -101,7 +110,29 @@ if [[ -e $payload/provenance.json ]]; then
             $statement[0] + { subject: [inputs | capture("(?<sum>[0-9a-f]{64})  (?<name>.+)")
                 | { name, digest: { sha256: .sum } }] }' >"${id}_$version.provenance.json"
 fi
+# patch OLD NEW PATCH: pkgs/linerate/src/update/patch.rs reads it. One that saves nothing is not made.
+patch() {
+    zstd --quiet -T1 -9 --long=30 --patch-from="$1" "$2" -o "$scratch/frame"
+    if (($(stat -c %s "$scratch/frame") < $(stat -c %s "$2"))); then
+        { echo "linerate-patch 1 $(stat -c '%s' "$1" "$2" | paste -sd ' ')" && cat "$scratch/frame"; } >"$3"
+    fi
+    rm "$scratch/frame"
+}
+for old in "${olds[@]}"; do
+    boot=$(basename "$old/${id}"_*.efi)
+    before=${boot#"${id}_"}
+    before=${before%.efi}
+    [[ -e $old/$boot && $before != "$version" ]] || {
+        echo "error: $old is not another version of $id" >&2
+        exit 2
+    }
+    patch "$old/$boot" "$uki" "${id}_$version-from-$before.efi.patch"
+    patch "$old"/*.store "${id}_${version}_$store.store" "${id}_$version-from-$before.store.patch"
+done
 sums=(*.efi *.store *.verity)
+for patch in *.patch; do
+    [[ ! -e $patch ]] || sums+=("$patch")
+done
 [[ ! -e $payload/provenance.json ]] || sums+=("${id}_$version.provenance.json")
 sha256sum -- "${sums[@]}" >"$scratch/SHA256SUMS"
 mv "$scratch/SHA256SUMS" SHA256SUMS

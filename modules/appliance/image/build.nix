@@ -92,6 +92,7 @@ let
       tools.systemd
       tools.systemdUkify
       tools.util-linux
+      tools.zstd
     ];
   };
 

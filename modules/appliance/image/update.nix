@@ -1,6 +1,7 @@
 # Updates of an image: systemd-sysupdate fetches a version whose manifest is signed, and writes it into the slot that
 # isn't running. Its boot file comes last, with tries that systemd-boot counts; ../health.nix judges it, as it judges a
-# generation.
+# generation. If the server has patches from the running version, `linerate update` makes the version from them in a
+# directory, from which systemd-sysupdate takes it in the same way.
 {
   config,
   lib,
@@ -17,8 +18,12 @@ let
   # Transfers' file names, which give the order in which they are written: since 257 they have their own suffix.
   suffix = if lib.versionAtLeast systemd.version "257" then "transfer" else "conf";
 
+  # Where versions are made from patches, and the transfers that take them from there.
+  mirror = "/var/lib/linerate-update";
+  mirrored = "linerate/sysupdate.d";
+
   transfer =
-    source: target:
+    path: source: target:
     lib.generators.toINI { } {
       Transfer = {
         # The running version stays.
@@ -28,7 +33,7 @@ let
       // lib.optionalAttrs (cfg.update.floor != null) { MinVersion = cfg.update.floor; };
       Source = {
         Type = "url-file";
-        Path = cfg.update.source;
+        Path = path;
         MatchPattern = source;
       };
       Target = target;
@@ -41,10 +46,10 @@ let
     MatchPartitionType = names.types.${kind};
     ReadOnly = "1";
   };
-  transfers = {
-    "10-verity" = transfer files.verity (slot "verity");
-    "20-store" = transfer files.store (slot "store");
-    "30-boot" = transfer files.uki (
+  transfers = path: {
+    "10-verity" = transfer path files.verity (slot "verity");
+    "20-store" = transfer path files.store (slot "store");
+    "30-boot" = transfer path files.uki (
       {
         Type = "regular-file";
         Path = "/EFI/Linux";
@@ -63,6 +68,11 @@ let
       }
     );
   };
+  definitions =
+    directory: path:
+    lib.mapAttrs' (name: text: lib.nameValuePair "${directory}/${name}.${suffix}" { inherit text; }) (
+      transfers path
+    );
 in
 {
   options.linerate.appliance.image.update = {
@@ -72,7 +82,8 @@ in
       example = "https://updates.example/tengbe/";
       description = ''
         Where updates come from: a directory on any static server, with the signed output of `nix build .#NAME-update`.
-        Null: there are no updates.
+        If it has patches from the running version (`linerate-sign PAYLOAD OUT KEYS OLD...`), only these are downloaded,
+        as long as there is memory and room in /var for the new version. Null: there are no updates.
       '';
     };
 
@@ -130,16 +141,23 @@ in
         inherit (names) partitions;
         labels = map (kind: names.label kind "@v") (lib.attrNames names.types);
         sysupdate = "${systemd}/lib/systemd/systemd-sysupdate";
+        patches = {
+          pull = "${systemd}/lib/systemd/systemd-pull";
+          definitions = "/etc/${mirrored}";
+          inherit mirror;
+        };
       };
     }
     // lib.optionalAttrs (cfg.update.source != null) (
       {
         "systemd/import-pubring.gpg".source = cfg.update.key;
       }
-      // lib.mapAttrs' (
-        name: text: lib.nameValuePair "sysupdate.d/${name}.${suffix}" { inherit text; }
-      ) transfers
+      // definitions "sysupdate.d" cfg.update.source
+      // definitions mirrored "file://${mirror}/"
     );
+
+    # A power cut leaves there what was being made.
+    systemd.tmpfiles.rules = lib.optional (cfg.update.source != null) "R! ${mirror}";
 
     # For checking the signatures of manifests.
     environment.systemPackages = lib.optional (cfg.update.source != null) pkgs.gnupg;

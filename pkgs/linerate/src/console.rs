@@ -22,7 +22,7 @@ use crate::nic::services;
 use crate::nic::setting::Subject;
 use crate::nic::{self, PlacementPlan, PlacementRequest, Setting, device};
 use crate::profile::Profile;
-use crate::system::{self, System};
+use crate::system::{self, System, memory};
 use crate::topology::Topology;
 
 /// How long counters are watched to find current losses, in seconds.
@@ -198,7 +198,7 @@ impl Machine for LiveMachine {
             version: release.version,
             trial: release.trial,
             updated: release.updated,
-            memory: memory(&system.read("/proc/meminfo").unwrap_or_default()),
+            memory: memory::parse(&system.read(memory::PATH).unwrap_or_default()),
             disks: disks(system),
             load: first("/proc/loadavg"),
             cpus: Topology::read(system).ok().map(|topology| topology.cpus.len()),
@@ -380,15 +380,6 @@ fn ticks(stat: &str, cpu: usize) -> Ticks {
     Ticks { softirq: at(6), idle: at(3) + at(4), all: fields.iter().sum() }
 }
 
-/// All memory, and how much of it is available, in bytes (proc_meminfo(5)).
-fn memory(text: &str) -> Option<(u64, u64)> {
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
-    };
-    Some((field("MemTotal:")?, field("MemAvailable:")?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,9 +426,6 @@ mod tests {
         let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 10 1 20 300 5 2 40 3 7 0\n";
         assert_eq!(ticks(stat, 1), Ticks { softirq: 40, idle: 305, all: 381 });
         assert_eq!(ticks(stat, 2), Ticks::default());
-        let text = "MemTotal:       100 kB\nMemFree: 5 kB\nMemAvailable:   40 kB\n";
-        assert_eq!(memory(text), Some((102_400, 40_960)));
-        assert_eq!(memory("MemTotal: 1 kB"), None);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use service::exit;
 
 use super::{Context, Error, Output};
-use crate::update::{Appliance, SETTINGS, Settings, Status, Trial, Version};
+use crate::update::{Appliance, Applied, SETTINGS, Saved, Settings, Status, Trial, Version};
 
 /// Commands for versions.
 #[derive(Debug, clap::Subcommand)]
@@ -56,6 +57,10 @@ pub struct ApplyArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 7200, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
 
+    /// Download the whole version, even if the server has patches from the running one to it.
+    #[arg(long)]
+    pub whole: bool,
+
     /// Reboot at once.
     #[arg(long)]
     pub reboot: bool,
@@ -88,6 +93,9 @@ struct Available {
 #[derive(Debug, Serialize)]
 struct Next {
     next: Option<Version>,
+    /// What patches have saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patched: Option<Saved>,
 }
 
 /// Runs the command.
@@ -120,11 +128,21 @@ fn check(args: &CheckArgs, context: &mut Context) -> Result<(), Error> {
 
 fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let appliance = open(&args.settings)?;
-    let next = appliance.apply(args.wanted.as_ref(), Duration::from_secs(args.timeout))?;
-    let boots = next.is_some();
-    context.output.show(&Next { next }, |Next { next }, output| match next {
-        Some(version) => output.line(format_args!("{version} boots next, on trial")),
-        None => output.line("there is nothing newer"),
+    let applied =
+        appliance.apply(args.wanted.as_ref(), args.whole, Duration::from_secs(args.timeout), |error| {
+            eprintln!("no patches are used: {}", exit::chain(error));
+        })?;
+    let boots = applied.is_some();
+    let (next, patched) = applied.map_or((None, None), |Applied { version, saved }| (Some(version), saved));
+    context.output.show(&Next { next, patched }, |Next { next, patched }, output| {
+        if let Some(Saved { downloaded, whole }) = patched {
+            let [downloaded, whole] = [downloaded, whole].map(|bytes| bytes.div_ceil(1 << 20));
+            output.line(format_args!("patches: {downloaded} MiB were downloaded in place of {whole}"))?;
+        }
+        match next {
+            Some(version) => output.line(format_args!("{version} boots next, on trial")),
+            None => output.line("there is nothing newer"),
+        }
     })?;
     context.output.flush()?;
     if boots && args.reboot {
@@ -136,7 +154,7 @@ fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
 fn rollback(args: &RollbackArgs, context: &mut Context) -> Result<(), Error> {
     let appliance = open(&args.settings)?;
     let next = Some(appliance.rollback()?);
-    context.output.show(&Next { next }, |Next { next }, output| match next {
+    context.output.show(&Next { next, patched: None }, |Next { next, .. }, output| match next {
         Some(version) => output.line(format_args!("{version} boots next")),
         None => Ok(()),
     })?;

@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod ioctl;
 pub mod mapper;
+pub mod memory;
 pub mod netlink;
 pub mod real;
 pub mod recorded;

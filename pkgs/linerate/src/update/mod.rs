@@ -5,6 +5,8 @@
 //! decides what they may do: it refuses versions below the floor, and updates that would overwrite the version that a
 //! machine on trial falls back to.
 
+mod mirror;
+mod patch;
 mod settings;
 mod slots;
 mod sysupdate;
@@ -17,6 +19,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use mirror::Mirror;
+pub use mirror::{MirrorError, Patches, Saved};
+pub use patch::PatchError;
 pub use settings::{SETTINGS, Settings, SettingsError};
 pub use slots::{Entry, Trial};
 pub use version::{Version, VersionError};
@@ -126,6 +131,15 @@ pub struct Status {
     pub versions: Vec<Entry>,
 }
 
+/// A version that boots next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The version.
+    pub version: Version,
+    /// What patches have saved, if the version was made from any.
+    pub saved: Option<Saved>,
+}
+
 /// A machine that runs an image.
 #[derive(Debug)]
 pub struct Appliance {
@@ -174,8 +188,15 @@ impl Appliance {
 
     /// Writes a version, by default the newest, into the slot that isn't running. It is on trial from the next boot. If
     /// the wanted version is already complete in that slot, it only gets its tries back. Returns none if there is
-    /// nothing newer. Checking and downloading may each take up to `patience`.
-    pub fn apply(&self, wanted: Option<&Version>, patience: Duration) -> Result<Option<Version>, Error> {
+    /// nothing newer. Checking, making the version from patches, and downloading or writing it may each take up to
+    /// `patience`. `whole` says to use no patches. `notice` is told why there are patches that are not used.
+    pub fn apply(
+        &self,
+        wanted: Option<&Version>,
+        whole: bool,
+        patience: Duration,
+        notice: impl Fn(&MirrorError),
+    ) -> Result<Option<Applied>, Error> {
         let running = &self.settings.version;
         let entries = self.entries()?;
         if let Some(version) = wanted {
@@ -187,7 +208,8 @@ impl Appliance {
                 return Err(Error::Runs(version.clone()));
             }
         }
-        if self.running(&entries)?.trial != Trial::Good {
+        let runs = self.running(&entries)?;
+        if runs.trial != Trial::Good {
             return Err(Error::OnTrial(running.clone()));
         }
         if let Some(version) = wanted
@@ -195,7 +217,7 @@ impl Appliance {
             && self.settings.is_whole(version)
         {
             self.count(there, Trial::Left { left: self.settings.tries, done: 0 })?;
-            return Ok(Some(version.clone()));
+            return Ok(Some(Applied { version: version.clone(), saved: None }));
         }
         let version = match wanted {
             Some(version) => version.clone(),
@@ -204,12 +226,36 @@ impl Appliance {
                 None => return Ok(None),
             },
         };
+        if !whole && let Some(patches) = &self.settings.patches {
+            match self.patch(patches, runs, &version, patience) {
+                Ok(None) => {}
+                Ok(saved) => return Ok(Some(Applied { version, saved })),
+                Err(MirrorError::TooLong(patience)) => return Err(Error::TooLong(patience)),
+                Err(error) => notice(&error),
+            }
+        }
         let done = sysupdate::order(self.program()?, &["update", &version.to_string()], patience)
             .map_err(|failure| self.failed(failure))?;
         if !done.status.success() {
             return Err(Error::Sysupdate { status: done.status, said: String::new() });
         }
-        Ok(Some(version))
+        Ok(Some(Applied { version, saved: None }))
+    }
+
+    /// Writes a version that is made from patches, if the server has any for it.
+    fn patch(
+        &self,
+        patches: &Patches,
+        runs: &Entry,
+        version: &Version,
+        patience: Duration,
+    ) -> Result<Option<Saved>, MirrorError> {
+        let boot_file = slots::boot_file(&self.settings.boot, runs);
+        let Some(mirror) = Mirror::make(&self.settings, patches, &boot_file, version, patience)? else {
+            return Ok(None);
+        };
+        mirror.write(&self.settings.sysupdate, patches, version, patience)?;
+        Ok(Some(mirror.saved()))
     }
 
     /// Makes the other slot's version boot from the next boot on, by marking the running version as failed.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::Version;
+use super::{Patches, Version};
 
 /// Where the file is.
 pub const SETTINGS: &str = "/etc/linerate/update.json";
@@ -33,6 +33,8 @@ pub struct Settings {
     pub source: Option<String>,
     /// systemd-sysupdate.
     pub sysupdate: PathBuf,
+    /// How versions are made from patches, if they are.
+    pub patches: Option<Patches>,
 }
 
 /// Why there are no settings.
@@ -62,6 +64,12 @@ impl Settings {
     pub fn is_whole(&self, version: &Version) -> bool {
         let version = version.to_string();
         self.labels.iter().all(|label| self.partitions.join(label.replace("@v", &version)).exists())
+    }
+
+    /// The partition of a version whose name in [`Settings::labels`] starts so.
+    pub fn partition(&self, start: &str, version: &Version) -> Option<PathBuf> {
+        let label = self.labels.iter().find(|label| label.starts_with(start))?;
+        Some(self.partitions.join(label.replace("@v", &version.to_string())))
     }
 
     /// Loads them from this file.

@@ -46,6 +46,11 @@ pub struct Entry {
     name: String,
 }
 
+/// An entry's boot file.
+pub fn boot_file(boot: &Path, entry: &Entry) -> PathBuf {
+    boot.join(DIRECTORY).join(&entry.name)
+}
+
 /// The versions of the image `id`, newest first. Ignores other files.
 pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);

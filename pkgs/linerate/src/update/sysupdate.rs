@@ -1,5 +1,5 @@
-//! Runs systemd-sysupdate(8), which downloads versions, checks signatures and writes slots. Waits for it up to a
-//! timeout.
+//! Runs systemd-sysupdate(8), which downloads versions, checks signatures and writes slots, and systemd-pull(8), which
+//! downloads single files. Waits for them up to a timeout.
 
 use std::io;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub fn order(program: &Path, arguments: &[&str], patience: Duration) -> Result<O
     run(Command::new(program).args(arguments).stdout(Stdio::null()), patience)
 }
 
-/// Runs systemd-sysupdate, and ends it after the timeout. Its download helper, systemd-pull, asked the kernel to be
-/// ended together with its parent; systemd-pull then removes incomplete files.
+/// Runs a program, and ends it after the timeout. systemd-sysupdate's own systemd-pull asked the kernel to be ended
+/// together with its parent, and then removes incomplete files.
 fn run(command: &mut Command, patience: Duration) -> Result<Output, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

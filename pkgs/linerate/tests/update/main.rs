@@ -1,84 +1,12 @@
 //! Tests `linerate update` on a box whose EFI partition is a directory and whose systemd-sysupdate is a script: which
 //! versions it accepts and refuses, and which files are on the partition afterwards.
 
-use std::collections::BTreeSet;
+mod machine;
+mod patches;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Output};
 
-use tempfile::TempDir;
-
-/// Version 2 of `box` is running; the lowest version it accepts is 1.5.
-struct Box {
-    directory: TempDir,
-}
-
-impl Box {
-    /// A box with these boot files, and a server that offers this version.
-    fn new(files: &[&str], available: &str) -> Self {
-        let directory = TempDir::new().unwrap();
-        let path = directory.path();
-        fs::create_dir_all(path.join("EFI/Linux")).unwrap();
-        for file in files {
-            fs::write(path.join("EFI/Linux").join(file), file).unwrap();
-        }
-        let sysupdate = path.join("systemd-sysupdate");
-        let answer = format!(
-            "#!/bin/sh\necho \"$*\" >>{0}/asked\ncase $* in *check-new*) {available} ;; *) touch {0}/EFI/Linux/box_$2+2-0.efi ;; esac\n",
-            path.display()
-        );
-        fs::write(&sysupdate, answer).unwrap();
-        fs::set_permissions(&sysupdate, fs::Permissions::from_mode(0o755)).unwrap();
-        let settings = serde_json::json!({
-            "id": "box", "version": "2", "boot": path, "tries": 2, "floor": "1.5",
-            "labels": [], "partitions": path,
-            "source": "https://updates.example/", "sysupdate": sysupdate,
-        });
-        fs::write(path.join("update.json"), settings.to_string()).unwrap();
-        Self { directory }
-    }
-
-    fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// Changes one of its settings.
-    fn set(&self, name: &str, value: serde_json::Value) {
-        let path = self.path().join("update.json");
-        let mut settings: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        settings[name] = value;
-        fs::write(path, settings.to_string()).unwrap();
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_linerate"))
-            .args(["--json", "update"])
-            .args(arguments)
-            .env("LINERATE_UPDATE_SETTINGS", self.path().join("update.json"))
-            .output()
-            .unwrap()
-    }
-
-    fn files(&self) -> BTreeSet<String> {
-        fs::read_dir(self.path().join("EFI/Linux"))
-            .unwrap()
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
-            .collect()
-    }
-
-    /// The arguments that systemd-sysupdate got.
-    fn asked(&self) -> String {
-        fs::read_to_string(self.path().join("asked")).unwrap_or_default()
-    }
-}
-
-const NOTHING: &str = r#"echo '{"available":null}'"#;
-const THREE: &str = r#"echo '{"available":"3"}'"#;
-
-fn set(files: &[&str]) -> BTreeSet<String> {
-    files.iter().map(|&file| file.to_owned()).collect()
-}
+use machine::{Box, NOTHING, THREE, set};
 
 #[test]
 fn each_command_ends_as_it_should_and_changes_what_it_should() {
