@@ -90,6 +90,12 @@ in_pkgs() {
     (cd pkgs && "$@")
 }
 
+# The documentation of the code, as those read it who work on it: every link in it leads somewhere.
+rustdoc() {
+    RUSTDOCFLAGS="-D warnings --allow rustdoc::private-intra-doc-links" in_pkgs cargo doc --workspace --no-deps \
+        --document-private-items --locked
+}
+
 # A release without log statements: every service.
 no_tracing() {
     in_pkgs cargo check --locked -p linerate-links -p linerate-files -p linerate-api \
@@ -113,6 +119,7 @@ beside nix-check .ci/nix.sh check
 part structure make --no-print-directory check-structure
 part format in_pkgs cargo fmt --all --check
 part lints in_pkgs cargo clippy --workspace --all-targets --locked -- -D warnings
+part rustdoc rustdoc
 part build in_pkgs cargo test --workspace --locked --no-run
 part audit .ci/audit.sh
 part no-tracing no_tracing

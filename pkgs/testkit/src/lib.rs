@@ -4,8 +4,8 @@
 //! - [`client`]: an HTTP/1.1 connection that sends exactly the bytes it is given.
 //! - [`until`], [`wait_for`], `eventually` (feature `runtime`): wait for what another process does.
 //! - `certificate`: a self-signed certificate, and its files (feature `certificate`).
-//! - [`mmdb`]: a small file with the countries of addresses.
-//! - [`allocations`]: how often code allocates memory.
+//! - [`mod@mmdb`]: a small file with the countries of addresses.
+//! - [`mod@allocations`]: how often code allocates memory.
 #![deny(unsafe_code)]
 
 mod allocations;

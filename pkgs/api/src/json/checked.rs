@@ -1,4 +1,4 @@
-//! Reads a text within limits in one pass: it checks what [`scan`](super::scan) checks while it builds a value.
+//! Reads a text within limits in one pass: it checks what [`scan`] checks while it builds a value.
 //!
 //! It sits between a parser and the visitor of the value, counts values and levels, compares names, and checks numbers
 //! as they pass. It only reports that something is wrong. If the reason is needed, the scan finds it.
@@ -16,7 +16,7 @@ const MAX_INTEGER: u64 = MAX_NUMBER as u64;
 /// Reads a `T`.
 ///
 /// # Errors
-/// When the text is not JSON, not within `bounds` according to [`scan::check`](super::scan::check), or not a `T`.
+/// When the text is not JSON, not within `bounds` according to [`scan::check`], or not a `T`.
 pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Result<T, sonic_rs::Error> {
     // Levels are counted while reading. But a value of the wrong type is skipped without being counted, and the parser
     // recurses into it.

@@ -1,9 +1,9 @@
 //! Writes the entries of a directory in order, as a page or as JSON, however many there are.
 //!
 //! A listing is written block by block, each once the client has taken the one before. In between it occupies no thread
-//! (see [`crate::stream::pool`]). It holds at most [`MAX_NAME_BYTES`] of names: a larger directory is read repeatedly,
-//! with each pass collecting the names that come next in order. Other data about an entry is looked up when the entry
-//! is written.
+//! (see [`crate::stream::pool`]). It holds [`SMALL_BYTES`] of names, or as much more as [`NameMemory`] grants: a larger
+//! directory is read repeatedly, with each pass collecting the names that come next in order. Other data about an entry
+//! is looked up when the entry is written.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};

@@ -34,7 +34,7 @@ use crate::socket::Address;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct AllowedHostArgs {
     /// Without keys, also takes requests for this host, such as the public name of a reverse proxy in front; may be
-    /// repeated. Local names (localhost, 127.0.0.1, [::1]) are always taken, others refused against DNS rebinding
+    /// repeated. Local names (localhost, 127.0.0.1, ::1) are always taken, others refused against DNS rebinding
     #[arg(long = "allowed-host", value_name = "NAME", value_delimiter = ',')]
     pub allowed_hosts: Vec<HostName>,
 }

@@ -76,7 +76,7 @@ pub struct Reload {
 
 impl Reload {
     /// The command line of `serve` with these flags, starting with this program's name: for
-    /// [`settings::parse_args`](crate::settings::parse_args).
+    /// [`settings::parse_args`].
     pub fn command_line(&self) -> Vec<OsString> {
         let program = env::args_os().next().unwrap_or_default();
         [program, SERVE.into()].into_iter().chain(self.flags.iter().cloned()).collect()

@@ -35,7 +35,7 @@
 //! ```
 //!
 //! Routing rules (`redirect`, `rewrite`, `try`, `fallback`) match the requested path: see [`route`](super::route). All
-//! others match the path of the file that is sent; access rules ([`access`](super::access)) match both.
+//! others match the path of the file that is sent; access rules ([`access`]) match both.
 
 pub mod archive;
 pub mod error;

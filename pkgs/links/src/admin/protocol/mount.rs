@@ -2,9 +2,8 @@
 //!
 //! An `App` is a service of actix's own requests, with http 0.2, and its futures stay on the thread that made them. So
 //! each field of a request is copied to actix's types, and each field of the answer is copied back. Bodies are passed
-//! on piece by piece without copying. A worker of the listener is one thread with one runtime
-//! ([`listener::Runtime::PerCore`]), so the futures of its thread may be awaited there. A [`SendWrapper`] checks that
-//! they stay on it.
+//! on piece by piece without copying. A worker of the listener is one thread with one runtime, so the futures of its
+//! thread may be awaited there. A [`SendWrapper`] checks that they stay on it.
 
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};

@@ -9,7 +9,7 @@ pub const DRAWS: u32 = 8;
 /// How long an idempotency key is remembered, in seconds.
 pub const KEY_SECONDS: i64 = 24 * 60 * 60;
 
-/// The most refusals that a [`Tally`] lists.
+/// The most refusals that a [`Tally`](crate::store::Tally) lists.
 pub const MAX_ERRORS: usize = 100;
 
 /// The status stored as this number.
