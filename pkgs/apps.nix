@@ -42,7 +42,7 @@ in
           pkgs.wrk
         ]
       }:$PATH
-      # Sources are copied anew, and what was built of them stays.
+      # Copy the sources again, but keep cargo's target directory.
       work=''${XDG_CACHE_HOME:-$HOME/.cache}/linerate/bench
       mkdir -p "$work"
       rm -rf "$work/pkgs"

@@ -79,14 +79,14 @@ in
       # install-generation NUMBER NAME [boot|switch]: as `nixos-rebuild boot` and `switch` do.
       set -euo pipefail
       profile=/nix/var/nix/profiles/system
-      # The first has them all.
+      # The first generation contains all others.
       nix-env --profile $profile --set "$(readlink -f "$profile-1-link/etc/generations/$2")"
       [[ $(readlink $profile) == "system-$1-link" ]]
       $profile/bin/switch-to-configuration "''${3:-boot}"
     '')
     (pkgs.writeShellScriptBin "offer-generation" ''
-      # offer-generation NAME: commits a flake in which this host is that generation. It names what the store has, since
-      # there is nothing here to build it with.
+      # offer-generation NAME: commits a flake in which this host is that generation. The flake refers to existing
+      # store paths, since this machine cannot build anything.
       set -euo pipefail
       mkdir -p ${repository}
       cd ${repository}

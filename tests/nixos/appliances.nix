@@ -33,12 +33,12 @@ let
         cp -r --no-preserve=mode ${keys} keys
         chmod 700 keys/gnupg keys/other/gnupg
         (cd keys && rm -f ${toString unused})
-        # By which systemd reckons what a TPM will say.
+        # systemd loads this library to calculate the TPM's expected measurements.
         export LD_LIBRARY_PATH=${pkgs.tpm2-tss}/lib
         linerate-sign ${(made first).payload} first keys
         mkdir $out updates
         mv first/*.raw $out/nixos.img
-        # There are patches from the first version to the next one, and to no other.
+        # Only the version after the first gets patches, from the first.
         old=first/update
         for payload in ${toString (map (host: (made host).payload) later)}; do
           linerate-sign $payload later keys $old
@@ -84,11 +84,11 @@ lib.mapAttrs disks {
     ];
     unused = plain;
     wrong = ''
-      # The next version, with a manifest that somebody else has signed, and with none.
+      # The next version, once with a manifest that another key signed, and once with an unsigned manifest.
       for wrong in other unsigned; do cp -rl updates/2 updates/$wrong; rm updates/$wrong/SHA256SUMS.gpg; done
       gpg --homedir keys/other/gnupg --batch --quiet --detach-sign --output updates/other/SHA256SUMS.gpg \
         updates/other/SHA256SUMS
-      # And one whose store is another than the manifest says.
+      # The next version, with zeros as its .verity file, whose hash in the manifest then does not match.
       cp -rl updates/2 updates/lies
       rm updates/lies/*.verity
       head -c $(stat -c %s updates/2/*.verity) /dev/zero >updates/lies/$(basename updates/2/*.verity)
@@ -107,7 +107,7 @@ lib.mapAttrs disks {
     first = sealed "1";
     later = [ (sealed "2") ];
     wrong = ''
-      # The boot files of that version, signed by somebody whom the firmware does not know, and by nobody.
+      # The boot file of that version, once signed with a key that the firmware does not know, and once unsigned.
       for kind in other unsigned; do
         cp -r keys wrong
         (cd wrong && rm db.* PK.auth KEK.auth)

@@ -53,7 +53,7 @@ in
   # Runs before systemd starts, in the initrd's last step.
   system.activationScripts.debianPaths = ''
     mkdir -p /usr/bin /usr/lib/systemd /usr/share /lib
-    # For systemd's mount units, and its own.
+    # Programs that systemd calls, for instance for mount units, and systemd's own programs.
     for program in ${pkgs.util-linux}/bin/{agetty,fsck,login,mount,sulogin,swapoff,swapon,umount} ${systemd}/bin/*; do
       ln -sfn "$program" /usr/bin/
     done
@@ -61,7 +61,7 @@ in
     for entry in ${systemd}/lib/systemd/*; do
       [ "''${entry##*/}" = boot ] || ln -sfn "$entry" /usr/lib/systemd/
     done
-    # bootctl goes through no link.
+    # bootctl does not follow links, so these files are copied.
     rm -rf /usr/lib/systemd/boot.new
     cp -r ${systemd}/lib/systemd/boot /usr/lib/systemd/boot.new
     rm -rf /usr/lib/systemd/boot
@@ -69,15 +69,15 @@ in
     ln -sfn ${systemd}/lib/udev /usr/lib/udev
     # The bus reads its configuration from there.
     ln -sfn /etc/dbus-1 /usr/share/dbus-1
-    # sshd's processes for sessions, since 9.8 programs of their own.
+    # Since OpenSSH 9.8, sshd runs a separate program for each session.
     ln -sfn ${pkgs.openssh}/lib/openssh /usr/lib/openssh
-    # PAM's modules that are named without a path, and what one of them asks for passwords' ages.
+    # PAM modules that are named without a path, and the program that one of them asks for passwords' ages.
     ln -sfn ${pkgs.pam}/lib/security /usr/lib/security
     ln -sfn /run/wrappers/bin/unix_chkpwd /usr/bin/unix_chkpwd
     ${lib.concatStrings (
       lib.mapAttrsToList (path: source: "mkdir -p ${libraries}; ln -sfn ${source} ${path}\n") sealing
     )}
-    # kmod.
+    # kmod looks for kernel modules here.
     for directory in /usr/lib /lib; do
       ln -sfn /run/booted-system/kernel-modules/lib/modules $directory/modules
     done

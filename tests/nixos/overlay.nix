@@ -130,7 +130,7 @@ let
           mkdir -p $out/lib
           cp boot/vmlinuz-* $out/bzImage
           cp boot/config-* $out/config
-          # As its own build would: here that is left to the package's installation.
+          # The kernel's own build runs depmod. Debian's package leaves that to its installation.
           [ -e lib ] || ln -s usr/lib lib
           ${final.kmod}/bin/depmod -b $PWD ${modDirVersion}
           [ -s usr/lib/modules/${modDirVersion}/modules.dep.bin ]
@@ -230,7 +230,7 @@ plain
       sed -i '1s,/bin/bash,${final.bash}/bin/bash,' $out/lib/udev/ec2nvme-nsid
       sed -i '1s,/usr/bin/env python3,${final.python3}/bin/python3,' $out/bin/ebsnvme-id
       sed -i 's,$(curl ,$(${final.curl}/bin/curl ,' $out/bin/ec2-metadata
-      # Debian's rules look for the second where it is not.
+      # Debian's rules name ec2nvme-nsid by a path where the package does not install it.
       sed -i "s,/usr/sbin/ebsnvme-id,$out/bin/ebsnvme-id,; s,/usr/sbin/ec2nvme-nsid,$out/lib/udev/ec2nvme-nsid," \
         $out/lib/udev/rules.d/*
     '';
@@ -473,14 +473,14 @@ plain
           for directory in modules-load.d binfmt.d sysctl.d sysusers.d tmpfiles.d; do
             [ ! -d $out/lib/$directory ] || mv $out/lib/$directory $out/example/
           done
-          # Presets are Debian's; NixOS says by itself what starts.
+          # Remove Debian's presets: NixOS itself decides which units start.
           rm -rf $out/lib/systemd/{system,user}-preset
 
-          # Debian sets up the console by a package of its own.
+          # Debian sets up the console with a separate package.
           ln -s ${final.coreutils}/bin/true $out/lib/systemd/systemd-vconsole-setup
           sed "s#@systemd@#$out#" ${./vconsole-setup.service} >$units/system/systemd-vconsole-setup.service
 
-          # Units and rules call programs where Debian has them.
+          # Units and rules call programs by Debian's paths. Replace these by store paths.
           {
             echo "s#/usr/lib/(systemd|udev)/#$out/lib/\1/#g"
             for directory in $out ${final.util-linux} ${final.kmod} ${final.coreutils} ${final.bash}; do
@@ -709,7 +709,7 @@ plain
       # lndir [-silent] FROM [TO]
       [[ $1 != -silent ]] || shift
       cp -rs --no-clobber "$(realpath "$1")/." "''${2:-.}/"
-      # Its directories, unlike those that they are taken from, can be written.
+      # The directories are copied from read-only ones. Make them writable.
       find "''${2:-.}" -type d -exec chmod u+w {} +
     '';
   };

@@ -8,7 +8,7 @@ from pathlib import Path
 import cache
 
 PACKAGES = Path(__file__).resolve().parents[2] / "pkgs"
-# For a cold build of our programs on two cores.
+# Timeout of a cold build of our programs on two cores.
 _BUILD_SECONDS = 1500
 
 

@@ -25,7 +25,7 @@ def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
     """Returns the directory of this kind and key, made if missing. Deletes others that were not used for days."""
     ROOT.mkdir(parents=True, exist_ok=True)
     path = ROOT / f"{kind}-{key}"
-    # The lock makes two concurrent runs make it only once.
+    # With this lock, two concurrent runs make the directory only once.
     with open(ROOT / f"{kind}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for old in ROOT.glob(f"{kind}-*"):

@@ -26,18 +26,18 @@ class Role:
     disk_mib: int | None = None
     # Whether the firmware starts in setup mode, and enrolls the keys on the EFI partition.
     secure_boot: bool = False
-    # Or the test's machine that installs this one, on that machine's first empty disk.
+    # The test's machine that installs this one, if any, on that machine's first empty disk.
     installed_by: str | None = None
 
 
 BOX = Role("vm")
 VISITOR = Role(programs={name: f"tests/vm/programs/{name}" for name in ("h3-load", "load")})
-# A database, what spreads visitors over boxes, and who comes by it.
+# A machine with a database, a load balancer in front of the boxes, and the visitors' programs.
 STORE = Role(None, Hardware(cpus=1), programs={name: f"tests/vm/programs/{name}" for name in ("load", "writes")})
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 
-# No host, but a medium that installs one: with three disks to choose from, and one that is too small.
+# Debian with the installer's scripts, three disks to choose from, and one that is too small.
 INSTALLER = Role(
     None,
     Hardware(empty_disks_mib=(9216, 10240, 11264, 1024)),
@@ -45,7 +45,7 @@ INSTALLER = Role(
     json.loads((ROOT / "modules/appliance/disk-layout.json").read_text()),
 )
 
-# NixOS itself, from the firmware on, on a disk larger than the image; and the same with a watchdog.
+# NixOS itself, booted by firmware from a disk larger than the image; and the same with a watchdog.
 METAL = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024))
 WATCHED = replace(METAL, hardware=Hardware(memory_mib=1024, watchdog=True))
 # The same with everything that it can serve.
@@ -62,7 +62,7 @@ APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=
 # The same with signed boot files and /var sealed to a TPM, on a machine with Secure Boot and a TPM.
 SEALED = Role(nixos="sealed", disk_mib=4096, hardware=Hardware(memory_mib=1024, tpm=True), secure_boot=True)
 
-# One of several that share a database. Three machines are emulated at a time, so one CPU has to do.
+# One of several that share a database. It has only one CPU, since three machines are emulated at a time.
 SHARING = Role(nixos="sharing", disk_mib=4096, hardware=Hardware(cpus=1, memory_mib=1024))
 
 # Hosts that are rendered only when needed: tests/companions.nix, tests/console.nix and tests/late.nix.

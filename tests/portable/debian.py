@@ -57,7 +57,7 @@ POSTGRESQL = "/usr/lib/postgresql/17"
 UNPACKED = ["postgresql-17", "postgresql-client-17", "prometheus-node-exporter", "prometheus-postgres-exporter"]
 QEMU = ["ovmf", "qemu-system-x86", "qemu-utils", "swtpm"]
 
-# Directories of /usr/lib/modules/*/kernel that a guest may use. The others are 90 % of it.
+# Directories of /usr/lib/modules/*/kernel that a guest may use. The other directories are 90 % of its size.
 MODULES = [
     "arch/x86/crypto",
     "crypto",
@@ -142,10 +142,10 @@ MASKED = [
     "fstrim.timer",
     "getty-static.service",
     "getty@tty1.service",
-    # A test starts it with settings of its own.
+    # A test starts haproxy with its own settings.
     "haproxy.service",
     "ldconfig.service",
-    # Tests that need it start it.
+    # Tests that need irqbalance start it.
     "irqbalance.service",
     "serial-getty@ttyS0.service",
     "ssh.socket",

@@ -21,9 +21,10 @@ AFTER_QEMU = "tsc=reliable"
 
 
 def after_firmware() -> str:
-    """Returns the same for a kernel that firmware boots, which otherwise measures a rate wrong by a multiple.
+    """Returns AFTER_QEMU and the counter's rate, for a kernel that firmware boots.
 
-    All its timeouts would be wrong too. The guest's counter is this machine's own.
+    Such a kernel otherwise measures a rate that is wrong by a multiple, and then all its timeouts are wrong too. The
+    guest's counter is this machine's own.
     """
     cpu = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
     megahertz = next(float(value) for name, value in cpu.items() if name.strip() == "cpu MHz")

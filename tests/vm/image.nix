@@ -26,7 +26,7 @@
       import os
       import subprocess
 
-      # A disk that is larger than the image that is written to it.
+      # The image, on a disk larger than the image itself.
       disk = os.path.abspath("box.qcow2")
       subprocess.run(
           ["${lib.getExe' hostPkgs.qemu "qemu-img"}", "create", "-q", "-f", "qcow2", "-F", "raw"]

@@ -52,7 +52,7 @@ let
         nativeBuildInputs = [ tools.python3Minimal ];
       }
       ''
-        # Nothing is written beside its modules, which are in the store: a builder may be root, and have no sandbox.
+        # -B: Python must not write bytecode into the store, which it could as root and without a sandbox.
         python3 -B ${./provenance.py} "$partitions" "$builtBy" "$source" "$flakeLock" ${../../../pkgs/Cargo.lock} "$out"
       '';
 
