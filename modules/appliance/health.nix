@@ -124,7 +124,7 @@ in
           set -e
           ${cfg.health.command}
         )
-        # What others are late with, in a line.
+        # Prints what other machines have not made available yet, in a line.
         missing() {
           local card url each host port unreached
           for card in /sys/class/net/*; do
@@ -132,16 +132,16 @@ in
               ${if drivers == [ ] then "none" else lib.concatStringsSep " | " drivers}) ;;
               *) continue ;;
             esac
-            # Of a card that is not up nothing can be read.
+            # Of a card that is down, the carrier cannot be read.
             [ "$(cat "$card/carrier" 2>/dev/null)" != 0 ] || printf 'a carrier at %s; ' "''${card##*/}"
           done
           for url in ${lib.escapeShellArgs urls} ${
             lib.concatMapStringsSep " " (file: "\"$(cat ${lib.escapeShellArg file} 2>/dev/null)\"") files
           }; do
-            # One of its hosts is enough.
+            # It is enough to reach one of its hosts.
             unreached=
             for each in $(sed -nE 's,^postgres[a-z]*://([^@/?]*@)?([^/?]*).*$,\2,p' <<<"$url" | tr , ' '); do
-              # Host and port, of what is not a path.
+              # The host and the port, unless the host is a path.
               read -r host port < <(sed -E 's,^\[?([^][%:]+|[0-9a-f:]+)\]?(:([0-9]+))?$,\1 \3,; t; s/.*//' <<<"$each")
               case $host in
                 "" | localhost | 127.* | ::1) continue 2 ;;

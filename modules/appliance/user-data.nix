@@ -61,7 +61,7 @@ in
             [ -s "$userData" ] || exit 0
             for service in ${toString services}; do
               variable="LINERATE_''${service^^}_[A-Z0-9_]+=[[:print:]]*"
-              # systemd's files of variables know quotes and escapes, which are taken literally here.
+              # systemd's files of variables have quotes and escapes, so both are escaped here: values are taken literally.
               grep --text --extended-regexp --line-regexp "$variable" "$userData" |
                 sed 's/[\\"]/\\&/g; s/=/="/; s/$/"/' > "${directory}/$service" || true
             done
