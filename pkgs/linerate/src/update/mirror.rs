@@ -23,7 +23,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::patch::{self, MARGIN, PatchError};
-use super::{Settings, Version, sysupdate};
+use super::{Patches, Settings, Version, sysupdate};
 
 /// The manifest, and its detached signature (systemd-sysupdate(8)).
 const MANIFEST: &str = "SHA256SUMS";
@@ -31,18 +31,6 @@ const SIGNATURE: &str = "SHA256SUMS.gpg";
 
 /// The longest manifest, in bytes: a version has a line for each file, and two for each older version.
 const MAX_MANIFEST: u64 = 1 << 20;
-
-/// How versions are made from patches; a part of the [`Settings`].
-#[derive(Clone, Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Patches {
-    /// systemd-pull.
-    pub pull: PathBuf,
-    /// The directory where versions are made.
-    pub mirror: PathBuf,
-    /// The definitions of transfers (sysupdate.d(5)) whose source is that directory.
-    pub definitions: PathBuf,
-}
 
 /// Why a version isn't made from patches.
 #[derive(Debug, thiserror::Error)]

@@ -20,9 +20,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use mirror::Mirror;
-pub use mirror::{MirrorError, Patches, Saved};
+pub use mirror::{MirrorError, Saved};
 pub use patch::PatchError;
-pub use settings::{SETTINGS, Settings, SettingsError};
+pub use settings::{Patches, SETTINGS, Settings, SettingsError};
 pub use slots::{Entry, Trial};
 pub use version::{Version, VersionError};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Patches, Version};
+use super::Version;
 
 /// Where the file is.
 pub const SETTINGS: &str = "/etc/linerate/update.json";
@@ -35,6 +35,18 @@ pub struct Settings {
     pub sysupdate: PathBuf,
     /// How versions are made from patches, if they are.
     pub patches: Option<Patches>,
+}
+
+/// How versions are made from patches.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patches {
+    /// systemd-pull.
+    pub pull: PathBuf,
+    /// The directory where versions are made.
+    pub mirror: PathBuf,
+    /// The definitions of transfers (sysupdate.d(5)) whose source is that directory.
+    pub definitions: PathBuf,
 }
 
 /// Why there are no settings.
