@@ -419,9 +419,9 @@ mod tests {
         for _ in 0..3 {
             line.cork.hold();
             assert_eq!((line.write(&long), line.write(&own)), (Some(OWN + 1), Some(OWN)));
-            assert_eq!(line.calls(), [long.clone()]);
+            assert_eq!(line.calls(), std::slice::from_ref(&long));
             assert_eq!(line.write(b"a"), Some(1));
-            assert_eq!(line.calls(), [own.clone()]);
+            assert_eq!(line.calls(), std::slice::from_ref(&own));
             assert_eq!(line.answers.bytes(), MOST as u64);
             assert!(line.cork.release() && line.flush());
             assert_eq!(line.calls(), [b"a".to_vec()]);
