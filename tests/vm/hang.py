@@ -21,14 +21,13 @@ with subtest("systemd guards the box by its watchdog"):
     assert box.succeed("cat /sys/class/watchdog/watchdog0/timeout").strip() == "30"
     assert booted() == "nixos-generation-1", booted()
 
-with subtest("a generation that hangs is ended by the watchdog, and gives the box back"):
+with subtest("a generation that hangs is ended by the watchdog, twice, and gives the box back"):
     box.succeed("install-generation 2 hanging")
-    # As if it had been tried once: another test shows that generations are tried twice.
-    box.succeed(f"cd {entries} && mv nixos-generation-2+2.conf nixos-generation-2+1-1.conf && sync -f .")
     box.shutdown()
-    box.start()
-    # Nothing but the watchdog ends this boot.
-    box.wait_for_shutdown()
+    for _ in range(2):
+        box.start()
+        # Nothing but the watchdog ends this boot.
+        box.wait_for_shutdown()
     box.start()
     box.wait_for_unit("multi-user.target")
     assert booted() == "nixos-generation-1", booted()
