@@ -129,7 +129,8 @@ with subtest("an update after all that needs nobody's help, and leaves nothing e
     now, target = running(), newer()
     serve(target)
     said = json.loads(box.succeed("linerate --json update apply", timeout=900))
-    assert said["next"] == target, said
+    said.pop("patched", None)
+    assert said == {"next": target}, said
     assert files() == {f"box_{now}.efi", f"box_{target}+2-0.efi"}, files()
     assert {f"store_{target}", f"verity_{target}"} <= labels(), labels()
 
@@ -141,5 +142,6 @@ with subtest("a boot file that finds no room is refused, and is written once the
     assert files() == {f"box_{now}.efi"}, files()
     box.succeed("rm /boot/full")
     said = json.loads(box.succeed("linerate --json update apply", timeout=900))
-    assert said["next"] == target, said
+    said.pop("patched", None)
+    assert said == {"next": target}, said
     assert files() == {f"box_{now}.efi", f"box_{target}+2-0.efi"}, files()
