@@ -205,6 +205,11 @@ impl ResponseBudget {
 }
 
 impl ResponseReservation {
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Holds this many bytes instead. If that is more than before, returns whether there is room.
     pub fn resize(&mut self, bytes: u64) -> bool {
         let before = std::mem::replace(&mut self.bytes, bytes);

@@ -68,9 +68,8 @@ pub struct CorkedIo<I> {
     most: usize,
     /// Whether the client is slow to take what is gathered.
     is_slow: bool,
-    /// The reservation for what is gathered beyond [`OWN`].
+    /// The reservation for what is gathered beyond [`OWN`], if that is reserved.
     held: ResponseReservation,
-    is_reserved: bool,
 }
 
 /// The same stream for writes that are complete, and need not wait for others.
@@ -79,7 +78,7 @@ pub struct Uncorked<'a, I>(&'a mut CorkedIo<I>);
 impl<I> CorkedIo<I> {
     /// `held` is empty.
     pub fn new(io: I, cork: Cork, held: ResponseReservation) -> Self {
-        Self { io, cork, gathered: Output::default(), most: MOST, is_slow: false, held, is_reserved: false }
+        Self { io, cork, gathered: Output::default(), most: MOST, is_slow: false, held }
     }
 
     /// The stream for writes that are not gathered.
@@ -98,14 +97,14 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
         let written = self.gathered.poll_write(&mut self.io, context, |_| ());
         if written.is_pending() {
             self.is_slow = true;
-            if !self.is_reserved {
+            if self.held.is_empty() {
                 self.gathered.shrink_to(OWN);
             }
             return Poll::Pending;
         }
         ready!(written)?;
         self.most = if std::mem::take(&mut self.is_slow) { OWN } else { MOST };
-        if std::mem::take(&mut self.is_reserved) {
+        if !self.held.is_empty() {
             self.held.resize(0);
         }
         self.cork.0.is_filled.store(false, Relaxed);
@@ -114,15 +113,15 @@ impl<I: AsyncWrite + Unpin> CorkedIo<I> {
 
     /// Whether this many bytes may be gathered in all.
     fn has_room(&mut self, bytes: usize) -> bool {
-        if bytes <= OWN || bytes > self.most || self.is_reserved {
+        if bytes <= OWN || bytes > self.most || !self.held.is_empty() {
             return bytes <= self.most;
         }
-        self.is_reserved = self.held.resize((MOST - OWN) as u64);
-        if !self.is_reserved {
+        let has_room = self.held.resize((MOST - OWN) as u64);
+        if !has_room {
             self.held.resize(0);
             self.most = OWN;
         }
-        self.is_reserved
+        has_room
     }
 
     /// Gathers these pieces, if need be after what is gathered is written. Returns whether there is room for them.
