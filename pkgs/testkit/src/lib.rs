@@ -5,6 +5,7 @@
 //! - [`until`], [`wait_for`], `eventually` (feature `runtime`): wait for what another process does.
 //! - `certificate`: a self-signed certificate, and its files (feature `certificate`).
 //! - [`mod@mmdb`]: a small file with the countries of addresses.
+//! - [`mod@noise`]: bytes that do not compress.
 //! - [`mod@allocations`]: how often code allocates memory.
 #![deny(unsafe_code)]
 
@@ -14,6 +15,7 @@ mod certificate;
 pub mod client;
 mod metrics;
 mod mmdb;
+mod noise;
 mod server;
 mod wait;
 
@@ -22,6 +24,7 @@ pub use allocations::{Counting, allocations};
 pub use certificate::{Certificate, certificate};
 pub use metrics::Metrics;
 pub use mmdb::mmdb;
+pub use noise::noise;
 pub use server::{Launch, Server, binary};
 #[cfg(feature = "runtime")]
 pub use wait::eventually;

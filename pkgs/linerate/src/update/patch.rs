@@ -109,19 +109,10 @@ mod tests {
     use std::path::PathBuf;
 
     use tempfile::TempDir;
+    use testkit::noise;
     use zstd::zstd_safe::CCtx;
 
     use super::*;
-
-    /// Bytes that do not compress.
-    fn noise(count: usize) -> Vec<u8> {
-        let mut state = 1_u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 56) as u8
-        };
-        (0..count).map(|_| next()).collect()
-    }
 
     fn frame(old: &[u8], new: &[u8]) -> Vec<u8> {
         let mut made = Vec::with_capacity(new.len() + 1024);
@@ -142,7 +133,7 @@ mod tests {
     #[test]
     fn a_patch_makes_the_new_file_of_the_old_one() {
         let place = Place(TempDir::new().expect("a directory"));
-        let old = noise(300_000);
+        let old = noise(1, 300_000);
         let mut new = old.clone();
         new.splice(1_000..2_000, *b"other");
         let frame = frame(&old, &new);
@@ -153,7 +144,7 @@ mod tests {
         let lengths = format!("{MAGIC}{} {}\n", old.len(), new.len());
         assert!(apply(&slot, &patch(&lengths)).expect("it fits") == new);
         // Another old file makes another new one, or none; which one is wanted is known by its digest.
-        let other = place.file("other", &noise(300_001)[1..]);
+        let other = place.file("other", &noise(1, 300_001)[1..]);
         assert!(apply(&other, &patch(&lengths)).is_ok_and(|made| made != new));
         for (lengths, why) in [
             ("", "format"),

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
+use testkit::noise;
 
 use crate::machine::{Box, NOTHING, THREE, script, set};
 
@@ -33,16 +34,6 @@ check-new | --json=short) echo '{"available":"3"}' ;;
 *) touch HERE/EFI/Linux/box_$2+2-0.efi ;;
 esac
 "#;
-
-/// Bytes that do not compress, and are not like those of another seed.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..length).map(|_| next()).collect()
-}
 
 fn patch(old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(new.len() + 1024);
