@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 
 use super::patch::{self, MARGIN, PatchError};
 use super::{Patches, Settings, Version, sysupdate};
+use crate::hex::hex;
 
 /// The manifest, and its detached signature (systemd-sysupdate(8)).
 const MANIFEST: &str = "SHA256SUMS";
@@ -302,10 +303,6 @@ fn at(path: &Path) -> impl Fn(io::Error) -> MirrorError {
 
 fn length(path: &Path) -> Result<u64, MirrorError> {
     Ok(fs::metadata(path).map_err(at(path))?.len())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 use sha2::{Digest, Sha256};
 
 use super::tree::Error;
+use crate::hex::hex;
 
 /// The longest record, in bytes. An escaped path takes up to three times its length.
 const MOST_BYTES: u64 = 16 << 10;
@@ -86,15 +87,6 @@ pub(super) fn name(id: &str) -> String {
 /// The name of the file with an upload's bytes.
 pub(super) fn data(id: &str) -> String {
     format!("{id}.data")
-}
-
-/// Encodes bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Converts an error of the disk.

@@ -12,9 +12,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use super::path::{PathError, WritePath};
-use super::record::{self, Record, data, hex};
+use super::record::{self, Record, data};
 use super::tree::{self, Tree, Usage};
 use super::tus::Metadata;
+use crate::hex::hex;
 
 /// How long a count of the files below the root stays valid.
 const COUNTED: Duration = Duration::from_secs(30);
