@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # update-size.sh OLD NEW [KIND...]: prints what a box with the image OLD downloads for NEW: all of it; or only what is
-# new, in chunks (as casync and desync do) or in one patch (zstd), as linerate-sign makes it. Both are directories `update`, as
-# linerate-sign and `nix build .#NAME-update` make them. A KIND is efi, verity, or one of those below, without which it
+# new, in chunks (as casync and desync do) or in one patch (zstd), as linerate-sign makes it. Both are directories
+# `update`, as linerate-sign and `nix build .#NAME-update` make them. A KIND is efi, verity, or one of those below, without which it
 # prints all: it makes both stores again from their files, with other options. That takes minutes a kind, and 3 GiB in
 # $TMPDIR.
 #
