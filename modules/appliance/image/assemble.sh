@@ -12,13 +12,21 @@ if [[ $# -lt 2 || ! -e $1/partitions.json ]]; then
     exit 2
 fi
 payload=$(realpath "$1")
-olds=()
+of() {
+    jq -r ".$1" "$payload/partitions.json"
+}
+id=$(of id)
+version=$(of version)
+# The directories of older versions, and their versions in the same order.
+olds=() befores=()
 for old in "${@:4}"; do
-    compgen -G "$old/*.store" >/dev/null || {
-        echo "error: $old has no store: it is not the directory update of a version" >&2
+    before=$(basename "$old/${id}"_*.efi .efi)
+    before=${before#"${id}_"}
+    if [[ ! -e $old/${id}_$before.efi || $before == "$version" ]] || ! compgen -G "$old/*.store" >/dev/null; then
+        echo "error: $old is not the directory update of another version of $id" >&2
         exit 2
-    }
-    olds+=("$(realpath "$old")")
+    fi
+    olds+=("$(realpath "$old")") befores+=("$before")
 done
 mkdir -p "$2/update"
 out=$(realpath "$2")
@@ -27,11 +35,6 @@ export SOURCE_DATE_EPOCH=315619200
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-of() {
-    jq -r ".$1" "$payload/partitions.json"
-}
-id=$(of id)
-version=$(of version)
 hash=$(<"$payload/hash")
 # uuid HEX: the UUID of a partition, which is half of the store's hash. So the kernel's command line names both.
 uuid() {
@@ -118,20 +121,14 @@ patch() {
     fi
     rm "$scratch/frame"
 }
-for old in "${olds[@]}"; do
-    boot=$(basename "$old/${id}"_*.efi)
-    before=${boot#"${id}_"}
-    before=${before%.efi}
-    [[ -e $old/$boot && $before != "$version" ]] || {
-        echo "error: $old is not another version of $id" >&2
-        exit 2
-    }
-    patch "$old/$boot" "$uki" "${id}_$version-from-$before.efi.patch"
+for at in "${!olds[@]}"; do
+    old=${olds[at]} before=${befores[at]}
+    patch "$old/${id}_$before.efi" "$uki" "${id}_$version-from-$before.efi.patch"
     patch "$old"/*.store "${id}_${version}_$store.store" "${id}_$version-from-$before.store.patch"
 done
 sums=(*.efi *.store *.verity)
-for patch in *.patch; do
-    [[ ! -e $patch ]] || sums+=("$patch")
+for file in *.patch; do
+    [[ ! -e $file ]] || sums+=("$file")
 done
 [[ ! -e $payload/provenance.json ]] || sums+=("${id}_$version.provenance.json")
 sha256sum -- "${sums[@]}" >"$scratch/SHA256SUMS"
