@@ -106,16 +106,11 @@ impl<S: HttpService> StreamFastPath<S> {
         let mut found = [None, None];
         // The first stream goes to h3, so that h3 knows where to start counting.
         if S::FAST && opened > 1 && !self.progress.closed.load(Relaxed) {
-            let mut next = || match pin!(receive.read_chunk(usize::MAX, true)).poll(context) {
-                Poll::Ready(read) => Some(read.map(|chunk| chunk.map(|chunk| chunk.bytes))),
-                Poll::Pending => None,
-            };
-            found[0] = next();
-            let [first, second] = &mut found;
+            found = read_early(&mut receive, context);
+            let [first, second] = &found;
             if let Some(Ok(Some(bytes))) = first
                 && let Some(section) = whole(bytes)
             {
-                *second = next();
                 // The stream ends after it.
                 let outcome = match second {
                     Some(Ok(None)) => self.answer(section, &mut send, context),
@@ -168,8 +163,6 @@ impl<S: HttpService> StreamFastPath<S> {
                     return Outcome::Unsent(pieces);
                 }
                 shared.stall.took(length as u64);
-                // A stream that was stopped meanwhile needs no end.
-                let _ = send.finish();
                 Outcome::Sent
             })
         })
@@ -180,12 +173,35 @@ impl<S: HttpService> StreamFastPath<S> {
 enum Outcome {
     /// It is left to h3.
     Declined,
-    /// It is answered.
+    /// It is answered: the stream ends when it is dropped.
     Sent,
     /// This much is still to be sent.
     Unsent([Bytes; 2]),
     /// There is nobody to answer.
     Lost,
+}
+
+/// Reads twice, with one lock of the connection if the stream ends after its first piece.
+fn read_early(receive: &mut RecvStream, context: &mut Context<'_>) -> EarlyReads {
+    let mut pieces = [Bytes::new(), Bytes::new()];
+    let read = match pin!(receive.read_chunks(&mut pieces)).poll(context) {
+        Poll::Ready(read) => read,
+        Poll::Pending => return [None, None],
+    };
+    let [first, second] = pieces;
+    match read {
+        Ok(Some(1)) => {
+            // At the end, quinn knows this without a look.
+            let end = match pin!(receive.read_chunk(usize::MAX, true)).poll(context) {
+                Poll::Ready(read) => Some(read.map(|chunk| chunk.map(|chunk| chunk.bytes))),
+                Poll::Pending => None,
+            };
+            [Some(Ok(Some(first))), end]
+        }
+        Ok(Some(_)) => [Some(Ok(Some(first))), Some(Ok(Some(second)))],
+        Ok(None) => [Some(Ok(None)), None],
+        Err(error) => [Some(Err(error)), None],
+    }
 }
 
 /// The field section of a request that consists of nothing else and has arrived whole.

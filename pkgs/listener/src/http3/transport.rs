@@ -99,8 +99,16 @@ impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionErrorIncoming>> {
         loop {
-            let (send, recv) = ready!(self.bidirectional.poll(cx)).map_err(incoming)?;
-            self.bidirectional.set(accept_bi(self.quic.clone()));
+            // A future of its own is for the next wake-up alone: most come with several streams.
+            let accepted = match pin!(self.quic.accept_bi()).poll(cx) {
+                Poll::Ready(accepted) => accepted,
+                Poll::Pending => {
+                    let accepted = ready!(self.bidirectional.poll(cx));
+                    self.bidirectional.set(accept_bi(self.quic.clone()));
+                    accepted
+                }
+            };
+            let (send, recv) = accepted.map_err(incoming)?;
             let (send, recv, found) = match &mut self.fast {
                 Some(fast) => match fast.take(send, recv, cx) {
                     Some(left) => left,
