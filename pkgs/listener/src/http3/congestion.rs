@@ -4,8 +4,10 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
+use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::RttEstimator;
+
+use crate::quic::Connection;
 
 /// CUBIC (RFC 9438), quinn's own default.
 #[derive(Debug, Default)]
@@ -22,7 +24,7 @@ struct Observed {
 /// Whether this connection's client has acknowledged all but `most` bytes of what was sent, and nothing waits to be
 /// sent. Waiting data would fill the congestion window, so at most half of that may be unacknowledged, however small it
 /// is after losses.
-pub(super) fn is_acknowledged(quic: &quinn::Connection, most: u64) -> bool {
+pub(super) fn is_acknowledged(quic: &Connection, most: u64) -> bool {
     quic.congestion_state()
         .into_any()
         .downcast::<Observed>()

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server;
-use quinn::crypto::rustls::HandshakeData;
+use quinn_proto::crypto::rustls::HandshakeData;
 use service::address_limits::AddressRate;
 use service::proxies::Source;
 use tokio::sync::mpsc;
@@ -27,6 +27,7 @@ use super::transport;
 use crate::http_service::HttpService;
 use crate::lifecycle::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
+use crate::quic;
 use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
@@ -46,7 +47,7 @@ const LOOKS: u32 = 4;
 pub(crate) async fn serve(
     worker: &Arc<WorkerContext>,
     local: SocketAddr,
-    quic: quinn::Connection,
+    quic: quic::Connection,
     address_rate: Option<AddressRate>,
     service: impl HttpService,
 ) {
@@ -76,7 +77,7 @@ pub(crate) async fn serve(
 
 fn peer(
     worker: &WorkerContext,
-    quic: &quinn::Connection,
+    quic: &quic::Connection,
     local: SocketAddr,
     address_rate: Option<AddressRate>,
 ) -> Peer {
@@ -104,7 +105,7 @@ type Resolver<S> = server::RequestResolver<transport::Connection<S>, Bytes>;
 
 struct Connection<S: HttpService> {
     h3: H3<S>,
-    quic: quinn::Connection,
+    quic: quic::Connection,
     /// The client's address at the last check, since it may move (RFC 9000, section 9).
     remote: SocketAddr,
     context: Arc<Context>,

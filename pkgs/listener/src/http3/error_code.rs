@@ -1,6 +1,6 @@
-//! Error codes, as quinn's type.
+//! Error codes, as quinn-proto's type.
 
-use quinn::VarInt;
+use quinn_proto::VarInt;
 
 /// Both libraries limit them to 62 bits (RFC 9000, section 16).
 pub(crate) fn varint(code: u64) -> VarInt {

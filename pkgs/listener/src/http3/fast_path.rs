@@ -5,14 +5,12 @@
 //! turned into frames. Everything that is not plain goes to h3 unchanged.
 
 use std::cell::RefCell;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h3::error::Code;
-use quinn::{ReadError, RecvStream, SendStream};
 use tokio::sync::mpsc;
 
 use super::context;
@@ -20,6 +18,7 @@ use super::error_code::varint;
 use super::frames;
 use super::qpack;
 use crate::http_service::HttpService;
+use crate::quic::{ReadError, RecvStream, SendStream};
 use crate::plain::{Asking, PlainAnswer, PlainRequest, with_buffers};
 
 /// The types of frames (RFC 9114, section 7.2).
@@ -125,8 +124,7 @@ impl<S: HttpService> StreamFastPath<S> {
                         return None;
                     }
                     Outcome::Lost => {
-                        // A stream that is closed has nothing to reset.
-                        let _ = send.reset(varint(Code::H3_INTERNAL_ERROR.value()));
+                        send.reset(varint(Code::H3_INTERNAL_ERROR.value()));
                         return None;
                     }
                 }
@@ -155,15 +153,15 @@ impl<S: HttpService> StreamFastPath<S> {
                     return Outcome::Lost;
                 };
                 let mut pieces = [Bytes::copy_from_slice(frames), body];
-                // The client has reset the stream, or is gone.
-                if let Poll::Ready(Err(_)) = pin!(send.write_chunks(&mut pieces)).poll(context) {
-                    return Outcome::Lost;
+                match send.poll_write(context, &mut pieces) {
+                    Poll::Ready(Ok(())) => {
+                        shared.stall.took(length as u64);
+                        Outcome::Sent
+                    }
+                    // The client has reset the stream, or is gone.
+                    Poll::Ready(Err(_)) => Outcome::Lost,
+                    Poll::Pending => Outcome::Unsent(pieces),
                 }
-                if !pieces.iter().all(Bytes::is_empty) {
-                    return Outcome::Unsent(pieces);
-                }
-                shared.stall.took(length as u64);
-                Outcome::Sent
             })
         })
     }
@@ -181,25 +179,15 @@ enum Outcome {
     Lost,
 }
 
-/// Reads twice, with one lock of the connection if the stream ends after its first piece.
+/// Reads twice at most, with one lock of the connection.
 fn read_early(receive: &mut RecvStream, context: &mut Context<'_>) -> EarlyReads {
     let mut pieces = [Bytes::new(), Bytes::new()];
-    let read = match pin!(receive.read_chunks(&mut pieces)).poll(context) {
-        Poll::Ready(read) => read,
-        Poll::Pending => return [None, None],
-    };
+    let Poll::Ready(read) = receive.poll_read(context, &mut pieces) else { return [None, None] };
     let [first, second] = pieces;
     match read {
-        Ok(Some(1)) => {
-            // At the end, quinn knows this without a look.
-            let end = match pin!(receive.read_chunk(usize::MAX, true)).poll(context) {
-                Poll::Ready(read) => Some(read.map(|chunk| chunk.map(|chunk| chunk.bytes))),
-                Poll::Pending => None,
-            };
-            [Some(Ok(Some(first))), end]
-        }
-        Ok(Some(_)) => [Some(Ok(Some(first))), Some(Ok(Some(second)))],
-        Ok(None) => [Some(Ok(None)), None],
+        Ok(0) => [Some(Ok(None)), None],
+        Ok(1) => [Some(Ok(Some(first))), receive.has_ended().then_some(Ok(None))],
+        Ok(_) => [Some(Ok(Some(first))), Some(Ok(Some(second)))],
         Err(error) => [Some(Err(error)), None],
     }
 }

@@ -128,14 +128,13 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
 /// Sends the rest of an answer, as fast as the client takes it.
 pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, mut pieces }: Unsent) {
     let length = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
-    // A closed stream needs no end.
-    let _ = if taken(&context, stream.write_all_chunks(&mut pieces)).await {
+    if taken(&context, std::future::poll_fn(|cx| stream.poll_write(cx, &mut pieces))).await {
         context.stall.took(length);
-        stream.finish()
+        stream.finish();
     } else {
         context.stall.reset(length, context.window.bytes());
-        stream.reset(varint(Code::H3_INTERNAL_ERROR.value()))
-    };
+        stream.reset(varint(Code::H3_INTERNAL_ERROR.value()));
+    }
 }
 
 fn is_set(flag: &AtomicBool) -> bool {
@@ -272,7 +271,7 @@ impl Answer<'_> {
                     continue;
                 }
             };
-            // The frame has room until quinn has all of it.
+            // The frame has room until the stream has all of it.
             let _room = room;
             match frame.into_data() {
                 Ok(mut data) => {
@@ -325,7 +324,7 @@ impl Answer<'_> {
 
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
-        // quinn would otherwise end the stream as if it were complete.
+        // Dropping it would otherwise end the stream as if it were complete.
         if !self.ended {
             self.context.stall.reset(self.sent, self.context.window.bytes());
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);

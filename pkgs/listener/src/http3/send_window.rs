@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::congestion::is_acknowledged;
 use crate::limits::ResponseReservation;
+use crate::quic::Connection;
 
 /// The unacknowledged bytes that every client may have: more than a first flight (RFC 9002, section 7.2: ten
 /// datagrams), so that nobody waits for more.
@@ -36,7 +37,7 @@ fn wider(current: u64, congestion: u64, most: u64) -> Option<u64> {
 /// The window of one connection.
 #[derive(Debug)]
 pub(super) struct SendWindow {
-    quic: quinn::Connection,
+    quic: Connection,
     bytes: AtomicU64,
     /// The largest window for this client.
     most: AtomicU64,
@@ -46,7 +47,7 @@ pub(super) struct SendWindow {
 
 impl SendWindow {
     /// The least window, for a connection after its handshake. Later round trips include the client's own load.
-    pub(super) fn new(quic: quinn::Connection, reserved: ResponseReservation) -> Self {
+    pub(super) fn new(quic: Connection, reserved: ResponseReservation) -> Self {
         let most = most(quic.rtt()).into();
         Self { quic, bytes: LEAST.into(), most, reserved: Mutex::new(reserved) }
     }
@@ -62,7 +63,7 @@ impl SendWindow {
         if current >= most {
             return false;
         }
-        let Some(wanted) = wider(current, self.quic.stats().path.cwnd, most) else { return false };
+        let Some(wanted) = wider(current, self.quic.congestion_window(), most) else { return false };
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         if !reserved.resize(wanted - LEAST) {
             reserved.resize(current - LEAST);

@@ -1,22 +1,21 @@
-//! The interface between h3 and a QUIC connection of quinn.
+//! The interface between h3 and a QUIC connection.
 //!
 //! Besides carrying bytes, it checks the frames in them. h3 collects a whole frame before it looks at it, however long
 //! the frame claims to be, and accepts a stream that ends within a DATA frame. This layer stops both.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
-use quinn::VarInt;
-use tokio_util::sync::ReusableBoxFuture;
+use quinn_proto::{ConnectionError, VarInt};
 
 use super::error_code::varint;
 use super::fast_path::{EarlyReads, StreamFastPath};
 use super::frames::{Frames, Violation};
 use crate::http_service::HttpService;
+use crate::quic::{ReadError, WriteError};
 
 /// How many bytes are copied at a time if copying cannot be avoided.
 const COPY_BYTES: usize = 32 * 1024;
@@ -36,49 +35,27 @@ pub(super) fn payload(bytes: Bytes) -> Bytes {
     bytes
 }
 
-type Future<T> = ReusableBoxFuture<'static, Result<T, quinn::ConnectionError>>;
-
 /// A connection.
 pub(super) struct Connection<S> {
-    quic: quinn::Connection,
+    quic: crate::quic::Connection,
     /// The fast path, which answers before h3. It never opens streams.
     fast: Option<StreamFastPath<S>>,
-    bidirectional: Future<(quinn::SendStream, quinn::RecvStream)>,
-    unidirectional: Future<quinn::RecvStream>,
-    opening: Option<Future<quinn::SendStream>>,
     frame_limit: u64,
 }
 
 impl<S: HttpService> Connection<S> {
     /// Wraps `quic`. Only DATA frames may be longer than `frame_limit` bytes.
-    pub(super) fn new(quic: quinn::Connection, fast: Option<StreamFastPath<S>>, frame_limit: u64) -> Self {
-        Self {
-            fast,
-            bidirectional: ReusableBoxFuture::new(accept_bi(quic.clone())),
-            unidirectional: ReusableBoxFuture::new(accept_uni(quic.clone())),
-            opening: None,
-            quic,
-            frame_limit,
-        }
+    pub(super) fn new(
+        quic: crate::quic::Connection,
+        fast: Option<StreamFastPath<S>>,
+        frame_limit: u64,
+    ) -> Self {
+        Self { quic, fast, frame_limit }
     }
 
-    fn receiving(&self, stream: quinn::RecvStream, frames: Frames) -> RecvStream {
+    fn receiving(&self, stream: crate::quic::RecvStream, frames: Frames) -> RecvStream {
         RecvStream { quic: self.quic.clone(), stream, found: [None, None], frames }
     }
-}
-
-async fn accept_bi(
-    quic: quinn::Connection,
-) -> Result<(quinn::SendStream, quinn::RecvStream), quinn::ConnectionError> {
-    quic.accept_bi().await
-}
-
-async fn accept_uni(quic: quinn::Connection) -> Result<quinn::RecvStream, quinn::ConnectionError> {
-    quic.accept_uni().await
-}
-
-async fn open_uni(quic: quinn::Connection) -> Result<quinn::SendStream, quinn::ConnectionError> {
-    quic.open_uni().await
 }
 
 impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
@@ -89,8 +66,7 @@ impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RecvStream, ConnectionErrorIncoming>> {
-        let stream = ready!(self.unidirectional.poll(cx)).map_err(incoming)?;
-        self.unidirectional.set(accept_uni(self.quic.clone()));
+        let stream = ready!(self.quic.poll_accept_uni(cx)).map_err(incoming)?;
         Poll::Ready(Ok(self.receiving(stream, Frames::unidirectional(self.frame_limit))))
     }
 
@@ -99,16 +75,7 @@ impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionErrorIncoming>> {
         loop {
-            // A future of its own is for the next wake-up alone: most come with several streams.
-            let accepted = match pin!(self.quic.accept_bi()).poll(cx) {
-                Poll::Ready(accepted) => accepted,
-                Poll::Pending => {
-                    let accepted = ready!(self.bidirectional.poll(cx));
-                    self.bidirectional.set(accept_bi(self.quic.clone()));
-                    accepted
-                }
-            };
-            let (send, recv) = accepted.map_err(incoming)?;
+            let (send, recv) = ready!(self.quic.poll_accept_bi(cx)).map_err(incoming)?;
             let (send, recv, found) = match &mut self.fast {
                 Some(fast) => match fast.take(send, recv, cx) {
                     Some(left) => left,
@@ -138,14 +105,7 @@ impl<S: HttpService> quic::OpenStreams<Bytes> for Connection<S> {
     }
 
     fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamErrorIncoming>> {
-        let quic = &self.quic;
-        let opening = self.opening.get_or_insert_with(|| ReusableBoxFuture::new(open_uni(quic.clone())));
-        let opened = ready!(opening.poll(cx));
-        self.opening = None;
-        Poll::Ready(match opened {
-            Ok(stream) => Ok(SendStream::new(stream)),
-            Err(error) => Err(lost(error)),
-        })
+        self.quic.poll_open_uni(cx).map_ok(SendStream::new).map_err(lost)
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
@@ -208,8 +168,8 @@ impl quic::SendStream<Bytes> for BidiStream {
 
 /// The client's direction of a stream.
 pub(super) struct RecvStream {
-    quic: quinn::Connection,
-    stream: quinn::RecvStream,
+    quic: crate::quic::Connection,
+    stream: crate::quic::RecvStream,
     /// What was already read from it.
     found: EarlyReads,
     frames: Frames,
@@ -223,7 +183,7 @@ impl RecvStream {
             Violation::Push => (Code::H3_STREAM_CREATION_ERROR, "clients do not push"),
         };
         self.quic.close(varint(code.value()), reason.as_bytes());
-        lost(quinn::ConnectionError::LocallyClosed)
+        lost(ConnectionError::LocallyClosed)
     }
 }
 
@@ -233,9 +193,12 @@ impl quic::RecvStream for RecvStream {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         let read = match self.found.iter_mut().find_map(Option::take) {
             Some(found) => found,
-            // The future holds no state that would be lost with it.
-            None => ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx))
-                .map(|chunk| chunk.map(|chunk| chunk.bytes)),
+            None => {
+                let mut piece = [Bytes::new()];
+                let read = ready!(self.stream.poll_read(cx, &mut piece));
+                let [piece] = piece;
+                read.map(|count| (count > 0).then_some(piece))
+            }
         };
         let (data, seen) = match read {
             Ok(Some(bytes)) => {
@@ -243,18 +206,17 @@ impl quic::RecvStream for RecvStream {
                 (Some(bytes), seen)
             }
             Ok(None) => (None, self.frames.end()),
-            Err(quinn::ReadError::Reset(code)) => {
+            Err(ReadError::Reset(code)) => {
                 return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code: code.into() }));
             }
-            Err(quinn::ReadError::ConnectionLost(error)) => return Poll::Ready(Err(lost(error))),
-            Err(error) => return Poll::Ready(Err(StreamErrorIncoming::Unknown(Box::new(error)))),
+            Err(ReadError::Lost(error)) => return Poll::Ready(Err(lost(error))),
+            Err(ReadError::Closed) => return Poll::Ready(Err(closed())),
         };
         Poll::Ready(seen.map(|()| data).map_err(|violation| self.violated(violation)))
     }
 
     fn stop_sending(&mut self, code: u64) {
-        // A closed stream needs no stop.
-        let _ = self.stream.stop(varint(code));
+        self.stream.stop(varint(code));
     }
 
     fn recv_id(&self) -> StreamId {
@@ -265,23 +227,23 @@ impl quic::RecvStream for RecvStream {
 impl Drop for RecvStream {
     fn drop(&mut self) {
         // RFC 9114, section 4.1: the unread rest of an answered request is stopped without an error.
-        let _ = self.stream.stop(varint(Code::H3_NO_ERROR.value()));
+        self.stream.stop(varint(Code::H3_NO_ERROR.value()));
     }
 }
 
 /// The server's direction of a stream.
 pub(super) struct SendStream {
-    stream: quinn::SendStream,
+    stream: crate::quic::SendStream,
     /// A frame that is being sent.
     frame: Option<WriteBuf<Bytes>>,
     /// The payload after its head, if known.
     payload: Bytes,
-    /// Parts of it that quinn has not taken yet.
+    /// Parts of it that the stream has not taken yet.
     pieces: [Bytes; 2],
 }
 
 impl SendStream {
-    fn new(stream: quinn::SendStream) -> Self {
+    fn new(stream: crate::quic::SendStream) -> Self {
         Self { stream, frame: None, payload: Bytes::new(), pieces: Default::default() }
     }
 }
@@ -289,17 +251,14 @@ impl SendStream {
 impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         loop {
-            while !self.pieces.iter().all(Bytes::is_empty) {
-                // The future holds no state that would be lost with it.
-                match ready!(pin!(self.stream.write_chunks(&mut self.pieces)).poll(cx)) {
-                    Ok(_) => {}
-                    Err(quinn::WriteError::Stopped(code)) => {
-                        let error = StreamErrorIncoming::StreamTerminated { error_code: code.into() };
-                        return Poll::Ready(Err(error));
-                    }
-                    Err(quinn::WriteError::ConnectionLost(error)) => return Poll::Ready(Err(lost(error))),
-                    Err(error) => return Poll::Ready(Err(StreamErrorIncoming::Unknown(Box::new(error)))),
+            match ready!(self.stream.poll_write(cx, &mut self.pieces)) {
+                Ok(()) => {}
+                Err(WriteError::Stopped(code)) => {
+                    let error = StreamErrorIncoming::StreamTerminated { error_code: code.into() };
+                    return Poll::Ready(Err(error));
                 }
+                Err(WriteError::Lost(error)) => return Poll::Ready(Err(lost(error))),
+                Err(WriteError::Closed) => return Poll::Ready(Err(closed())),
             }
             match &mut self.frame {
                 Some(frame) if frame.has_remaining() => self.pieces = cut(frame, &self.payload),
@@ -319,7 +278,8 @@ impl quic::SendStream<Bytes> for SendStream {
     }
 
     fn poll_finish(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        Poll::Ready(self.stream.finish().map_err(|error| StreamErrorIncoming::Unknown(Box::new(error))))
+        self.stream.finish();
+        Poll::Ready(Ok(()))
     }
 
     fn reset(&mut self, code: u64) {
@@ -352,20 +312,24 @@ fn known(frame: &WriteBuf<Bytes>, payload: &Bytes) -> Option<Bytes> {
     payload.as_ptr_range().contains(&next.as_ptr()).then(|| payload.slice_ref(next))
 }
 
-fn stream_id(id: quinn::StreamId) -> StreamId {
+fn stream_id(id: quinn_proto::StreamId) -> StreamId {
     StreamId::try_from(u64::from(VarInt::from(id))).expect("an id of 62 bits")
 }
 
-fn lost(error: quinn::ConnectionError) -> StreamErrorIncoming {
+fn closed() -> StreamErrorIncoming {
+    StreamErrorIncoming::Unknown("the stream is closed".into())
+}
+
+fn lost(error: ConnectionError) -> StreamErrorIncoming {
     StreamErrorIncoming::ConnectionErrorIncoming { connection_error: incoming(error) }
 }
 
-fn incoming(error: quinn::ConnectionError) -> ConnectionErrorIncoming {
+fn incoming(error: ConnectionError) -> ConnectionErrorIncoming {
     match error {
-        quinn::ConnectionError::ApplicationClosed(close) => {
+        ConnectionError::ApplicationClosed(close) => {
             ConnectionErrorIncoming::ApplicationClose { error_code: close.error_code.into() }
         }
-        quinn::ConnectionError::TimedOut => ConnectionErrorIncoming::Timeout,
+        ConnectionError::TimedOut => ConnectionErrorIncoming::Timeout,
         error => ConnectionErrorIncoming::Undefined(std::sync::Arc::new(error)),
     }
 }

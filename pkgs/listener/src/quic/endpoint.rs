@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use h3::error::Code;
-use quinn::{Endpoint, Incoming, Runtime as _, TokioRuntime};
+use quinn::{Runtime as _, TokioRuntime};
 use service::proxies::Source;
 use service::{handover, socket};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::gso_batch::GsoSocket;
+use super::driver::{Connection, Driver, Endpoint, Incoming};
 use super::hot_restart::{self, Relay};
 use super::shared::{self, SharedEndpoint};
 use crate::config::Config;
@@ -74,12 +74,12 @@ impl Socket {
 
 /// Serves until draining, then waits for the connections to end.
 pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: impl HttpService) {
-    let (endpoint, gathering) = match open(&worker, socket) {
+    let (endpoint, driver) = match open(&worker, socket) {
         Ok(opened) => opened,
         Err(error) => return tracing::error!(%error, "cannot use a QUIC socket"),
     };
     let Ok(local) = endpoint.local_addr() else { return };
-    let sending = tokio::spawn(gathering.send_rest());
+    let driving = tokio::spawn(driver.run());
     let mut connections = JoinSet::new();
     // Its clones count the running handshakes.
     let handshakes = Arc::new(());
@@ -142,7 +142,7 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
             Some(incoming) = endpoint.accept() => turn_away(incoming),
         }
     }
-    sending.abort();
+    driving.abort();
 }
 
 /// Whether another process gets these sockets, or has them.
@@ -159,22 +159,20 @@ fn turn_away(incoming: Incoming) {
 fn open(
     worker: &WorkerContext,
     Socket { sockets, relay, shared, .. }: Socket,
-) -> io::Result<(Endpoint, Arc<GsoSocket>)> {
+) -> io::Result<(Endpoint, Driver)> {
     let index = u8::try_from(worker.index).map_err(io::Error::other)?;
     let sockets = sockets.into_iter().map(|socket| TokioRuntime.wrap_udp_socket(socket));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
     let relay = relay.map(Relay::new).transpose()?;
-    let socket = GsoSocket::new(shared.router.demux(index, sockets, relay, worker.metrics.clone()));
-    let (config, server) = (shared.endpoint(index), Some(shared.server.clone()));
-    let runtime = Arc::new(TokioRuntime);
-    Ok((Endpoint::new_with_abstract_socket(config, server, socket.clone(), runtime)?, socket))
+    let socket = shared.router.demux(index, sockets, relay, worker.metrics.clone());
+    Ok(Endpoint::new(shared.endpoint(index), shared.server.clone(), socket))
 }
 
 /// Whether a connection attempt may continue.
 fn admit(worker: &WorkerContext, incoming: Incoming, handshakes: usize) -> Option<(Incoming, Permit)> {
     if handshakes > UNPROVEN && !incoming.remote_address_validated() {
         // A retry is possible, since its address is not validated.
-        let _ = incoming.retry();
+        incoming.retry();
         return None;
     }
     let address = incoming.remote_address().ip();
@@ -191,7 +189,7 @@ fn admit(worker: &WorkerContext, incoming: Incoming, handshakes: usize) -> Optio
 }
 
 /// The connection, if its handshake succeeds in time.
-async fn establish(worker: &WorkerContext, incoming: Incoming) -> Option<quinn::Connection> {
+async fn establish(worker: &WorkerContext, incoming: Incoming) -> Option<Connection> {
     let connecting = incoming.accept().ok()?;
     timeout(worker.config.limits.handshake_time, connecting).await.ok()?.ok()
 }

@@ -1,0 +1,216 @@
+//! Both directions of a stream.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use quinn_proto::{ConnectionError, FinishError, StreamId, VarInt};
+
+use super::connection::{Connection, State};
+
+/// Why a stream cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) enum ReadError {
+    /// The client has reset it.
+    Reset(VarInt),
+    /// The connection has ended.
+    Lost(ConnectionError),
+    /// It was stopped, or has been read to its end.
+    Closed,
+}
+
+/// Why a stream cannot be written.
+#[derive(Clone, Debug)]
+pub(crate) enum WriteError {
+    /// The client wants no more of it.
+    Stopped(VarInt),
+    /// The connection has ended.
+    Lost(ConnectionError),
+    /// It was ended or reset.
+    Closed,
+}
+
+/// A stream that the client sends on. If it is dropped before its end, the client is told to stop.
+#[derive(Debug)]
+pub(crate) struct RecvStream {
+    connection: Connection,
+    id: StreamId,
+    /// Whether it was read to its end.
+    ended: bool,
+    /// A reset that came after the data that was returned.
+    reset: Option<VarInt>,
+}
+
+impl RecvStream {
+    pub(super) fn new(connection: Connection, id: StreamId) -> Self {
+        Self { connection, id, ended: false, reset: None }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Reads the next pieces, as many as there are places. Returns their number, and 0 at the end. One task may wait
+    /// for them.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &mut [Bytes],
+    ) -> Poll<Result<usize, ReadError>> {
+        if self.ended {
+            return Poll::Ready(Ok(0));
+        }
+        if let Some(code) = self.reset {
+            return Poll::Ready(Err(ReadError::Reset(code)));
+        }
+        let mut state = self.connection.state();
+        let mut stream = state.inner.recv_stream(self.id);
+        let Ok(mut chunks) = stream.read(true) else { return Poll::Ready(Err(ReadError::Closed)) };
+        let mut read = 0;
+        let mut blocked = false;
+        while read < pieces.len() {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => {
+                    pieces[read] = chunk.bytes;
+                    read += 1;
+                    continue;
+                }
+                Ok(None) => self.ended = true,
+                Err(quinn_proto::ReadError::Reset(code)) => self.reset = Some(code),
+                Err(quinn_proto::ReadError::Blocked) => blocked = true,
+            }
+            break;
+        }
+        if chunks.finalize().should_transmit() {
+            self.connection.shared().queue_locked(&mut state);
+        }
+        if read > 0 || self.ended {
+            return Poll::Ready(Ok(read));
+        }
+        if let Some(code) = self.reset {
+            return Poll::Ready(Err(ReadError::Reset(code)));
+        }
+        debug_assert!(blocked, "there is a place");
+        if let Some(error) = &state.error {
+            return Poll::Ready(Err(ReadError::Lost(error.clone())));
+        }
+        state.readers.insert(self.id, cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether it was read to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Tells the client to send no more. Nothing more can be read.
+    pub(crate) fn stop(&mut self, code: VarInt) {
+        if self.ended {
+            return;
+        }
+        let mut state = self.connection.state();
+        state.readers.remove(&self.id);
+        if state.error.is_none() && state.inner.recv_stream(self.id).stop(code).is_ok() {
+            self.connection.shared().queue_locked(&mut state);
+        }
+        self.ended = true;
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        self.stop(VarInt::from_u32(0));
+    }
+}
+
+/// A stream that this side sends on. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct SendStream {
+    connection: Connection,
+    id: StreamId,
+}
+
+impl SendStream {
+    pub(super) fn new(connection: Connection, id: StreamId) -> Self {
+        Self { connection, id }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Writes these pieces, and removes what is written from them. Pending if there is no room for all. One task may
+    /// wait for it.
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &mut [Bytes],
+    ) -> Poll<Result<(), WriteError>> {
+        if pieces.iter().all(Bytes::is_empty) {
+            return Poll::Ready(Ok(()));
+        }
+        let mut state = self.connection.state();
+        if let Some(error) = &state.error {
+            return Poll::Ready(Err(WriteError::Lost(error.clone())));
+        }
+        loop {
+            match state.inner.send_stream(self.id).write_chunks(pieces) {
+                Ok(_) => self.connection.shared().queue_locked(&mut state),
+                Err(quinn_proto::WriteError::Blocked) => {
+                    state.writers.insert(self.id, cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Err(quinn_proto::WriteError::Stopped(code)) => {
+                    return Poll::Ready(Err(WriteError::Stopped(code)));
+                }
+                Err(quinn_proto::WriteError::ClosedStream) => return Poll::Ready(Err(WriteError::Closed)),
+            }
+            if pieces.iter().all(Bytes::is_empty) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Ends it: all that was written is sent. A stream that was stopped or has ended needs no end.
+    pub(crate) fn finish(&mut self) {
+        let mut state = self.connection.state();
+        if state.error.is_none() {
+            let ended = state.inner.send_stream(self.id).finish();
+            self.queue_if(&mut state, ended.is_ok());
+        }
+    }
+
+    /// Ends it without the rest. A stream that is closed has nothing to reset.
+    pub(crate) fn reset(&mut self, code: VarInt) {
+        let mut state = self.connection.state();
+        if state.error.is_none() {
+            let reset = state.inner.send_stream(self.id).reset(code);
+            self.queue_if(&mut state, reset.is_ok());
+        }
+    }
+
+    fn queue_if(&self, state: &mut State, changed: bool) {
+        if changed {
+            self.connection.shared().queue_locked(state);
+        }
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        let mut state = self.connection.state();
+        if !state.writers.is_empty() {
+            state.writers.remove(&self.id);
+        }
+        if state.error.is_some() {
+            return;
+        }
+        let mut stream = state.inner.send_stream(self.id);
+        let changed = match stream.finish() {
+            Ok(()) => true,
+            // RFC 9000, section 3.5: who is told to stop resets the stream.
+            Err(FinishError::Stopped(code)) => stream.reset(code).is_ok(),
+            Err(FinishError::ClosedStream) => false,
+        };
+        self.queue_if(&mut state, changed);
+    }
+}
