@@ -6,7 +6,7 @@
 //!   TCP, Unix ─▶                                │       └─▶ http2 ─┼─▶ fast path ─▶ bytes ───────▶ client
 //!                                               ▼                  │    └ declines: body ─▶ service
 //!                                            offload               │                         └▶ response ─▶ client
-//!   UDP ─▶ quic: cid_demux ─▶ limits ─▶ endpoint ─────────▶ http3 ─┘
+//!   UDP ─▶ quic: cid_demux ─▶ limits ─▶ quic_driver ──────▶ http3 ─┘
 //!
 //!   on each worker: worker_context (what all of it shares), lifecycle (deadlines, draining, the cut), metrics
 //! ```
@@ -61,6 +61,7 @@ mod http3;
 mod net;
 mod plain;
 mod quic;
+mod quic_driver;
 mod server;
 pub mod tls;
 

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
-use crate::quic::Connection;
+use crate::quic_driver::Connection;
 
 /// CUBIC (RFC 9438), quinn's own default.
 #[derive(Debug, Default)]

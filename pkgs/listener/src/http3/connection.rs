@@ -27,7 +27,7 @@ use super::transport;
 use crate::http_service::HttpService;
 use crate::lifecycle::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
-use crate::quic;
+use crate::quic_driver;
 use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
@@ -47,7 +47,7 @@ const LOOKS: u32 = 4;
 pub(crate) async fn serve(
     worker: &Arc<WorkerContext>,
     local: SocketAddr,
-    quic: quic::Connection,
+    quic: quic_driver::Connection,
     address_rate: Option<AddressRate>,
     service: impl HttpService,
 ) {
@@ -77,7 +77,7 @@ pub(crate) async fn serve(
 
 fn peer(
     worker: &WorkerContext,
-    quic: &quic::Connection,
+    quic: &quic_driver::Connection,
     local: SocketAddr,
     address_rate: Option<AddressRate>,
 ) -> Peer {
@@ -105,7 +105,7 @@ type Resolver<S> = server::RequestResolver<transport::Connection<S>, Bytes>;
 
 struct Connection<S: HttpService> {
     h3: H3<S>,
-    quic: quic::Connection,
+    quic: quic_driver::Connection,
     /// The client's address at the last check, since it may move (RFC 9000, section 9).
     remote: SocketAddr,
     context: Arc<Context>,

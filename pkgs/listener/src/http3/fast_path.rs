@@ -18,8 +18,8 @@ use super::error_code::varint;
 use super::frames;
 use super::qpack;
 use crate::http_service::HttpService;
-use crate::quic::{ReadError, RecvStream, SendStream};
 use crate::plain::{Asking, PlainAnswer, PlainRequest, with_buffers};
+use crate::quic_driver::{ReadError, RecvStream, SendStream};
 
 /// The types of frames (RFC 9114, section 7.2).
 const DATA: u8 = 0;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::congestion::is_acknowledged;
 use crate::limits::ResponseReservation;
-use crate::quic::Connection;
+use crate::quic_driver::Connection;
 
 /// The unacknowledged bytes that every client may have: more than a first flight (RFC 9002, section 7.2: ten
 /// datagrams), so that nobody waits for more.

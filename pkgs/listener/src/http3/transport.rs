@@ -15,7 +15,7 @@ use super::error_code::varint;
 use super::fast_path::{EarlyReads, StreamFastPath};
 use super::frames::{Frames, Violation};
 use crate::http_service::HttpService;
-use crate::quic::{ReadError, WriteError};
+use crate::quic_driver::{self, ReadError, WriteError};
 
 /// How many bytes are copied at a time if copying cannot be avoided.
 const COPY_BYTES: usize = 32 * 1024;
@@ -37,7 +37,7 @@ pub(super) fn payload(bytes: Bytes) -> Bytes {
 
 /// A connection.
 pub(super) struct Connection<S> {
-    quic: crate::quic::Connection,
+    quic: quic_driver::Connection,
     /// The fast path, which answers before h3. It never opens streams.
     fast: Option<StreamFastPath<S>>,
     frame_limit: u64,
@@ -46,14 +46,14 @@ pub(super) struct Connection<S> {
 impl<S: HttpService> Connection<S> {
     /// Wraps `quic`. Only DATA frames may be longer than `frame_limit` bytes.
     pub(super) fn new(
-        quic: crate::quic::Connection,
+        quic: quic_driver::Connection,
         fast: Option<StreamFastPath<S>>,
         frame_limit: u64,
     ) -> Self {
         Self { quic, fast, frame_limit }
     }
 
-    fn receiving(&self, stream: crate::quic::RecvStream, frames: Frames) -> RecvStream {
+    fn receiving(&self, stream: quic_driver::RecvStream, frames: Frames) -> RecvStream {
         RecvStream { quic: self.quic.clone(), stream, found: [None, None], frames }
     }
 }
@@ -168,8 +168,8 @@ impl quic::SendStream<Bytes> for BidiStream {
 
 /// The client's direction of a stream.
 pub(super) struct RecvStream {
-    quic: crate::quic::Connection,
-    stream: crate::quic::RecvStream,
+    quic: quic_driver::Connection,
+    stream: quic_driver::RecvStream,
     /// What was already read from it.
     found: EarlyReads,
     frames: Frames,
@@ -233,7 +233,7 @@ impl Drop for RecvStream {
 
 /// The server's direction of a stream.
 pub(super) struct SendStream {
-    stream: crate::quic::SendStream,
+    stream: quic_driver::SendStream,
     /// A frame that is being sent.
     frame: Option<WriteBuf<Bytes>>,
     /// The payload after its head, if known.
@@ -243,7 +243,7 @@ pub(super) struct SendStream {
 }
 
 impl SendStream {
-    fn new(stream: crate::quic::SendStream) -> Self {
+    fn new(stream: quic_driver::SendStream) -> Self {
         Self { stream, frame: None, payload: Bytes::new(), pieces: Default::default() }
     }
 }
@@ -283,8 +283,7 @@ impl quic::SendStream<Bytes> for SendStream {
     }
 
     fn reset(&mut self, code: u64) {
-        // A closed stream needs no reset.
-        let _ = self.stream.reset(varint(code));
+        self.stream.reset(varint(code));
     }
 
     fn send_id(&self) -> StreamId {

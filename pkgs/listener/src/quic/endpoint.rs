@@ -13,7 +13,6 @@ use service::{handover, socket};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::driver::{Connection, Driver, Endpoint, Incoming};
 use super::hot_restart::{self, Relay};
 use super::shared::{self, SharedEndpoint};
 use crate::config::Config;
@@ -21,6 +20,7 @@ use crate::error::Error;
 use crate::http_service::HttpService;
 use crate::http3::{self, varint};
 use crate::limits::Permit;
+use crate::quic_driver::{Connection, Driver, Endpoint, Incoming};
 use crate::tls::{self, Tls};
 use crate::worker_context::WorkerContext;
 

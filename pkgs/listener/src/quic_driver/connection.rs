@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use quinn_proto::congestion::Controller;
 use quinn_proto::{
     ConnectionError, ConnectionEvent, ConnectionHandle, Dir, EndpointEvent, Event, StreamEvent, StreamId,
     Transmit, TransportError, TransportErrorCode, VarInt,
 };
 
-use super::streams::{RecvStream, SendStream};
 use super::{MOST_BYTES, Queue, lock, wait, wake};
 
 /// What the driver and the handles of a connection share.
@@ -42,10 +42,12 @@ pub(super) struct State {
     closing: Option<Waker>,
     accepting: [Option<Waker>; 2],
     opening: Option<Waker>,
-    /// Who waits for a stream.
-    pub(super) readers: HashMap<StreamId, Waker>,
-    pub(super) writers: HashMap<StreamId, Waker>,
+    pub(super) readers: Waiting,
+    pub(super) writers: Waiting,
 }
+
+/// Who waits for a stream.
+type Waiting = HashMap<StreamId, Waker, RandomState>;
 
 /// How the driver's timer changes: when it was due, if it was, and when it is.
 type Armed = Option<(Option<Instant>, Option<Instant>)>;
@@ -66,8 +68,8 @@ impl Shared {
             closing: None,
             accepting: [None, None],
             opening: None,
-            readers: HashMap::new(),
-            writers: HashMap::new(),
+            readers: Waiting::default(),
+            writers: Waiting::default(),
         };
         Arc::new(Self { handle, state: Mutex::new(state), queue })
     }
@@ -184,7 +186,7 @@ impl State {
 
     /// The connection has ended: nobody waits any longer.
     fn end(&mut self, error: ConnectionError) {
-        self.error = Some(error);
+        self.error.get_or_insert(error);
         wake(&mut self.establishing);
         wake(&mut self.closing);
         self.accepting.iter_mut().for_each(wake);
@@ -204,7 +206,7 @@ impl State {
     }
 }
 
-fn wake_stream(waiting: &mut HashMap<StreamId, Waker>, id: StreamId) {
+fn wake_stream(waiting: &mut Waiting, id: StreamId) {
     if !waiting.is_empty()
         && let Some(waker) = waiting.remove(&id)
     {
@@ -255,21 +257,12 @@ impl Connection {
         .await
     }
 
-    /// The next stream in both directions that the client has opened. One task may wait for it.
-    pub(crate) fn poll_accept_bi(
+    /// The id of the next stream that the client has opened. One task may wait for it.
+    pub(super) fn poll_accept(
         &self,
+        dir: Dir,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
-        let accepted = self.poll_accept(Dir::Bi, cx);
-        accepted.map_ok(|id| (SendStream::new(self.clone(), id), RecvStream::new(self.clone(), id)))
-    }
-
-    /// The next stream that only the client sends on. One task may wait for it.
-    pub(crate) fn poll_accept_uni(&self, cx: &mut Context<'_>) -> Poll<Result<RecvStream, ConnectionError>> {
-        self.poll_accept(Dir::Uni, cx).map_ok(|id| RecvStream::new(self.clone(), id))
-    }
-
-    fn poll_accept(&self, dir: Dir, cx: &mut Context<'_>) -> Poll<Result<StreamId, ConnectionError>> {
+    ) -> Poll<Result<StreamId, ConnectionError>> {
         let mut state = self.state();
         if let Some(id) = state.inner.streams().accept(dir) {
             // The client may open another one.
@@ -283,14 +276,14 @@ impl Connection {
         Poll::Pending
     }
 
-    /// A stream that only this side sends on, once the client allows one. One task may wait for it.
-    pub(crate) fn poll_open_uni(&self, cx: &mut Context<'_>) -> Poll<Result<SendStream, ConnectionError>> {
+    /// The id of a stream that only this side sends on, once the client allows one. One task may wait for it.
+    pub(super) fn poll_open(&self, cx: &mut Context<'_>) -> Poll<Result<StreamId, ConnectionError>> {
         let mut state = self.state();
         if let Some(error) = &state.error {
             return Poll::Ready(Err(error.clone()));
         }
         match state.inner.streams().open(Dir::Uni) {
-            Some(id) => Poll::Ready(Ok(SendStream::new(self.clone(), id))),
+            Some(id) => Poll::Ready(Ok(id)),
             None => {
                 wait(&mut state.opening, cx);
                 Poll::Pending

@@ -17,11 +17,11 @@ use super::connection::{self, Connection};
 use super::{Driver, Queue, Shared, State, lock, wait};
 
 /// A QUIC endpoint of a server.
-pub(in crate::quic) struct Endpoint(Arc<Shared>);
+pub(crate) struct Endpoint(Arc<Shared>);
 
 impl Endpoint {
     /// An endpoint on this socket, and the driver that must run for it.
-    pub(in crate::quic) fn new(
+    pub(crate) fn new(
         config: EndpointConfig,
         server: ServerConfig,
         socket: Arc<dyn AsyncUdpSocket>,
@@ -30,7 +30,7 @@ impl Endpoint {
         let endpoint = quinn_proto::Endpoint::new(config.into(), Some(server.into()), may_probe, None);
         let state = State {
             endpoint,
-            connections: HashMap::new(),
+            connections: HashMap::default(),
             incoming: VecDeque::new(),
             accepting: None,
             idle: None,
@@ -43,7 +43,7 @@ impl Endpoint {
     }
 
     /// The next connection attempt. None once the endpoint is closed or its socket has failed.
-    pub(in crate::quic) async fn accept(&self) -> Option<Incoming> {
+    pub(crate) async fn accept(&self) -> Option<Incoming> {
         poll_fn(|cx| {
             let mut state = lock(&self.0.state);
             if let Some(incoming) = state.incoming.pop_front() {
@@ -58,12 +58,12 @@ impl Endpoint {
         .await
     }
 
-    pub(in crate::quic) fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket.local_addr()
     }
 
     /// Closes all connections, and refuses new ones.
-    pub(in crate::quic) fn close(&self, code: VarInt, reason: &'static [u8]) {
+    pub(crate) fn close(&self, code: VarInt, reason: &'static [u8]) {
         let mut state = lock(&self.0.state);
         state.closed = true;
         super::wake(&mut state.accepting);
@@ -73,7 +73,7 @@ impl Endpoint {
     }
 
     /// Waits until the last packets of all connections are sent, and nothing more is expected.
-    pub(in crate::quic) async fn wait_idle(&self) {
+    pub(crate) async fn wait_idle(&self) {
         poll_fn(|cx| {
             let mut state = lock(&self.0.state);
             if state.connections.is_empty() || state.failed {
@@ -93,7 +93,7 @@ impl fmt::Debug for Endpoint {
 }
 
 /// A client that wants to connect. Dropping it refuses the client.
-pub(in crate::quic) struct Incoming {
+pub(crate) struct Incoming {
     of: Arc<Shared>,
     incoming: Option<quinn_proto::Incoming>,
 }
@@ -103,7 +103,7 @@ impl Incoming {
     ///
     /// # Errors
     /// When the client's first packet is not acceptable.
-    pub(in crate::quic) fn accept(
+    pub(crate) fn accept(
         mut self,
     ) -> Result<impl Future<Output = Result<Connection, ConnectionError>> + Send, ConnectionError> {
         let incoming = self.take();
@@ -128,12 +128,12 @@ impl Incoming {
         }
     }
 
-    pub(in crate::quic) fn refuse(mut self) {
+    pub(crate) fn refuse(mut self) {
         self.refuse_now();
     }
 
     /// Asks the client to prove its address. Only possible if it has not yet.
-    pub(in crate::quic) fn retry(mut self) {
+    pub(crate) fn retry(mut self) {
         let incoming = self.take();
         let mut answer = Vec::new();
         let retried = lock(&self.of.state).endpoint.retry(incoming, &mut answer);
@@ -145,17 +145,17 @@ impl Incoming {
     }
 
     /// Leaves the client without an answer.
-    pub(in crate::quic) fn ignore(mut self) {
+    pub(crate) fn ignore(mut self) {
         let incoming = self.take();
         lock(&self.of.state).endpoint.ignore(incoming);
     }
 
-    pub(in crate::quic) fn remote_address(&self) -> SocketAddr {
+    pub(crate) fn remote_address(&self) -> SocketAddr {
         self.get().remote_address()
     }
 
     /// Whether the client has proved that it receives what is sent to its address.
-    pub(in crate::quic) fn remote_address_validated(&self) -> bool {
+    pub(crate) fn remote_address_validated(&self) -> bool {
         self.get().remote_address_validated()
     }
 

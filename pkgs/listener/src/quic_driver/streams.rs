@@ -1,11 +1,32 @@
-//! Both directions of a stream.
+//! The two directions of a stream.
 
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionError, FinishError, StreamId, VarInt};
+use quinn_proto::{ConnectionError, Dir, FinishError, StreamId, VarInt};
 
 use super::connection::{Connection, State};
+
+impl Connection {
+    /// The next stream in both directions that the client has opened. One task may wait for it.
+    pub(crate) fn poll_accept_bi(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        let accepted = self.poll_accept(Dir::Bi, cx);
+        accepted.map_ok(|id| (SendStream::new(self.clone(), id), RecvStream::new(self.clone(), id)))
+    }
+
+    /// The next stream that only the client sends on. One task may wait for it.
+    pub(crate) fn poll_accept_uni(&self, cx: &mut Context<'_>) -> Poll<Result<RecvStream, ConnectionError>> {
+        self.poll_accept(Dir::Uni, cx).map_ok(|id| RecvStream::new(self.clone(), id))
+    }
+
+    /// A stream that only this side sends on, once the client allows one. One task may wait for it.
+    pub(crate) fn poll_open_uni(&self, cx: &mut Context<'_>) -> Poll<Result<SendStream, ConnectionError>> {
+        self.poll_open(cx).map_ok(|id| SendStream::new(self.clone(), id))
+    }
+}
 
 /// Why a stream cannot be read.
 #[derive(Clone, Debug)]
@@ -41,7 +62,7 @@ pub(crate) struct RecvStream {
 }
 
 impl RecvStream {
-    pub(super) fn new(connection: Connection, id: StreamId) -> Self {
+    fn new(connection: Connection, id: StreamId) -> Self {
         Self { connection, id, ended: false, reset: None }
     }
 
@@ -130,7 +151,7 @@ pub(crate) struct SendStream {
 }
 
 impl SendStream {
-    pub(super) fn new(connection: Connection, id: StreamId) -> Self {
+    fn new(connection: Connection, id: StreamId) -> Self {
         Self { connection, id }
     }
 
