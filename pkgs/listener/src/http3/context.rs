@@ -13,7 +13,7 @@ pub(super) struct Context {
     pub(super) worker: Arc<WorkerContext>,
     pub(super) peer: Peer,
     pub(super) window: SendWindow,
-    /// The response data of its streams that the stream does not have yet.
+    /// The response data that its streams have not taken yet.
     pub(super) buffer: Arc<SendBuffer>,
     pub(super) stall: StallDetector,
 }

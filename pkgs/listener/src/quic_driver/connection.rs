@@ -50,7 +50,7 @@ pub(super) struct State {
 type Waiting = HashMap<StreamId, Waker, RandomState>;
 
 /// How the driver's timer changes: when it was due, if it was, and when it is.
-type Armed = Option<(Option<Instant>, Option<Instant>)>;
+type Armed = Option<(Option<Instant>, Instant)>;
 
 impl Shared {
     pub(super) fn new(
@@ -202,7 +202,7 @@ impl State {
         if self.armed.is_some_and(|armed| armed <= due) {
             return None;
         }
-        Some((self.armed.replace(due), Some(due)))
+        Some((self.armed.replace(due), due))
     }
 }
 

@@ -1,7 +1,6 @@
 //! The endpoint's handle, and connection attempts.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +13,7 @@ use quinn::AsyncUdpSocket;
 use quinn_proto::{ConnectionError, EndpointConfig, ServerConfig, VarInt};
 
 use super::connection::{self, Connection};
-use super::{Driver, Queue, Shared, State, lock, wait};
+use super::{Driver, Queue, Shared, State, lock, wait, wake};
 
 /// A QUIC endpoint of a server.
 pub(crate) struct Endpoint(Arc<Shared>);
@@ -66,7 +65,7 @@ impl Endpoint {
     pub(crate) fn close(&self, code: VarInt, reason: &'static [u8]) {
         let mut state = lock(&self.0.state);
         state.closed = true;
-        super::wake(&mut state.accepting);
+        wake(&mut state.accepting);
         for connection in state.connections.values() {
             connection.close(code, Bytes::from_static(reason));
         }
@@ -83,12 +82,6 @@ impl Endpoint {
             Poll::Pending
         })
         .await;
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Endpoint").field(&self.0.socket).finish()
     }
 }
 

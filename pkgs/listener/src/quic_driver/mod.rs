@@ -60,9 +60,7 @@ impl Queue {
     fn push(&self, connection: ConnectionHandle) {
         let mut queued = lock(&self.0);
         queued.connections.push_back(connection);
-        if let Some(driver) = queued.driver.take() {
-            driver.wake();
-        }
+        wake(&mut queued.driver);
     }
 
     fn pop(&self) -> Option<ConnectionHandle> {
@@ -75,9 +73,7 @@ impl Queue {
         if !queued.connections.is_empty() {
             return false;
         }
-        if !queued.driver.as_ref().is_some_and(|driver| driver.will_wake(cx.waker())) {
-            queued.driver = Some(cx.waker().clone());
-        }
+        wait(&mut queued.driver, cx);
         true
     }
 }
@@ -214,8 +210,10 @@ impl Driver {
             let segments = self.shared.socket.max_transmit_segments();
             let (transmit, armed) = connection.transmit(now, segments, &mut self.sending);
             if let Some((before, after)) = armed {
-                before.map(|before| self.timers.remove(&(before, handle.0)));
-                after.map(|after| self.timers.insert((after, handle.0)));
+                if let Some(before) = before {
+                    self.timers.remove(&(before, handle.0));
+                }
+                self.timers.insert((after, handle.0));
             }
             self.pass_events(handle, &connection);
             if let Some(transmit) = transmit {
@@ -233,9 +231,10 @@ impl Driver {
     ) -> Poll<io::Result<()>> {
         loop {
             match send(&*self.shared.socket, &transmit, &self.sending) {
-                Ok(()) => return Poll::Ready(Ok(())),
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
-                Err(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // What one client's address or path does not allow must not end the others' endpoint: it is lost, as
+                // it may be on its way.
+                Ok(()) | Err(_) => return Poll::Ready(Ok(())),
             }
             if self.poller.as_mut().poll_writable(cx)?.is_pending() {
                 self.unsent = Some(transmit);
@@ -257,7 +256,9 @@ impl Driver {
                 if state.connections.is_empty() {
                     wake(&mut state.idle);
                 }
-                connection.disarm().map(|armed| self.timers.remove(&(armed, handle.0)));
+                if let Some(armed) = connection.disarm() {
+                    self.timers.remove(&(armed, handle.0));
+                }
                 return;
             }
         }

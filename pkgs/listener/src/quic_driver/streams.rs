@@ -87,7 +87,6 @@ impl RecvStream {
         let mut stream = state.inner.recv_stream(self.id);
         let Ok(mut chunks) = stream.read(true) else { return Poll::Ready(Err(ReadError::Closed)) };
         let mut read = 0;
-        let mut blocked = false;
         while read < pieces.len() {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => {
@@ -97,7 +96,7 @@ impl RecvStream {
                 }
                 Ok(None) => self.ended = true,
                 Err(quinn_proto::ReadError::Reset(code)) => self.reset = Some(code),
-                Err(quinn_proto::ReadError::Blocked) => blocked = true,
+                Err(quinn_proto::ReadError::Blocked) => {}
             }
             break;
         }
@@ -110,7 +109,6 @@ impl RecvStream {
         if let Some(code) = self.reset {
             return Poll::Ready(Err(ReadError::Reset(code)));
         }
-        debug_assert!(blocked, "there is a place");
         if let Some(error) = &state.error {
             return Poll::Ready(Err(ReadError::Lost(error.clone())));
         }
