@@ -52,6 +52,16 @@ function reading(name) {
 const at = (place, base = address) => new URL(place, base).href;
 const heading = (page, name) => page.getByRole("heading", { level: 1, name });
 
+/** A click as a hand makes it: between pressing and letting go there is time for answers to arrive. */
+async function click_slowly(page, link) {
+  await link.hover();
+  await page.mouse.down();
+  await page.evaluate(async () => {
+    for (let n = 0; n < 5; n += 1) await (await fetch(location.href)).text();
+  });
+  await page.mouse.up();
+}
+
 /** Logs are written while nobody waits for them: a page is loaded again until it has what these find. */
 async function noted(page, ...found) {
   for (const end = Date.now() + 60000; ; await page.reload()) {
@@ -221,6 +231,11 @@ test("the list follows what is typed, sorts, and goes on page by page", async ()
     await page.waitForURL(/q=typed\+slowly|q=typed%20slowly/);
     await page.getByRole("link", { name: "typed-slowly", exact: true }).waitFor();
     assert.equal(await page.evaluate(() => window.stays), true, "the page was not loaded again");
+    await click_slowly(page, page.getByRole("link", { name: "typed-slowly", exact: true }));
+    await heading(page, "typed-slowly").waitFor();
+    await page.goto(at("/links"));
+    await page.getByLabel("Status").selectOption("disabled");
+    await page.waitForURL(/status=disabled/);
     await page.goto(at("/links?sort=code"));
     const first = await page.locator("tbody tr th a").first().textContent();
     await page.getByRole("link", { name: "Next page" }).click();
@@ -474,8 +489,11 @@ test("a list of users follows what is typed, sorts, and goes on page by page", a
     await page.getByText("1 user on this page").waitFor();
     assert.match(page.url(), /q=many/);
     assert.equal(await page.evaluate(() => window.stays), true, "the page was not loaded again");
-    await page.getByRole("link", { name: "Name" }).click();
+    await click_slowly(page, page.getByRole("link", { name: "Name" }));
     await page.locator('th[aria-sort="descending"]').getByText("Name").waitFor();
+    await page.getByLabel("Search").fill("");
+    await page.getByLabel("Tag").fill("nobody-has-this");
+    await page.getByText("Nobody is found").waitFor();
     for (const place of ["/users?cursor=nonsense", "/users?tag=NO", "/users?sort=none"]) {
       await page.goto(at(place));
       await page.getByRole("alert").waitFor();
