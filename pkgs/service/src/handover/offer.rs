@@ -6,8 +6,10 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
@@ -89,35 +91,30 @@ impl Place {
         };
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut waiting = None;
         loop {
-            let asking = tokio::select! {
-                () = shutdown.wait() => return place.leave(),
-                _ = looks.tick() => {
-                    place.mend();
-                    continue;
-                }
-                asking = place.accept() => asking,
-            };
-            let asking = match asking {
-                Ok(asking) => asking,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot hear who asks to take over");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
+            let asking = match waiting.take() {
+                Some(asking) => asking,
+                None => tokio::select! {
+                    () = shutdown.wait() => return place.leave(),
+                    _ = looks.tick() => {
+                        place.mend();
+                        continue;
+                    }
+                    asking = place.accept() => asking,
+                },
             };
             let handed = tokio::select! {
-                // This order matters: a process that asks after the asking one has died must not be refused because of
-                // it.
                 biased;
                 () = shutdown.wait() => return place.leave(),
-                handed = hand_over(asking, program) => handed,
-                never = place.refuse_others() => match never {},
+                (handed, next) = place.refuse_others(&asking, hand_over(&asking, program)) => {
+                    waiting = next;
+                    handed
+                }
             };
             match handed {
-                Ok(Some(next)) => return End::HandedOver(next),
-                // It only asked about this process.
-                Ok(None) => continue,
+                Ok(Asked::TakenOver) => return End::HandedOver(asking),
+                Ok(Asked::About) => continue,
                 Err(error) => tracing::warn!(%error, "no other process has taken over: this one serves on"),
             }
             // The new process may have failed after it put its own socket in place.
@@ -140,23 +137,44 @@ struct Listening {
     file: (u64, u64),
 }
 
-/// A type without values.
-enum Never {}
+/// What a process asked for and got.
+#[derive(Debug)]
+enum Asked {
+    /// It serves now.
+    TakenOver,
+    /// It only asked about this process.
+    About,
+}
 
 impl Listening {
-    async fn accept(&self) -> io::Result<Peer> {
-        self.socket.accept().await.map(|(asking, _)| Peer(asking))
+    async fn accept(&self) -> Peer {
+        loop {
+            match self.socket.accept().await {
+                Ok((asking, _)) => return Peer(asking),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot hear who asks to take over");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
     }
 
-    /// Refuses every other process, since one is being served.
-    async fn refuse_others(&self) -> Never {
+    /// Waits until `handing` to `asking` ends, and refuses every other process meanwhile. Also returns a process that
+    /// asked after `asking` had ended, which must not be refused because of it.
+    async fn refuse_others<T>(&self, asking: &Peer, handing: impl Future<Output = T>) -> (T, Option<Peer>) {
+        let mut handing = pin!(handing);
         loop {
-            match self.accept().await {
-                Ok(other) => {
-                    let _ = other.send(&format!("{NO}another process does so just now"), None).await;
-                }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+            let other = tokio::select! {
+                biased;
+                handed = &mut handing => return (handed, None),
+                other = self.accept() => other,
+            };
+            // The runtime may not have heard of it yet, where this thread had to wait for a processor.
+            if asking.has_ended() {
+                return (handing.await, Some(other));
             }
+            // A new socket has room for one packet, so this does not wait.
+            let _ = wire::send(&other.0, &format!("{NO}another process does so just now"), None);
         }
     }
 
@@ -200,6 +218,13 @@ impl Peer {
         self.0.async_io(Interest::READABLE, || wire::receive(&self.0)).await
     }
 
+    /// Whether its end of the stream is closed.
+    fn has_ended(&self) -> bool {
+        let mut ends = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut ends, Some(&now)).is_ok_and(|ended| ended > 0)
+    }
+
     /// Waits until it ends. Returns whether it announced that.
     pub async fn ends_in_good_order(&self) -> bool {
         self.receive().await.is_ok_and(|word| word.name == GOODBYE)
@@ -223,8 +248,8 @@ impl Peer {
     }
 }
 
-/// Hands everything to the asking process, and waits until it serves. None if it only asked about this process.
-async fn hand_over(asking: Peer, program: &str) -> io::Result<Option<Peer>> {
+/// Hands everything to the asking process, and waits until it serves.
+async fn hand_over(asking: &Peer, program: &str) -> io::Result<Asked> {
     if let Some(uid) = wire::stranger(&asking.0)? {
         // Nothing is read from another user's process.
         return Err(asking.refuse(&format!("user {uid} may not")).await);
@@ -234,14 +259,14 @@ async fn hand_over(asking: Peer, program: &str) -> io::Result<Option<Peer>> {
     if asks(ABOUT) {
         let texts = About::of_process(settings::fingerprint())?.texts().into_iter();
         let items: Vec<_> = texts.map(|name| Item { name, fd: None }).collect();
-        return asking.answer(&items).await.map(|()| None);
+        return asking.answer(&items).await.map(|()| Asked::About);
     }
     if !asks(HELLO) {
         let reason = format!("the process that serves is {program}, and hands over to its like alone");
         return Err(asking.refuse(&reason).await);
     }
     asking.answer(&registry::offered()?).await?;
-    let Ok(left) = timeout(START, serving(&asking)).await else {
+    let Ok(left) = timeout(START, serving(asking)).await else {
         return Err(asking.refuse("it took too long to start").await);
     };
     let left = left?;
@@ -251,7 +276,7 @@ async fn hand_over(asking: Peer, program: &str) -> io::Result<Option<Peer>> {
     registry::hand_over(&left);
     // If the message does not arrive, the asking process notices by itself.
     let _ = timeout(PATIENCE, asking.send(YOURS, None)).await;
-    Ok(Some(asking))
+    Ok(Asked::TakenOver)
 }
 
 /// Waits until it serves. Returns the names of what it did not take.
@@ -266,5 +291,46 @@ async fn serving(asking: &Peer) -> io::Result<BTreeSet<String>> {
             None if word == SERVING => return Ok(left),
             _ => return Err(ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes ask one after the other: one that waits, one that is refused, and, when the first has ended but
+    /// nothing here has run since, another.
+    #[tokio::test]
+    async fn who_asks_after_the_asking_one_has_ended_is_not_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("handover");
+        let place = Place::take(&path).and_then(Place::listen).expect("it is free");
+        let ask = || {
+            let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
+            socket.connect(&SockAddr::unix(&path).expect("an address")).expect("it listens");
+            socket
+        };
+        let first = ask();
+        let asking = place.accept().await;
+        let second = ask();
+        let (ended, mut told) = tokio::sync::oneshot::channel();
+        let third = async {
+            while wire::receive(&second).is_err() {
+                tokio::task::yield_now().await;
+            }
+            drop(first);
+            let third = ask();
+            // What is read first below accepts the third before it is told of the end.
+            tokio::task::yield_now().await;
+            let _ = ended.send(());
+            third
+        };
+        second.set_nonblocking(true).expect("a socket");
+        let refused = place.refuse_others(&asking, &mut told);
+        let ((noticed, next), third) = tokio::join!(biased; refused, third);
+        noticed.expect("it is told");
+        let next = next.expect("the third waits to be answered");
+        next.send("your turn", None).await.expect("it listens");
+        assert_eq!(wire::receive(&third).expect("an answer").name, "your turn");
     }
 }
