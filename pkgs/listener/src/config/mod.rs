@@ -171,7 +171,9 @@ pub enum EndpointProtocol {
 /// Settings of HTTP/2. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Http2 {
-    /// The most streams that a client may have open at once. 256 by default.
+    /// The most streams that a client may have open at once. 100 by default, the least that clients can count on (RFC
+    /// 9113, section 6.5.2; RFC 9114, section 6.1): QUIC keeps a place for each, and with more of them the processor's
+    /// caches do not hold the tables of a few connections.
     pub streams: u32,
     /// How much a client may send on a stream before it is read. 1 MiB by default.
     pub stream_window: u32,
@@ -184,6 +186,6 @@ pub struct Http2 {
 
 impl Default for Http2 {
     fn default() -> Self {
-        Self { streams: 256, stream_window: 1 << 20, connection_window: 2 << 20, adaptive: true }
+        Self { streams: 100, stream_window: 1 << 20, connection_window: 2 << 20, adaptive: true }
     }
 }

@@ -7,10 +7,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h3::error::Code;
+use quinn_proto::ConnectionError;
 use tokio::sync::mpsc;
 
 use super::context;
@@ -19,7 +20,7 @@ use super::frames;
 use super::qpack;
 use crate::http_service::HttpService;
 use crate::plain::{Asking, PlainAnswer, PlainRequest, with_buffers};
-use crate::quic_driver::{ReadError, RecvStream, SendStream};
+use crate::quic_driver::{self, Opened, PollRead, ReadError, RecvStream, SendStream};
 
 /// The types of frames (RFC 9114, section 7.2).
 const DATA: u8 = 0;
@@ -60,6 +61,12 @@ impl Progress {
         (self.opened() - self.passed.load(Relaxed)) as usize
     }
 
+    /// Leaves this stream to h3.
+    fn pass(&self, stream: u64) {
+        self.opened.store(stream, Relaxed);
+        self.passed.store(stream, Relaxed);
+    }
+
     /// Leaves everything to h3 from now on.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
@@ -93,49 +100,58 @@ impl<S: HttpService> StreamFastPath<S> {
         (Self { service, context, progress: Arc::clone(&progress), unsent }, progress, receiver)
     }
 
-    /// Answers the request on a newly opened stream, or returns it with what was read.
-    pub(super) fn take(
+    /// Answers requests on newly opened streams, up to the next stream that is left to h3. Returns that with what was
+    /// read.
+    pub(super) fn poll_left(
         &mut self,
-        mut send: SendStream,
-        mut receive: RecvStream,
-        context: &mut Context<'_>,
-    ) -> Option<(SendStream, RecvStream, EarlyReads)> {
-        let opened = self.progress.opened.load(Relaxed) + 1;
-        self.progress.opened.store(opened, Relaxed);
-        let mut found = [None, None];
-        // The first stream goes to h3, so that h3 knows where to start counting.
-        if S::FAST && opened > 1 && !self.progress.closed.load(Relaxed) {
-            found = read_early(&mut receive, context);
-            let [first, second] = &found;
-            if let Some(Ok(Some(bytes))) = first
-                && let Some(section) = whole(bytes)
-            {
-                // The stream ends after it.
-                let outcome = match second {
-                    Some(Ok(None)) => self.answer(section, &mut send, context),
-                    _ => Outcome::Declined,
-                };
-                match outcome {
-                    Outcome::Declined => {}
-                    Outcome::Sent => return None,
-                    Outcome::Unsent(pieces) => {
-                        // Without a receiver, the connection is gone.
-                        let _ = self.unsent.send(Unsent { stream: send, pieces });
-                        return None;
-                    }
-                    Outcome::Lost => {
-                        send.reset(varint(Code::H3_INTERNAL_ERROR.value()));
-                        return None;
-                    }
+        quic: &quic_driver::Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream, EarlyReads), ConnectionError>> {
+        loop {
+            let count = self.progress.opened.load(Relaxed) + 1;
+            // The first stream goes to h3, so that h3 knows where to start counting.
+            if !S::FAST || count == 1 || self.progress.closed.load(Relaxed) {
+                let (send, receive) = ready!(quic.poll_accept_bi(cx))?;
+                self.progress.pass(count);
+                return Poll::Ready(Ok((send, receive, [None, None])));
+            }
+            let mut pieces = [Bytes::new(), Bytes::new()];
+            let (stream, read) = ready!(quic.poll_accept_read(cx, &mut pieces))?;
+            self.progress.opened.store(count, Relaxed);
+            let found = found(read, pieces, stream.has_ended());
+            let outcome = match &found {
+                // All of the request, and the stream's end.
+                [Some(Ok(Some(bytes))), Some(Ok(None))] => match whole(bytes) {
+                    Some(section) => self.answer(section, quic, &stream, cx),
+                    None => Outcome::Declined,
+                },
+                _ => Outcome::Declined,
+            };
+            match outcome {
+                Outcome::Declined => {
+                    self.progress.pass(count);
+                    let (send, receive) = stream.streams(quic);
+                    return Poll::Ready(Ok((send, receive, found)));
                 }
+                Outcome::Sent => {}
+                Outcome::Unsent(pieces) => {
+                    let (stream, _) = stream.streams(quic);
+                    // Without a receiver, the connection is gone.
+                    let _ = self.unsent.send(Unsent { stream, pieces });
+                }
+                Outcome::Lost => stream.streams(quic).0.reset(varint(Code::H3_INTERNAL_ERROR.value())),
             }
         }
-        self.progress.passed.store(opened, Relaxed);
-        Some((send, receive, found))
     }
 
     /// Answers the request in this field section, or declines.
-    fn answer(&mut self, section: &[u8], send: &mut SendStream, context: &mut Context<'_>) -> Outcome {
+    fn answer(
+        &mut self,
+        section: &[u8],
+        quic: &quic_driver::Connection,
+        stream: &Opened,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
         let Self { service, context: shared, .. } = self;
         let limits = &shared.worker.config.limits;
         let asking = Asking { worker: &shared.worker, peer: &shared.peer, more: b"" };
@@ -153,7 +169,7 @@ impl<S: HttpService> StreamFastPath<S> {
                     return Outcome::Lost;
                 };
                 let mut pieces = [Bytes::copy_from_slice(frames), body];
-                match send.poll_write(context, &mut pieces) {
+                match stream.poll_write_last(quic, cx, &mut pieces) {
                     Poll::Ready(Ok(())) => {
                         shared.stall.took(length as u64);
                         Outcome::Sent
@@ -171,7 +187,7 @@ impl<S: HttpService> StreamFastPath<S> {
 enum Outcome {
     /// It is left to h3.
     Declined,
-    /// It is answered: the stream ends when it is dropped.
+    /// It is answered.
     Sent,
     /// This much is still to be sent.
     Unsent([Bytes; 2]),
@@ -179,16 +195,14 @@ enum Outcome {
     Lost,
 }
 
-/// Reads twice at most, with one lock of the connection.
-fn read_early(receive: &mut RecvStream, context: &mut Context<'_>) -> EarlyReads {
-    let mut pieces = [Bytes::new(), Bytes::new()];
-    let Poll::Ready(read) = receive.poll_read(context, &mut pieces) else { return [None, None] };
-    let [first, second] = pieces;
+/// Two reads, from the result of reading up to two pieces.
+fn found(read: PollRead, [first, second]: [Bytes; 2], ended: bool) -> EarlyReads {
     match read {
-        Ok(0) => [Some(Ok(None)), None],
-        Ok(1) => [Some(Ok(Some(first))), receive.has_ended().then_some(Ok(None))],
-        Ok(_) => [Some(Ok(Some(first))), Some(Ok(Some(second)))],
-        Err(error) => [Some(Err(error)), None],
+        Poll::Pending => [None, None],
+        Poll::Ready(Ok(0)) => [Some(Ok(None)), None],
+        Poll::Ready(Ok(1)) => [Some(Ok(Some(first))), ended.then_some(Ok(None))],
+        Poll::Ready(Ok(_)) => [Some(Ok(Some(first))), Some(Ok(Some(second)))],
+        Poll::Ready(Err(error)) => [Some(Err(error)), None],
     }
 }
 

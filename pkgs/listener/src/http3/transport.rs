@@ -74,19 +74,16 @@ impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionErrorIncoming>> {
-        loop {
-            let (send, recv) = ready!(self.quic.poll_accept_bi(cx)).map_err(incoming)?;
-            let (send, recv, found) = match &mut self.fast {
-                Some(fast) => match fast.take(send, recv, cx) {
-                    Some(left) => left,
-                    None => continue,
-                },
-                None => (send, recv, [None, None]),
-            };
-            let mut recv = self.receiving(recv, Frames::request(self.frame_limit));
-            recv.found = found;
-            return Poll::Ready(Ok(BidiStream { send: SendStream::new(send), recv }));
-        }
+        let (send, recv, found) = match &mut self.fast {
+            Some(fast) => ready!(fast.poll_left(&self.quic, cx)).map_err(incoming)?,
+            None => {
+                let (send, recv) = ready!(self.quic.poll_accept_bi(cx)).map_err(incoming)?;
+                (send, recv, [None, None])
+            }
+        };
+        let mut recv = self.receiving(recv, Frames::request(self.frame_limit));
+        recv.found = found;
+        Poll::Ready(Ok(BidiStream { send: SendStream::new(send), recv }))
     }
 
     fn opener(&self) -> Self {

@@ -263,10 +263,19 @@ impl Connection {
         dir: Dir,
         cx: &mut Context<'_>,
     ) -> Poll<Result<StreamId, ConnectionError>> {
-        let mut state = self.state();
+        self.poll_accept_locked(&mut self.state(), dir, cx)
+    }
+
+    /// The same with the lock held.
+    pub(super) fn poll_accept_locked(
+        &self,
+        state: &mut State,
+        dir: Dir,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<StreamId, ConnectionError>> {
         if let Some(id) = state.inner.streams().accept(dir) {
             // The client may open another one.
-            self.shared().queue_locked(&mut state);
+            self.shared().queue_locked(state);
             return Poll::Ready(Ok(id));
         }
         if let Some(error) = &state.error {

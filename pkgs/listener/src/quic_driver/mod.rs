@@ -37,7 +37,7 @@ use tokio::time::Sleep;
 
 pub(crate) use connection::Connection;
 pub(crate) use endpoint::{Endpoint, Incoming};
-pub(crate) use streams::{ReadError, RecvStream, SendStream, WriteError};
+pub(crate) use streams::{Opened, PollRead, ReadError, RecvStream, SendStream, WriteError};
 
 /// The most bytes of one call: an IP packet's payload, less IP's and UDP's headers (RFC 768, RFC 8200).
 const MOST_BYTES: usize = 65_535 - 40 - 8;

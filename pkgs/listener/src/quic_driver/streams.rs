@@ -1,30 +1,44 @@
 //! The two directions of a stream.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, Dir, FinishError, StreamId, VarInt};
 
-use super::connection::{Connection, State};
+use super::connection::{Connection, Shared, State};
 
 impl Connection {
+    /// The next stream in both directions that the client has opened, and the result of reading it, with one lock. One
+    /// task may wait for it.
+    pub(crate) fn poll_accept_read(
+        &self,
+        cx: &mut Context<'_>,
+        pieces: &mut [Bytes],
+    ) -> Poll<Result<(Opened, PollRead), ConnectionError>> {
+        let mut state = self.state();
+        let id = ready!(self.poll_accept_locked(&mut state, Dir::Bi, cx))?;
+        let mut receiving = Receiving::new(id);
+        let read = receiving.poll_read(self.shared(), &mut state, cx, pieces);
+        Poll::Ready(Ok((Opened(receiving), read)))
+    }
+
     /// The next stream in both directions that the client has opened. One task may wait for it.
     pub(crate) fn poll_accept_bi(
         &self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
-        let accepted = self.poll_accept(Dir::Bi, cx);
-        accepted.map_ok(|id| (SendStream::new(self.clone(), id), RecvStream::new(self.clone(), id)))
+        self.poll_accept(Dir::Bi, cx).map_ok(|id| Opened(Receiving::new(id)).streams(self))
     }
 
     /// The next stream that only the client sends on. One task may wait for it.
     pub(crate) fn poll_accept_uni(&self, cx: &mut Context<'_>) -> Poll<Result<RecvStream, ConnectionError>> {
-        self.poll_accept(Dir::Uni, cx).map_ok(|id| RecvStream::new(self.clone(), id))
+        let accepted = self.poll_accept(Dir::Uni, cx);
+        accepted.map_ok(|id| RecvStream { connection: self.clone(), receiving: Receiving::new(id) })
     }
 
     /// A stream that only this side sends on, once the client allows one. One task may wait for it.
     pub(crate) fn poll_open_uni(&self, cx: &mut Context<'_>) -> Poll<Result<SendStream, ConnectionError>> {
-        self.poll_open(cx).map_ok(|id| SendStream::new(self.clone(), id))
+        self.poll_open(cx).map_ok(|id| SendStream { connection: self.clone(), id })
     }
 }
 
@@ -39,6 +53,9 @@ pub(crate) enum ReadError {
     Closed,
 }
 
+/// How many pieces were read, 0 at the end.
+pub(crate) type PollRead = Poll<Result<usize, ReadError>>;
+
 /// Why a stream cannot be written.
 #[derive(Clone, Debug)]
 pub(crate) enum WriteError {
@@ -50,10 +67,43 @@ pub(crate) enum WriteError {
     Closed,
 }
 
-/// A stream that the client sends on. If it is dropped before its end, the client is told to stop.
+/// A stream in both directions that the client has opened, without a handle of its connection: until it has
+/// [streams](Self::streams), nothing happens when it is dropped.
 #[derive(Debug)]
-pub(crate) struct RecvStream {
-    connection: Connection,
+pub(crate) struct Opened(Receiving);
+
+impl Opened {
+    /// Whether it was read to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.ended
+    }
+
+    /// Writes these pieces and the stream's end, with one lock. Pending if there is no room for all: what is not
+    /// written stays in the pieces.
+    pub(crate) fn poll_write_last(
+        &self,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+        pieces: &mut [Bytes],
+    ) -> Poll<Result<(), WriteError>> {
+        let (shared, mut state) = (connection.shared(), connection.state());
+        ready!(poll_write(shared, &mut state, self.0.id, cx, pieces))?;
+        if state.inner.send_stream(self.0.id).finish().is_ok() {
+            shared.queue_locked(&mut state);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Its two directions.
+    pub(crate) fn streams(self, connection: &Connection) -> (SendStream, RecvStream) {
+        let send = SendStream { connection: connection.clone(), id: self.0.id };
+        (send, RecvStream { connection: connection.clone(), receiving: self.0 })
+    }
+}
+
+/// How far a stream was read.
+#[derive(Debug)]
+struct Receiving {
     id: StreamId,
     /// Whether it was read to its end.
     ended: bool,
@@ -61,29 +111,24 @@ pub(crate) struct RecvStream {
     reset: Option<VarInt>,
 }
 
-impl RecvStream {
-    fn new(connection: Connection, id: StreamId) -> Self {
-        Self { connection, id, ended: false, reset: None }
+impl Receiving {
+    fn new(id: StreamId) -> Self {
+        Self { id, ended: false, reset: None }
     }
 
-    pub(crate) fn id(&self) -> StreamId {
-        self.id
-    }
-
-    /// Reads the next pieces, as many as there are places. Returns their number, and 0 at the end. One task may wait
-    /// for them.
-    pub(crate) fn poll_read(
+    fn poll_read(
         &mut self,
+        shared: &Shared,
+        state: &mut State,
         cx: &mut Context<'_>,
         pieces: &mut [Bytes],
-    ) -> Poll<Result<usize, ReadError>> {
+    ) -> PollRead {
         if self.ended {
             return Poll::Ready(Ok(0));
         }
         if let Some(code) = self.reset {
             return Poll::Ready(Err(ReadError::Reset(code)));
         }
-        let mut state = self.connection.state();
         let mut stream = state.inner.recv_stream(self.id);
         let Ok(mut chunks) = stream.read(true) else { return Poll::Ready(Err(ReadError::Closed)) };
         let mut read = 0;
@@ -101,7 +146,7 @@ impl RecvStream {
             break;
         }
         if chunks.finalize().should_transmit() {
-            self.connection.shared().queue_locked(&mut state);
+            shared.queue_locked(state);
         }
         if read > 0 || self.ended {
             return Poll::Ready(Ok(read));
@@ -115,23 +160,37 @@ impl RecvStream {
         state.readers.insert(self.id, cx.waker().clone());
         Poll::Pending
     }
+}
 
-    /// Whether it was read to its end.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended
+/// A stream that the client sends on. If it is dropped before its end, the client is told to stop.
+#[derive(Debug)]
+pub(crate) struct RecvStream {
+    connection: Connection,
+    receiving: Receiving,
+}
+
+impl RecvStream {
+    pub(crate) fn id(&self) -> StreamId {
+        self.receiving.id
+    }
+
+    /// Reads the next pieces, as many as there are places. Returns their number, and 0 at the end. One task may wait
+    /// for them.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, pieces: &mut [Bytes]) -> PollRead {
+        self.receiving.poll_read(self.connection.shared(), &mut self.connection.state(), cx, pieces)
     }
 
     /// Tells the client to send no more. Nothing more can be read.
     pub(crate) fn stop(&mut self, code: VarInt) {
-        if self.ended {
+        let Receiving { id, ended, .. } = &mut self.receiving;
+        if std::mem::replace(ended, true) {
             return;
         }
         let mut state = self.connection.state();
-        state.readers.remove(&self.id);
-        if state.error.is_none() && state.inner.recv_stream(self.id).stop(code).is_ok() {
+        state.readers.remove(id);
+        if state.error.is_none() && state.inner.recv_stream(*id).stop(code).is_ok() {
             self.connection.shared().queue_locked(&mut state);
         }
-        self.ended = true;
     }
 }
 
@@ -139,6 +198,32 @@ impl Drop for RecvStream {
     fn drop(&mut self) {
         self.stop(VarInt::from_u32(0));
     }
+}
+
+fn poll_write(
+    shared: &Shared,
+    state: &mut State,
+    id: StreamId,
+    cx: &mut Context<'_>,
+    pieces: &mut [Bytes],
+) -> Poll<Result<(), WriteError>> {
+    while !pieces.iter().all(Bytes::is_empty) {
+        if let Some(error) = &state.error {
+            return Poll::Ready(Err(WriteError::Lost(error.clone())));
+        }
+        match state.inner.send_stream(id).write_chunks(pieces) {
+            Ok(_) => shared.queue_locked(state),
+            Err(quinn_proto::WriteError::Blocked) => {
+                state.writers.insert(id, cx.waker().clone());
+                return Poll::Pending;
+            }
+            Err(quinn_proto::WriteError::Stopped(code)) => {
+                return Poll::Ready(Err(WriteError::Stopped(code)));
+            }
+            Err(quinn_proto::WriteError::ClosedStream) => return Poll::Ready(Err(WriteError::Closed)),
+        }
+    }
+    Poll::Ready(Ok(()))
 }
 
 /// A stream that this side sends on. It ends when it is dropped.
@@ -149,10 +234,6 @@ pub(crate) struct SendStream {
 }
 
 impl SendStream {
-    fn new(connection: Connection, id: StreamId) -> Self {
-        Self { connection, id }
-    }
-
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }
@@ -164,29 +245,7 @@ impl SendStream {
         cx: &mut Context<'_>,
         pieces: &mut [Bytes],
     ) -> Poll<Result<(), WriteError>> {
-        if pieces.iter().all(Bytes::is_empty) {
-            return Poll::Ready(Ok(()));
-        }
-        let mut state = self.connection.state();
-        if let Some(error) = &state.error {
-            return Poll::Ready(Err(WriteError::Lost(error.clone())));
-        }
-        loop {
-            match state.inner.send_stream(self.id).write_chunks(pieces) {
-                Ok(_) => self.connection.shared().queue_locked(&mut state),
-                Err(quinn_proto::WriteError::Blocked) => {
-                    state.writers.insert(self.id, cx.waker().clone());
-                    return Poll::Pending;
-                }
-                Err(quinn_proto::WriteError::Stopped(code)) => {
-                    return Poll::Ready(Err(WriteError::Stopped(code)));
-                }
-                Err(quinn_proto::WriteError::ClosedStream) => return Poll::Ready(Err(WriteError::Closed)),
-            }
-            if pieces.iter().all(Bytes::is_empty) {
-                return Poll::Ready(Ok(()));
-            }
-        }
+        poll_write(self.connection.shared(), &mut self.connection.state(), self.id, cx, pieces)
     }
 
     /// Ends it: all that was written is sent. A stream that was stopped or has ended needs no end.
