@@ -78,28 +78,28 @@ let
 
   forCpu =
     cpu:
-    let
-      tuned = common // {
-        CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
-        # The line of each address, for `linerate profile` and backtraces.
-        CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
-        CARGO_PROFILE_RELEASE_STRIP = "none";
-        # The checks run the tests once. The builder may lack the CPU that this build is for.
-        doCheck = false;
-      };
-      # Built once for each CPU, however many programs there are.
-      cargoArtifacts = craneLib.buildDepsOnly tuned;
-    in
     lib.mapAttrs (
       directory: name:
+      let
+        tuned = common // {
+          pname = name;
+          # Cargo builds a crate with the features that the selected programs ask for: what is built of other crates for
+          # all programs at once would not fit any of them.
+          cargoExtraArgs = "--locked --package ${name}";
+          CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
+          # The line of each address, for `linerate profile` and backtraces.
+          CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
+          CARGO_PROFILE_RELEASE_STRIP = "none";
+          # The checks run the tests once. The builder may lack the CPU that this build is for.
+          doCheck = false;
+        };
+      in
       craneLib.buildPackage (
         tuned
         // {
-          inherit cargoArtifacts;
-          pname = name;
+          cargoArtifacts = craneLib.buildDepsOnly (tuned // { cargoCheckCommand = ":"; });
           # Line tables are separate, in the output `debug`, named by the digest that the linker leaves in the program.
           separateDebugInfo = true;
-          cargoExtraArgs = "--locked --package ${name}";
           # The generic build, for programs that run on the machine that builds the system.
           passthru.generic = sets.generic.${directory};
           meta = {
