@@ -100,9 +100,8 @@ impl<S: HttpService> StreamFastPath<S> {
         (Self { service, context, progress: Arc::clone(&progress), unsent }, progress, receiver)
     }
 
-    /// Answers requests on newly opened streams, up to the next stream that is left to h3. Returns that with what was
-    /// read.
-    pub(super) fn poll_left(
+    /// Answers requests on newly opened streams, up to the next stream that is for h3. Returns that with what was read.
+    pub(super) fn poll_for_h3(
         &mut self,
         quic: &quic_driver::Connection,
         cx: &mut Context<'_>,
@@ -118,7 +117,7 @@ impl<S: HttpService> StreamFastPath<S> {
             let mut pieces = [Bytes::new(), Bytes::new()];
             let (stream, read) = ready!(quic.poll_accept_read(cx, &mut pieces))?;
             self.progress.opened.store(count, Relaxed);
-            let found = found(read, pieces, stream.has_ended());
+            let found = early_reads(read, pieces, stream.has_ended());
             let outcome = match &found {
                 // All of the request, and the stream's end.
                 [Some(Ok(Some(bytes))), Some(Ok(None))] => match whole(bytes) {
@@ -196,7 +195,7 @@ enum Outcome {
 }
 
 /// Two reads, from the result of reading up to two pieces.
-fn found(read: PollRead, [first, second]: [Bytes; 2], ended: bool) -> EarlyReads {
+fn early_reads(read: PollRead, [first, second]: [Bytes; 2], ended: bool) -> EarlyReads {
     match read {
         Poll::Pending => [None, None],
         Poll::Ready(Ok(0)) => [Some(Ok(None)), None],

@@ -75,7 +75,7 @@ impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionErrorIncoming>> {
         let (send, recv, found) = match &mut self.fast {
-            Some(fast) => ready!(fast.poll_left(&self.quic, cx)).map_err(incoming)?,
+            Some(fast) => ready!(fast.poll_for_h3(&self.quic, cx)).map_err(incoming)?,
             None => {
                 let (send, recv) = ready!(self.quic.poll_accept_bi(cx)).map_err(incoming)?;
                 (send, recv, [None, None])
