@@ -8,7 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use super::{Screen, csrf, failed, links, page as shown, see_other, text};
+use super::{SEARCH_TRIGGER, Screen, csrf, failed, links, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::{Fields, query};
 use crate::links::{Domain, Link, Listing};
@@ -105,11 +105,6 @@ fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain
     }
 }
 
-/// When the list is fetched anew. Not when a field of text changes, which it does once the mouse is pressed elsewhere:
-/// the list would be replaced under the pointer, and the click be lost.
-const REFRESH: &str = "submit, change from:#status, change from:#sort, change from:#domain, \
-    input changed delay:300ms from:#q, input changed delay:300ms from:#tag";
-
 fn search(fields: &Fields, domains: &[Domain]) -> Markup {
     let option = |name: &str, value: &str, words: &str| {
         html! { option value=(value) selected[fields.get(name) == value] { (words) } }
@@ -117,7 +112,7 @@ fn search(fields: &Fields, domains: &[Domain]) -> Markup {
     html! {
         form.search role="search" method="get" action="/links" hx-get="/links" hx-target="#list" hx-select="#list"
             hx-swap="outerHTML" hx-push-url="true" hx-sync="this:replace"
-            hx-trigger=(REFRESH) {
+            hx-trigger=(SEARCH_TRIGGER) {
             div.field.wide {
                 label for="q" { "Search" }
                 input #q type="search" name="q" value=(fields.get("q")) placeholder="code, target or title" maxlength="8000";

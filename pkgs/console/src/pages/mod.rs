@@ -45,6 +45,12 @@ use crate::visitor::Visitor;
 /// htmx's settings: they disable everything that the content security policy forbids, and the browser's storage.
 const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}"#;
 
+/// When a search form fetches its list anew (htmx's `hx-trigger`). Not when a field of text changes, which it does once
+/// the mouse is pressed elsewhere: the list would be replaced under the pointer, and the click be lost. A form that lacks
+/// one of these fields hears nothing of it.
+const SEARCH_TRIGGER: &str = "submit, change from:#status, change from:#sort, change from:#domain, \
+    input changed delay:300ms from:#q, input changed delay:300ms from:#tag";
+
 /// The pages in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Screen {

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{Screen, failed, page as shown, text, users};
+use super::{SEARCH_TRIGGER, Screen, failed, page as shown, text, users};
 use crate::app::App;
 use crate::fields::{Fields, query};
 use crate::upstream;
@@ -75,11 +75,6 @@ fn list(fields: &Fields, listing: &Listing, wrong: Option<&str>) -> Markup {
     }
 }
 
-/// When the list is fetched anew. Not when a field of text changes, which it does once the mouse is pressed elsewhere:
-/// the list would be replaced under the pointer, and the click be lost.
-const REFRESH: &str = "submit, change from:#status, change from:#sort, \
-    input changed delay:300ms from:#q, input changed delay:300ms from:#tag";
-
 fn search(fields: &Fields) -> Markup {
     let option = |name: &str, value: &str, words: &str| {
         html! { option value=(value) selected[fields.get(name) == value] { (words) } }
@@ -87,7 +82,7 @@ fn search(fields: &Fields) -> Markup {
     html! {
         form.search role="search" method="get" action="/users" hx-get="/users" hx-target="#list" hx-select="#list"
             hx-swap="outerHTML" hx-push-url="true" hx-sync="this:replace"
-            hx-trigger=(REFRESH) {
+            hx-trigger=(SEARCH_TRIGGER) {
             div.field.wide {
                 label for="q" { "Search" }
                 input #q type="search" name="q" value=(fields.get("q")) placeholder="beginnings of words of name, email, tags or bio" maxlength="200";
