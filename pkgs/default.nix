@@ -97,6 +97,7 @@ let
       craneLib.buildPackage (
         tuned
         // {
+          # Without `cargo check`, which crane runs first and whose results nothing here uses.
           cargoArtifacts = craneLib.buildDepsOnly (tuned // { cargoCheckCommand = ":"; });
           # Line tables are separate, in the output `debug`, named by the digest that the linker leaves in the program.
           separateDebugInfo = true;
