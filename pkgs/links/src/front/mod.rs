@@ -132,7 +132,8 @@ impl Limits {
             // Visitors send only forms of a few hundred bytes.
             http2: listener::Http2 {
                 stream_window: 16 * 1024,
-                connection_window: 64 * 1024,
+                // The least that HTTP/2 allows (RFC 9113, section 6.9.2).
+                connection_window: 65_535,
                 adaptive: false,
                 ..listener::Http2::default()
             },
