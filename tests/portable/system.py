@@ -94,7 +94,8 @@ class NixOS:
         if not variables.exists():
             shutil.copyfile(programs.ovmf / "OVMF_VARS_4M.fd", variables)
         # systemd-boot appends these parameters to an entry's, and its stub to a boot file's (smbios-type-11(7)).
-        extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}"
+        # A comma would end QEMU's option.
+        extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}".replace(",", ",,")
         # NixOS allows 90 s, but bash and jq, which replace userborn, take longer on busy CPUs. systemd reads this
         # drop-in from the machine (systemd.system-credentials(7)).
         patience = base64.b64encode(f"[Service]\nTimeoutSec={BOOT_SECONDS}\n".encode()).decode()
