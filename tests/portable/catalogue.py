@@ -45,9 +45,8 @@ INSTALLER = Role(
     json.loads((ROOT / "modules/appliance/disk-layout.json").read_text()),
 )
 
-# NixOS itself, booted by firmware from a disk larger than the image; and the same with a watchdog.
-METAL = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024))
-WATCHED = replace(METAL, hardware=Hardware(memory_mib=1024, watchdog=True))
+# NixOS itself, booted by firmware from a disk larger than the image, with a watchdog.
+METAL = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024, watchdog=True))
 # The same with everything that it can serve.
 SERVING = replace(METAL, nixos="serving")
 # The host for EC2: its root is on NVMe, and it keeps 1 % of 32 GiB free.
@@ -78,6 +77,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "power-cut": {"box": BOX, "visitor": VISITOR},
     "image": {"box": METAL},
     "update": {"box": METAL},
+    "hang": {"box": METAL},
     "switch": {"box": SERVING, "visitor": VISITOR},
     "appliance": {"box": APPLIANCE},
     "appliance-update": {"box": APPLIANCE},
@@ -87,7 +87,6 @@ TESTS: dict[str, dict[str, Role]] = {
     "aws": {"box": CLOUD, "visitor": VISITOR},
     "metadata": {"box": CLOUD, "visitor": VISITOR},
     "install": {"medium": MEDIUM, "box": INSTALLED},
-    "hang": {"box": WATCHED},
     "late": {"box": LATE, "visitor": VISITOR},
     "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
     # In this order: the state after boot, then commands, then the service that follows changes, since that test stops a
@@ -100,7 +99,18 @@ TESTS: dict[str, dict[str, Role]] = {
 }
 
 # Tests that may start on the machines of a test that passed, since booting takes longer than most scripts.
-GOING_ON = {"firewall", "restart", "power-cut", "update", "appliance-update", "appliance-cuts", "metadata", "nic", "watch"}
+GOING_ON = {
+    "firewall",
+    "restart",
+    "power-cut",
+    "update",
+    "hang",
+    "appliance-update",
+    "appliance-cuts",
+    "metadata",
+    "nic",
+    "watch",
+}
 
 # Tests that run only when named: they take long, and what they test seldom changes.
 BY_NAME = {"appliance-cuts", "rolling", "sealed", "switch"}
