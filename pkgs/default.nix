@@ -173,14 +173,13 @@ sets
       rustfmt = craneLib.cargoFmt { inherit (common) src pname version; };
       tests = craneLib.cargoTest (checked // { cargoTestExtraArgs = "--workspace --lib --bins"; });
       # The tests that run whole programs, except those that fetch other programs: `secure` of listener, files and links
-      # uses clients from PyPI and the Go proxy, which a sandbox can't reach.
+      # uses clients from PyPI and the Go proxy, which a sandbox can't reach. By name and not by package: cargo chooses
+      # the dependencies' features by package, and those of the whole workspace are built already.
       tests-processes = craneLib.cargoTest (
         checked
         // {
-          # The command line starts them.
-          preCheck = "cargoWithProfile build --locked --package linerate-files --package linerate-api";
           cargoTestExtraArgs =
-            "--package linerate --package linerate-links --package linerate-service"
+            "--workspace"
             + lib.concatMapStrings (test: " --test ${test}") [
               "admin"
               "apply"
