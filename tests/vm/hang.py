@@ -1,5 +1,5 @@
-# A generation that hangs before it can be judged: the watchdog reboots the box until its tries are used up, and then
-# the previous generation boots.
+# A generation that hangs before it can be judged: the watchdog reboots the box, and when its tries are used up, the
+# previous generation boots.
 
 entries = "/boot/loader/entries"
 
@@ -26,16 +26,18 @@ with subtest("systemd guards the box by its watchdog"):
     box.wait_until_succeeds("grep -x active /sys/class/watchdog/watchdog0/state")
     assert box.succeed("cat /sys/class/watchdog/watchdog0/timeout").strip() == "30"
 
-with subtest("a generation that hangs is ended by the watchdog, twice, and gives the box back"):
+with subtest("a generation that hangs is ended by the watchdog, and gives the box back"):
     # Other tests may have installed some on this machine.
     previous = max(generations())
     hanging = previous + 1
     box.succeed(f"install-generation {hanging} hanging")
+    # As if it had been tried once: the test of updates shows that generations are tried twice.
+    entry = f"{entries}/nixos-generation-{hanging}"
+    box.succeed(f"mv {entry}+2.conf {entry}+1-1.conf")
     box.shutdown()
-    for _ in range(2):
-        box.start()
-        # Nothing but the watchdog ends this boot.
-        box.wait_for_shutdown()
+    box.start()
+    # Nothing but the watchdog ends this boot.
+    box.wait_for_shutdown()
     box.start()
     box.wait_for_unit("multi-user.target")
     assert booted() == f"nixos-generation-{previous}", booted()
