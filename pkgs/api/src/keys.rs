@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use jiff::{Span, Timestamp, Zoned};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -32,9 +33,9 @@ impl Secret {
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut random = [0; SECRET_BYTES];
         getrandom::fill(&mut random)?;
-        let secret = format!("{PREFIX}{}", Hex(&random));
+        let secret = format!("{PREFIX}{}", HEXLOWER.encode(&random));
         let check = check(&secret);
-        Ok(Self(format!("{secret}{}", Hex(&check))))
+        Ok(Self(format!("{secret}{}", HEXLOWER.encode(&check))))
     }
 
     /// The digest of a text, if it has the form of a key.
@@ -46,7 +47,7 @@ impl Secret {
             return None;
         }
         let (secret, given) = text.split_at(length - 2 * CHECK_BYTES);
-        let known = Hex(&check(secret)).to_string();
+        let known = HEXLOWER.encode(&check(secret));
         (given == known).then(|| Sha256::digest(text).into())
     }
 
@@ -122,14 +123,6 @@ pub fn end(text: &str) -> Result<Timestamp, InvalidEnd> {
 fn check(secret: &str) -> [u8; CHECK_BYTES] {
     let digest = Sha256::digest(secret);
     std::array::from_fn(|index| digest[index])
-}
-
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@ use std::io::Write;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use sha2::{Digest, Sha256};
-
-use crate::csrf::hex;
 
 struct Asset {
     name: &'static str,
@@ -47,7 +46,13 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory can't fail.
         let gzip = gzip.write_all(plain).and_then(|()| gzip.finish()).unwrap_or_default().into();
-        Asset { name, media_type, plain, gzip, path: format!("/assets/{}/{name}", hex(&digest[..8])) }
+        Asset {
+            name,
+            media_type,
+            plain,
+            gzip,
+            path: format!("/assets/{}/{name}", HEXLOWER.encode(&digest[..8])),
+        }
     });
     made.collect()
 });
@@ -128,7 +133,7 @@ mod tests {
             !["console", "upload", "icon"].contains(&asset.name.split('.').next().unwrap_or(""))
         }) {
             let digest: [u8; 32] = Sha256::digest(asset.plain).into();
-            assert!(readme.contains(&hex(&digest)), "{}", asset.name);
+            assert!(readme.contains(&HEXLOWER.encode(&digest)), "{}", asset.name);
         }
     }
 }

@@ -22,7 +22,6 @@
 //! - [`writer`]: writes below the root that files are served from.
 //! - [`console`]: the machine as the console shows it.
 //! - [`fleet`]: many machines: waves, and the service address.
-//! - [`hex`]: bytes as text.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
@@ -36,7 +35,6 @@ pub mod cpus;
 pub mod doctor;
 pub mod fleet;
 pub mod helper;
-mod hex;
 pub mod measured;
 pub mod nic;
 pub mod profile;

@@ -72,7 +72,6 @@ mod peer;
 mod response;
 
 // The state of workers.
-mod hex;
 mod lifecycle;
 mod limits;
 pub mod metrics;

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use rustix::fs::{
     AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, Timespec, Timestamps,
     fdatasync, flock, ftruncate, futimens, memfd_create, openat, openat2, renameat, statx, unlinkat,
@@ -27,7 +28,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwrite};
 
 use crate::blocks::{self, Blocks};
-use crate::metadata::{Metadata, hex};
+use crate::metadata::Metadata;
 
 /// The start of the first line of a `.meta`. Another layout has another number.
 const MAGIC: &str = "linerate-origin 1";
@@ -384,7 +385,7 @@ fn read_all(fd: &OwnedFd, wait: bool) -> io::Result<Vec<u8>> {
 /// A digest that tells a `.meta` from arbitrary bytes on a disk.
 fn sum(state: &str, json: &str) -> String {
     let digest = digest::digest(&digest::SHA256, format!("{state}\n{json}").as_bytes());
-    hex(&digest.as_ref()[..16])
+    HEXLOWER.encode(&digest.as_ref()[..16])
 }
 
 fn data_of(name: &str) -> String {

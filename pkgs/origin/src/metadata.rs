@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use object_store::{Attribute, Attributes, ObjectMeta};
 use serde::{Deserialize, Serialize};
 
@@ -82,13 +83,8 @@ impl Metadata {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part.as_bytes());
         }
-        hex(context.finish().as_ref())
+        HEXLOWER.encode(context.finish().as_ref())
     }
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether this is a strong entity tag (RFC 9110, section 8.8.3).

@@ -8,6 +8,7 @@ use std::env;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -108,21 +109,17 @@ pub fn token(credentials: &Credentials, region: &str, login: Login<'_>, now: Tim
     }
     query.push_str("&X-Amz-SignedHeaders=host");
     let host = format!("{}:{}", login.host, login.port);
-    let request = format!("GET\n/\n{query}\nhost:{host}\n\nhost\n{}", hex(&Sha256::digest(b"")));
-    let signed = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hex(&Sha256::digest(request)));
+    let request = format!("GET\n/\n{query}\nhost:{host}\n\nhost\n{}", HEXLOWER.encode(&Sha256::digest(b"")));
+    let signed = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", HEXLOWER.encode(&Sha256::digest(request)));
     let key = format!("AWS4{}", credentials.secret).into_bytes();
     let key = [day, region, "rds-db", "aws4_request", &signed].iter().fold(key, |key, part| hmac(&key, part));
-    format!("{host}/?{query}&X-Amz-Signature={}", hex(&key))
+    format!("{host}/?{query}&X-Amz-Signature={}", HEXLOWER.encode(&key))
 }
 
 fn hmac(key: &[u8], text: &str) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 async fn find() -> Result<Credentials, String> {

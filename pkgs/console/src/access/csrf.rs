@@ -1,6 +1,7 @@
 //! Protects forms against CSRF. Each form has a token that only a page of the console can read, and must be sent from
 //! one of the console's pages.
 
+use data_encoding::HEXLOWER;
 use http::HeaderMap;
 use http::header;
 use sha2::{Digest, Sha256};
@@ -26,7 +27,7 @@ impl Secret {
     /// The token for the forms of the session or visitor with this cookie.
     pub(crate) fn token(&self, of: &str) -> String {
         let digest: [u8; 32] = Sha256::new().chain_update(self.0).chain_update(of).finalize().into();
-        hex(&digest[..16])
+        HEXLOWER.encode(&digest[..16])
     }
 }
 
@@ -55,11 +56,7 @@ pub(crate) fn same_origin(fields: &HeaderMap, authority: Option<&str>) -> bool {
 pub(crate) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)?;
-    Ok(hex(&bytes))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(HEXLOWER.encode(&bytes))
 }
 
 #[cfg(test)]

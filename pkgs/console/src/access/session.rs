@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::csrf;
@@ -233,7 +234,7 @@ impl Session {
 
 /// A session's name: a part of its digest. The cookie's value can't be derived from it.
 fn name(digest: &[u8; 32]) -> String {
-    csrf::hex(&digest[..8])
+    HEXLOWER.encode(&digest[..8])
 }
 
 fn digest(id: &str) -> [u8; 32] {

@@ -7,6 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use data_encoding::HEXLOWER;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -16,7 +17,6 @@ use sha2::{Digest, Sha256};
 use super::files::{SCREEN, after, screen, writer};
 use super::operation;
 use crate::app::App;
-use crate::csrf::hex;
 use crate::fields::{Fields, query};
 use crate::files::{UrlPath, upload};
 use crate::sent_file::SentFile;
@@ -73,7 +73,7 @@ async fn send(
     let Some(path) = within.below(&file.name) else {
         return Err(Error::Refused(Box::new(Problem::unprocessable("no file can be called that"))));
     };
-    let sha256 = hex(&<[u8; 32]>::from(Sha256::digest(&file.bytes)));
+    let sha256 = HEXLOWER.encode(&<[u8; 32]>::from(Sha256::digest(&file.bytes)));
     let metadata = format!(
         "path {},sha256 {}{}",
         BASE64_STANDARD.encode(path.as_str()),

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use addr2line::Loader;
+use data_encoding::HEXLOWER;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment};
 
@@ -249,8 +250,7 @@ impl Binary {
 /// The path of the separate debug file with this build ID below a directory.
 fn aside(directory: &str, build: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len() < 64)?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(Path::new(directory).join(format!("{first:02x}/{rest}.debug")))
+    Some(Path::new(directory).join(format!("{first:02x}/{}.debug", HEXLOWER.encode(rest))))
 }
 
 /// The start of a file, up to a limit; empty if it can't be read.

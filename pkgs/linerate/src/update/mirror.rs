@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use rustix::fs::FlockOperation;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::patch::{self, MARGIN, PatchError};
 use super::{Patches, Settings, Version, sysupdate};
-use crate::hex::hex;
 
 /// The manifest, and its detached signature (systemd-sysupdate(8)).
 const MANIFEST: &str = "SHA256SUMS";
@@ -258,7 +258,7 @@ impl Mirror {
         self.saved.downloaded += length(&patch)?;
         let bytes = patch::apply(old, &patch)
             .map_err(|source| MirrorError::Patch { name: name.to_owned(), source })?;
-        if hex(&Sha256::digest(&bytes)) != digest {
+        if HEXLOWER.encode(&Sha256::digest(&bytes)) != digest {
             return Err(MirrorError::Other(name.to_owned()));
         }
         fs::remove_file(&patch).map_err(at(&patch))?;

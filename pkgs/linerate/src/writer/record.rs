@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
+use data_encoding::HEXLOWER;
 use rustix::fs::{self, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 use sha2::{Digest, Sha256};
 
 use super::tree::Error;
-use crate::hex::hex;
 
 /// The longest record, in bytes. An escaped path takes up to three times its length.
 const MOST_BYTES: u64 = 16 << 10;
@@ -55,7 +55,7 @@ impl Record {
 
     /// Records that the bytes up to `offset` are on the disk, and the state of their SHA-256.
     pub(super) fn advance(&mut self, offset: u64, hash: &Sha256) {
-        (self.offset, self.state) = (offset, hex(&hash.serialize()));
+        (self.offset, self.state) = (offset, HEXLOWER.encode(&hash.serialize()));
     }
 
     /// Writes the record and syncs it.

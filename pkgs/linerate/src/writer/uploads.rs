@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use rustix::fs::{self, AtFlags, Dir, Mode, OFlags};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
@@ -15,7 +16,6 @@ use super::path::{PathError, WritePath};
 use super::record::{self, Record, data};
 use super::tree::{self, Tree, Usage};
 use super::tus::Metadata;
-use crate::hex::hex;
 
 /// How long a count of the files below the root stays valid.
 const COUNTED: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ impl Uploads {
         }
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|_| tree::Error::Failed(rustix::io::Errno::IO))?;
-        let id = hex(&random);
+        let id = HEXLOWER.encode(&random);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(self.tree.staging(), data(&id), flags, Mode::RUSR | Mode::WUSR)
             .map_err(tree::Error::from)?;
@@ -220,7 +220,7 @@ impl Uploads {
     /// [`Error`]. After a problem with the target is fixed, the client can send the last piece again. An upload with
     /// wrong content is deleted.
     pub(super) fn publish(&self, mut writing: Writing) -> Result<(Published, Held), Error> {
-        let sha256 = hex(&writing.hash.clone().finalize());
+        let sha256 = HEXLOWER.encode(&writing.hash.clone().finalize());
         if writing.held.sha256.as_ref().is_some_and(|expected| *expected != sha256) {
             self.all().remove(&writing.id);
             self.forget(&writing.id);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::{hkdf, hmac, rand};
+use data_encoding::HEXLOWER;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
 use service::handover;
@@ -14,7 +15,6 @@ use socket2::Socket;
 use super::cid_demux::CidRouter;
 use super::hot_restart::{self, Predecessor};
 use crate::config::{Config, Limits};
-use crate::hex;
 use crate::http3::{Congestion, LEAST_SEND_WINDOW};
 use crate::tls::Tls;
 
@@ -99,7 +99,7 @@ impl SharedEndpoint {
 /// accepts tokens of the previous one, and can reset connections of one that has ended.
 fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
     let name = format!("quic secret {address}");
-    let known = handover::told(&name).and_then(|text| hex::decode(&text));
+    let known = handover::told(&name).and_then(|text| HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok());
     let secret = match known {
         Some(secret) => secret,
         None => {
@@ -108,7 +108,7 @@ fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
             secret
         }
     };
-    handover::tell(&name, &hex::encode(&secret));
+    handover::tell(&name, &HEXLOWER.encode(&secret));
     Ok(secret)
 }
 

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{digest, rand};
+use data_encoding::HEXLOWER;
 use rustls::server::ProducesTickets;
 use service::handover;
 
 use super::Error;
 use crate::config::{self, TICKET_KEY};
-use crate::hex;
 
 /// The length of a key, in bytes.
 const SECRET: usize = 32;
@@ -42,7 +42,7 @@ fn name(config: &config::Tls) -> String {
         files.update(certificate.chain.as_os_str().as_encoded_bytes());
         files.update(&[0]);
     }
-    format!("session tickets {}", hex::encode(&files.finish().as_ref()[..NAME]))
+    format!("session tickets {}", HEXLOWER.encode(&files.finish().as_ref()[..NAME]))
 }
 
 /// Seconds since 1970, which the next process also counts from.
@@ -109,14 +109,14 @@ impl Keys {
 
     /// The keys as text for the next process.
     fn to_text(&self) -> String {
-        let previous = self.previous.as_ref().map(|key| hex::encode(&key.secret)).unwrap_or_default();
-        format!("{} {} {previous}", self.since, hex::encode(&self.current.secret))
+        let previous = self.previous.as_ref().map(|key| HEXLOWER.encode(&key.secret)).unwrap_or_default();
+        format!("{} {} {previous}", self.since, HEXLOWER.encode(&self.current.secret))
     }
 
     fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let (since, current, previous) = (parts.next()?, parts.next()?, parts.next()?);
-        let key = |text| hex::decode(text).and_then(Key::new);
+        let key = |text: &str| Key::new(HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()?);
         let previous = if previous.is_empty() { None } else { Some(key(previous)?) };
         Some(Self { current: key(current)?, previous, since: since.parse().ok()? })
     }

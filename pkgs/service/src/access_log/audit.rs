@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -83,11 +84,7 @@ struct Line<'l> {
 /// A digest as text, such as of SHA-256: its name, a colon and hexadecimal digits.
 #[must_use]
 pub fn digest(name: &str, bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(format!("{name}:"), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("{name}:{}", HEXLOWER.encode(bytes))
 }
 
 impl AuditLog {

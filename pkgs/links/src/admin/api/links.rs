@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use service::problem::Problem;
 use url::form_urlencoded;
@@ -305,7 +306,7 @@ fn show(mut response: actix_web::HttpResponseBuilder, state: &State, link: Link)
 /// A strong validator of everything that an edit can change. It leaves out clicks, since otherwise a busy link could
 /// never be edited conditionally. It is not used for caching.
 fn etag(link: &Link) -> String {
-    audit::sum(link)[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
+    format!("\"{}\"", HEXLOWER.encode(&audit::sum(link)[..12]))
 }
 
 /// Returns the same condition, which also takes the link's digest.

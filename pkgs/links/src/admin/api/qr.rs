@@ -2,6 +2,7 @@
 
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};
+use data_encoding::HEXLOWER;
 use qrcodegen::{QrCode, QrCodeEcc};
 use serde::Deserialize;
 use service::problem::Problem;
@@ -156,7 +157,7 @@ fn png(qr: &QrCode, size: u32, margin: u32) -> Result<Vec<u8>, png::EncodingErro
 fn crc(url: &str) -> String {
     use sha2::Digest;
     let digest: [u8; 32] = sha2::Sha256::digest(url).into();
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest[..8])
 }
 
 #[cfg(test)]

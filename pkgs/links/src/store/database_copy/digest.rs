@@ -1,5 +1,6 @@
 //! Checksums of tables.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use super::tables::Value;
@@ -43,8 +44,7 @@ impl Digester {
 
     /// The digest of all added rows.
     pub fn finish(self) -> Digest {
-        let sha256 = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Digest { rows: self.rows, sha256 }
+        Digest { rows: self.rows, sha256: HEXLOWER.encode(&self.hash.finalize()) }
     }
 }
 

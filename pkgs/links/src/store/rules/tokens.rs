@@ -3,6 +3,7 @@
 //! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 more digits to compare. Its 256 random bits
 //! cannot be guessed, so a fast hash is enough.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::domains::{DEFAULT, DomainId, Domains};
@@ -49,7 +50,7 @@ pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
 pub fn draw() -> (String, String) {
     let mut random = [0; SECRET_BYTES];
     getrandom::fill(&mut random).expect("the system has a source of randomness");
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = HEXLOWER.encode(&random);
     (format!("{PREFIX}{digits}"), digits[..SELECTOR_DIGITS].to_owned())
 }
 
