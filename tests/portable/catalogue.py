@@ -47,8 +47,8 @@ INSTALLER = Role(
 
 # NixOS itself, booted by firmware from a disk larger than the image, with a watchdog.
 METAL = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024, watchdog=True))
-# The same with everything that it can serve.
-SERVING = replace(METAL, nixos="serving")
+# The same with everything that it can serve, and without a watchdog.
+SERVING = replace(METAL, nixos="serving", hardware=Hardware(memory_mib=1024))
 # The host for EC2: its root is on NVMe, and it keeps 1 % of 32 GiB free.
 CLOUD = Role(nixos="cloud", disk_mib=12288, hardware=Hardware(memory_mib=2048, disk="nvme"))
 # The installer's medium on a machine with one more disk; and a machine that boots from that disk afterwards.
