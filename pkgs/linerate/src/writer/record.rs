@@ -46,9 +46,7 @@ impl Record {
             return Ok(Sha256::new());
         }
         let failed = Error::Failed(rustix::io::Errno::BADMSG);
-        let digits = self.state.as_bytes().chunks(2);
-        let bytes = digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-        let bytes: Vec<u8> = bytes.collect::<Option<_>>().ok_or(failed)?;
+        let bytes = HEXLOWER.decode(self.state.as_bytes()).map_err(|_| failed)?;
         let state = SerializedState::<Sha256>::try_from(&bytes[..]).map_err(|_| failed)?;
         Sha256::deserialize(&state).map_err(|_| failed)
     }
