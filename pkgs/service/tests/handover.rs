@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bench::server::free_address;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, kill_process};
 use service::handover::{HandoverArgs, Takeover, is_handed_over};
@@ -109,8 +110,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let tcp = free.local_addr().expect("an address");
+        let tcp = free_address().expect("a port is free");
         Self { directory: tempfile::tempdir().expect("a directory"), tcp }
     }
 

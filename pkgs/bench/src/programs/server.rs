@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -186,8 +186,9 @@ const PORTS: Range<u32> = 10_000..32_768;
 /// How many of them a process uses before it reaches the ports of the process with the next id.
 const PORTS_EACH: u32 = 61;
 
-/// A loopback address that nobody listens on at present. If the kernel chose the port, it might give it to others too
-/// until the started program listens there, and they would be mistaken for it.
+/// A loopback address that nobody uses at present, neither for TCP nor for UDP. If the kernel chose the port, it might
+/// give it to others too until the started program listens there: to a client, and the program could not listen; or to
+/// a server, which would be mistaken for it.
 ///
 /// # Errors
 /// When none is free.
@@ -197,8 +198,9 @@ pub fn free_address() -> io::Result<SocketAddr> {
     for _ in PORTS {
         let number = std::process::id().wrapping_mul(PORTS_EACH).wrapping_add(NEXT.fetch_add(1, Relaxed));
         let port = PORTS.start + number % (PORTS.end - PORTS.start);
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).and_then(|free| free.local_addr()) {
-            Ok(address) => return Ok(address),
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16));
+        match TcpListener::bind(address).and_then(|_| UdpSocket::bind(address)) {
+            Ok(_) => return Ok(address),
             Err(error) => last = error,
         }
     }
@@ -209,6 +211,30 @@ pub fn free_address() -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::ops::RangeInclusive;
+
+    #[test]
+    fn an_address_is_none_that_others_get() {
+        let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("Linux has one");
+        let (first, last) = range.trim().split_once('\t').expect("two ports");
+        let others: RangeInclusive<u16> = first.parse().expect("a port")..=last.parse().expect("a port");
+        for _ in 0..100 {
+            let address = free_address().expect("a port is free");
+            assert!(!others.contains(&address.port()), "{address} is among {others:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_free_for_datagrams_too() {
+        // The next port of this process, and the one after it, are taken for UDP alone.
+        let next = free_address().expect("a port is free").port() + 1;
+        let taken = [next, next + 1].map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)));
+        for _ in 0..2 {
+            let address = free_address().expect("a port is free");
+            UdpSocket::bind(address).expect("nobody has it");
+        }
+        drop(taken);
+    }
 
     #[test]
     fn a_server_that_ends_early_is_reported_with_what_it_said() {

@@ -1,12 +1,13 @@
 //! The server under test.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bench::server::free_address;
 use rustls::pki_types::CertificateDer;
 use testkit::{Launch, Metrics, binary};
 
@@ -52,15 +53,7 @@ impl Server {
 
     /// The same, on ports that are known beforehand, as for a server that has a name.
     pub fn start_on_ports(arguments: &[&str]) -> Self {
-        // Free for UDP too.
-        let free = || loop {
-            let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let address = tcp.local_addr().expect("an address");
-            if std::net::UdpSocket::bind(address).is_ok() {
-                break address;
-            }
-        };
-        let listen = [free(), free()].map(|address| address.to_string());
+        let listen = [(); 2].map(|()| free_address().expect("a port is free").to_string());
         Self::run(program(), arguments, Files { listen, ..Files::new() })
     }
 

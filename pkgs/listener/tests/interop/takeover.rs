@@ -2,13 +2,14 @@
 //! that can do so.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use bench::server::free_address;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType, connect, recv, socket};
 use rustix::process::Signal;
@@ -56,7 +57,7 @@ impl Program {
         let directory = tempfile::tempdir().expect("a directory");
         let made = testkit::certificate(&["localhost"]);
         made.write_in(directory.path());
-        let [clear, secure, admin] = free();
+        let [clear, secure, admin] = [(); 3].map(|()| free_address().expect("a port is free"));
         let flags = flags(directory.path());
         let certificate = made.cert.der().clone();
         Self { binary, directory, clear, secure, admin, certificate, flags }
@@ -143,22 +144,6 @@ pub fn sessions_are_resumed_by_the_next(program: &Program, path: &str) {
     processes.iter().for_each(|process| process.kill());
     let _anew = program.start();
     assert_eq!(asks(), Some(HandshakeKind::Full), "with one that was told nothing");
-}
-
-/// Addresses whose ports nobody uses, for TCP and UDP.
-fn free() -> [SocketAddr; 3] {
-    let mut held = Vec::new();
-    [(); 3].map(|()| {
-        loop {
-            let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let address = tcp.local_addr().expect("an address");
-            // Held until all are found, so that no two are the same.
-            held.push(tcp);
-            if UdpSocket::bind(address).is_ok() {
-                return address;
-            }
-        }
-    })
 }
 
 /// Waits until a process has logged this; false if it ends instead.
