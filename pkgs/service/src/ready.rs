@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
+use crate::process::start_code;
 use crate::{handover, manager, socket};
 
 /// Whether the service can answer.
@@ -61,6 +62,8 @@ impl Readiness {
             socket::forget_the_rest();
             notify(&[NotifyState::Ready, NotifyState::Status("ready")]);
             handover::tell_starter();
+            static ONCE: Once = Once::new();
+            ONCE.call_once(start_code::release_soon);
         }
     }
 

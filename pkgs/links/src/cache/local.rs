@@ -13,8 +13,14 @@ use super::{Cache, Source, with_key};
 /// of sets but one slot each, it would be seven in ten.
 const WAYS: usize = 4;
 
-/// Sets of a worker's own table: 32,768 slots in 512 KiB.
-const LOCAL_SETS: usize = 1 << 13;
+/// Sets of a new table: 256 slots in 4 KiB.
+const FIRST_SETS: usize = 1 << 6;
+
+/// Sets of a table at most: 32,768 slots in 512 KiB.
+pub(super) const MOST_SETS: usize = 1 << 13;
+
+/// How many times as many sets a table gets when a code finds no slot.
+const GROWTH: usize = 4;
 
 /// The longest code and target in a slot, in bytes, so that a table holds at most 32 MiB. Longer ones are looked up in
 /// the shared cache each time.
@@ -24,7 +30,8 @@ pub(super) const LOCAL_TEXT_BYTES: usize = 1 << 10;
 /// popular.
 const TOUCH_EVERY: u32 = 64;
 
-/// A worker's own table, four-way associative: a code belongs to one set, and may be in any of its slots.
+/// A worker's own table, four-way associative: a code belongs to one set, and may be in any of its slots. It grows with
+/// the codes in use.
 pub struct LocalCache {
     cache: Arc<Cache>,
     pub(super) sets: Box<[Set]>,
@@ -46,9 +53,8 @@ pub(super) struct Set {
 impl LocalCache {
     /// An empty table in front of `cache`.
     pub fn new(cache: Arc<Cache>) -> Self {
-        let sets = if cache.entries.is_some() { LOCAL_SETS } else { 0 };
-        let sets = (0..sets).map(|_| Set::default()).collect();
-        Self { cache, sets, other: None, hits: 0, victim: 0 }
+        let sets = if cache.entries.is_some() { FIRST_SETS } else { 0 };
+        Self { cache, sets: empty(sets), other: None, hits: 0, victim: 0 }
     }
 
     /// Looks up a code of the default domain. Reads the store if no layer knows it.
@@ -81,7 +87,9 @@ impl LocalCache {
         }
         // The low bits choose the stripe, the high ones are the tag, and those between choose the set.
         let tag = (hash >> 32) as u32;
-        let set = &mut self.sets[(hash >> 16) as usize % LOCAL_SETS];
+        let index = |sets: usize| (hash >> 16) as usize & (sets - 1);
+        let place = index(self.sets.len());
+        let set = &self.sets[place];
         let matching = (0..WAYS).find(|&way| set.tags[way] == tag && set.slots[way].is_some());
         let known = matching.filter(|&way| set.slots[way].as_ref().is_some_and(|entry| entry.is(key, stamp)));
         if let Some(way) = known {
@@ -91,17 +99,32 @@ impl LocalCache {
             {
                 let _ = entries.get(&hash);
             }
-            return Ok((set.slots[way].as_ref().expect("known"), Source::Cache));
+            return Ok((self.sets[place].slots[way].as_ref().expect("known"), Source::Cache));
         }
         let (entry, source) = self.cache.shared((key, hash), stamp, read)?;
         if entry.text().len() > LOCAL_TEXT_BYTES {
             return Ok((self.other.insert(entry), source));
         }
-        let way = matching.or_else(|| set.slots.iter().position(Option::is_none)).unwrap_or_else(|| {
-            self.victim = self.victim.wrapping_add(1);
-            usize::from(self.victim) % WAYS
-        });
+        let slots = &self.sets[place].slots;
+        let way = match matching.or_else(|| slots.iter().position(Option::is_none)) {
+            Some(way) => way,
+            None if self.sets.len() < MOST_SETS => {
+                // The shared cache still has what is dropped here.
+                self.sets = empty((self.sets.len() * GROWTH).min(MOST_SETS));
+                0
+            }
+            None => {
+                self.victim = self.victim.wrapping_add(1);
+                usize::from(self.victim) % WAYS
+            }
+        };
+        let set = &mut self.sets[index(self.sets.len())];
         set.tags[way] = tag;
         Ok((set.slots[way].insert(entry), source))
     }
+}
+
+/// This many sets, a power of two or none.
+fn empty(sets: usize) -> Box<[Set]> {
+    (0..sets).map(|_| Set::default()).collect()
 }

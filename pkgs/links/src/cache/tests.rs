@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
 
-use super::local::LOCAL_TEXT_BYTES;
+use super::local::{LOCAL_TEXT_BYTES, MOST_SETS};
 use super::*;
 use crate::code::CodePolicy;
 use crate::domains::NewDomain;
@@ -25,6 +25,26 @@ fn a_long_target_stays_out_of_the_slots() {
         assert_eq!((entry.target(), from), (target.as_bytes(), source));
     }
     assert!(local.sets.iter().flat_map(|set| &set.slots).all(Option::is_none));
+}
+
+#[test]
+fn a_worker_s_table_is_as_large_as_the_codes_in_use_need() {
+    let fixture = Fixture::new(1 << 24);
+    let (mut local, reader) = fixture.worker();
+    let mut ask = |codes: std::ops::Range<u32>| {
+        for code in codes {
+            local.find(&code.to_string(), &reader).unwrap();
+        }
+        local.sets.len()
+    };
+    let few = ask(0..10);
+    assert!(few <= MOST_SETS / 64, "{few} sets for ten codes");
+    let more = ask(0..1_000);
+    assert!((few + 1..MOST_SETS).contains(&more), "{more} sets for a thousand");
+    assert_eq!(ask(0..10_000), MOST_SETS);
+    assert_eq!(ask(0..50_000), MOST_SETS);
+    let kept = local.sets.iter().flat_map(|set| &set.slots).flatten().count();
+    assert!(kept > 3 * MOST_SETS, "{kept} slots are used");
 }
 
 /// A store that keeps a cache coherent, as a server does.

@@ -5,4 +5,5 @@ pub mod exit;
 pub mod panics;
 pub mod permissions;
 pub mod shutdown;
+pub(crate) mod start_code;
 pub mod workers;
