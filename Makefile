@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse test-boxes test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-console bench-ladder check fmt
+.PHONY: run test test-abuse test-boxes test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-console bench-ktls bench-ladder check fmt
 
 run:                ## build links, files, api and the console, and run them on embedded storage
 	.ci/up.sh
@@ -58,6 +58,9 @@ bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, n
 bench-files:        ## files of three sizes, and more than memory holds, against nginx, static-web-server and Caddy; ARGS="1KB cold" runs these alone
 	.ci/install.sh fio
 	.ci/bench.sh linerate-files transfer -- $(ARGS)
+
+bench-ktls:         ## files whose TLS the kernel does, beside those that the process encrypts: instructions, in a guest that counts them
+	LINERATE_RELEASE=1 .ci/portable.sh ktls
 
 bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, axum::serve with sqlx and actix-web
 	.ci/install.sh postgres

@@ -34,6 +34,8 @@ BOX = Role("vm")
 VISITOR = Role(programs={name: f"tests/vm/programs/{name}" for name in ("h3-load", "load")})
 # A machine with a database, a load balancer in front of the boxes, and the visitors' programs.
 STORE = Role(None, Hardware(cpus=1), programs={name: f"tests/vm/programs/{name}" for name in ("load", "writes")})
+# One whose clock counts instructions.
+COUNTING = Role("vm", Hardware(cpus=1, counts_instructions=True))
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 
@@ -96,6 +98,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "watch": {"box": WITH_QUEUES},
     "console": {"box": WITH_CONSOLE},
     "installer": {"box": INSTALLER},
+    "ktls": {"box": COUNTING},
 }
 
 # Tests that may start on the machines of a test that passed, since booting takes longer than most scripts.
@@ -112,5 +115,5 @@ GOING_ON = {
     "watch",
 }
 
-# Tests that run only when named: they take long, and what they test seldom changes.
-BY_NAME = {"appliance-cuts", "rolling", "sealed", "switch"}
+# Tests that run only when named: they take long, and what they test seldom changes. One measures instead.
+BY_NAME = {"appliance-cuts", "ktls", "rolling", "sealed", "switch"}

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from host import Host
-from qemu import AFTER_QEMU, KERNEL_PARAMETERS, MACHINE
+from qemu import AFTER_QEMU, EMULATION, KERNEL_PARAMETERS, MACHINE
 from scenario import Made
 
 # This machine's port, and the host's.
@@ -40,6 +40,7 @@ def boot(host: Host, made: Made) -> int:
                 *programs.command("qemu-system-x86_64"),
                 *programs.firmware(),
                 *MACHINE,
+                *EMULATION,
                 *["-nographic", "-serial", "mon:stdio", "-smp", "2", "-m", "1024"],
                 *["-kernel", str(guest.kernel), "-initrd", str(guest.initrd)],
                 *["-append", " ".join([KERNEL_PARAMETERS, AFTER_QEMU, *host.kernel_parameters()])],

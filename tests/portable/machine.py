@@ -16,7 +16,7 @@ from debian import Programs
 from errors import Failure
 from initrd import BEGINS
 from network import Card, Switch
-from qemu import Process
+from qemu import COUNTING, EMULATION, Process
 from report import say
 from shell import Shell
 from system import DISK, VARIABLES, System
@@ -45,6 +45,8 @@ class Hardware:
     empty_disks_mib: tuple[int, ...] = ()
     # Whether there is a watchdog, which resets a machine that does not ping it.
     watchdog: bool = False
+    # Whether the guest's clock counts instructions, for measurements.
+    counts_instructions: bool = False
     # Whether there is a TPM 2.0, whose state lasts as long as the machine's disk.
     tpm: bool = False
 
@@ -183,6 +185,7 @@ class Machine:
         for index in range(len(self.hardware.empty_disks_mib)):
             arguments += ["-drive", f"file={self._empty_disk(index)},if=none,id=empty{index},format=qcow2"]
             arguments += ["-device", f"virtio-blk-pci,drive=empty{index},serial=empty{index}"]
+        arguments += COUNTING if self.hardware.counts_instructions else EMULATION
         if self.hardware.watchdog:
             # With -no-reboot, QEMU also ends at a reset.
             arguments += ["-device", "i6300esb", "-action", "watchdog=reset"]

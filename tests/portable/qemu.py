@@ -34,13 +34,18 @@ def after_firmware() -> str:
 
 MACHINE = [
     # Without devices for which the guest's udev would load drivers: disks by SATA, SMBus, keyboard and mouse.
-    *["-machine", "q35,sata=off,smbus=off,i8042=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=256"],
+    *["-machine", "q35,sata=off,smbus=off,i8042=off,vmport=off"],
     # Without features that cost translation time and are not used here. Also without fast string instructions: with
     # them, kernel and C library copy and clear single bytes, which are emulated one by one. Copying words takes a third
     # of that time.
     *["-cpu", "max,-svm,-la57,-erms,-fsrm,-fzrm,-fsrs,-fsrc"],
     *["-nodefaults", "-no-user-config", "-no-reboot"],
 ]
+
+# A thread of this machine for each of the guest's CPUs.
+EMULATION = ["-accel", "tcg,thread=multi,tb-size=256"]
+# The guest's clock counts instructions: one takes a nanosecond, and idle time none.
+COUNTING = ["-accel", "tcg,thread=single,tb-size=256", "-icount", "shift=0,sleep=off"]
 
 
 class Process:
