@@ -32,29 +32,46 @@ fn release() {
     let Ok(maps) = File::open("/proc/self/smaps") else { return };
     let Ok(program) = fs::read_link("/proc/self/exe") else { return };
     let Some(program) = program.to_str() else { return };
-    unchanged(BufReader::new(maps), program, |range| drop_pages(&range));
+    unchanged(BufReader::new(maps), program).iter().for_each(drop_pages);
 }
 
-/// Passes on the addresses where code and constants of `program` and of the C library are mapped and neither are nor can
-/// be written to, in `/proc/PID/smaps`: proc_pid_smaps(5).
-fn unchanged(maps: impl BufRead, program: &str, mut found: impl FnMut(Range<usize>)) {
-    let mut mapped = None;
+/// A mapping of the program or the C library that cannot be written to.
+struct Mapping {
+    range: Range<usize>,
+    path: String,
+    is_code: bool,
+    /// Whether no page was written to. Those to which the dynamic linker has written are nowhere but in memory.
+    is_unchanged: bool,
+}
+
+/// The addresses of code and constants of `program` and of the C library to which nothing was written, in
+/// `/proc/PID/smaps`: proc_pid_smaps(5).
+fn unchanged(maps: impl BufRead, program: &str) -> Vec<Range<usize>> {
+    let (mut mappings, mut last) = (Vec::new(), None);
     for line in maps.lines().map_while(Result::ok) {
         if let Some(changed) = line.strip_prefix("Anonymous:") {
-            // Pages that were written to at the start, by the dynamic linker for one, are nowhere but in memory.
-            if let Some(range) = mapped.take().filter(|_| changed.trim() == "0 kB") {
-                found(range);
-            }
+            let is_unchanged = changed.trim() == "0 kB";
+            mappings.extend(last.take().map(|mapping| Mapping { is_unchanged, ..mapping }));
         } else if !line.starts_with(|first: char| first.is_ascii_uppercase()) {
             // Fields begin with capital letters, mappings with hexadecimal digits in lower case.
-            mapped = mapping(&line, program);
+            last = mapping(&line, program);
         }
     }
+    // Constants are beside their code. Other mappings of the same file may end at any time, such as those from which a
+    // backtrace reads symbols.
+    let is_beside_code = |mapping: &Mapping| {
+        mappings.iter().any(|code: &Mapping| {
+            let touches = code.range.start == mapping.range.end || code.range.end == mapping.range.start;
+            code.is_code && code.path == mapping.path && touches
+        })
+    };
+    let stay = mappings.iter().filter(|mapping| mapping.is_code || is_beside_code(mapping));
+    stay.filter(|mapping| mapping.is_unchanged).map(|mapping| mapping.range.clone()).collect()
 }
 
-/// The addresses of a line such as `5600-5700 r-xp 00000000 fe:00 42    /bin/program`, if `program` or the C library is
-/// mapped there privately and not to be written to.
-fn mapping(line: &str, program: &str) -> Option<Range<usize>> {
+/// The mapping of a line such as `5600-5700 r-xp 00000000 fe:00 42    /bin/program`, if it is a private one of `program`
+/// or the C library that cannot be written to.
+fn mapping(line: &str, program: &str) -> Option<Mapping> {
     let (addresses, rest) = line.split_once(' ')?;
     let (permissions, rest) = rest.split_once(' ')?;
     // After offset, device and inode, the path is aligned by spaces, and may contain some.
@@ -66,13 +83,14 @@ fn mapping(line: &str, program: &str) -> Option<Range<usize>> {
     }
     let (start, end) = addresses.split_once('-')?;
     let address = |digits| usize::from_str_radix(digits, 16).ok();
-    Some(address(start)?..address(end)?)
+    let range = address(start)?..address(end)?;
+    Some(Mapping { range, path: path.to_owned(), is_code: permissions == "r-xp", is_unchanged: false })
 }
 
 #[allow(unsafe_code)]
 fn drop_pages(range: &Range<usize>) {
-    // SAFETY: the program or the C library is mapped here as long as this process runs, privately. No page was written
-    // to, so each is the page cache's own, and the next access maps it again: madvise(2).
+    // SAFETY: this is the code of the program or the C library, or constants beside it, which stay mapped as long as this
+    // process runs. No page was written to, so each is the page cache's own, and the next access maps it again: madvise(2).
     let _ = unsafe { madvise(range.start as *mut c_void, range.len(), Advice::LinuxDontNeed) };
 }
 
@@ -98,10 +116,11 @@ mod tests {
             map("d000-e000", "r--s", "/bin/a program", 0),
             "e000-f000 rw-p 00000000 00:00 0 \nAnonymous: 0 kB\n".to_owned(),
             map("10000-20000", "r-xp", "/lib/libc.so.6", 0),
+            // The program's file, as something reads its symbols, which may be unmapped at any time.
+            map("20000-30000", "r--p", "/bin/a program", 0),
             map("ffffffffff600000-ffffffffff601000", "--xp", "[vsyscall]", 0),
         ];
-        let mut found = Vec::new();
-        unchanged(maps.concat().as_bytes(), "/bin/a program", |range| found.push(range));
+        let found = unchanged(maps.concat().as_bytes(), "/bin/a program");
         assert_eq!(found, [0x1000..0x3000, 0x3000..0xa000, 0x10000..0x20000]);
     }
 
@@ -123,9 +142,12 @@ mod tests {
             }
             kilobytes
         };
-        let before = resident();
-        release();
-        let after = resident();
-        assert!(after < before, "{before} kB before, {after} kB after");
+        // Other tests run meanwhile, and map what they run.
+        let is_less = (0..100).any(|_| {
+            let before = resident();
+            release();
+            resident() < before
+        });
+        assert!(is_less, "{} kB stay", resident());
     }
 }
