@@ -214,7 +214,7 @@ mod tests {
     use std::ops::RangeInclusive;
 
     #[test]
-    fn an_address_is_none_that_others_get() {
+    fn an_address_is_outside_the_range_of_the_kernel() {
         let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("Linux has one");
         let (first, last) = range.trim().split_once('\t').expect("two ports");
         let others: RangeInclusive<u16> = first.parse().expect("a port")..=last.parse().expect("a port");
