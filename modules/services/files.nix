@@ -155,6 +155,8 @@ in
           "~@aio"
           "io_uring_setup"
           "io_uring_enter"
+          # Threads that wait for the disk take no CPU from workers; RestrictRealtime allows only such policies.
+          "sched_setscheduler"
         ];
         # No MemoryMax: pages of the files it sends count as its memory, and the kernel reclaims them itself.
       }

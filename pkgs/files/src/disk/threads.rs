@@ -17,6 +17,7 @@ use service::panics;
 
 use crate::site::Site;
 use crate::site::root::{CodingLookup, Error, Found, LookupMode};
+use crate::threads::background;
 use crate::threads::health::{MonitoredThread, STUCK, ThreadHealth};
 use crate::threads::queue::{JobSender, Jobs, queue};
 
@@ -95,9 +96,7 @@ impl DiskThreads {
         for number in 0..THREADS {
             let jobs = jobs.clone();
             let thread = health.thread(number);
-            std::thread::Builder::new()
-                .name(format!("files-disk-{number}"))
-                .spawn(move || work(&jobs, &thread))?;
+            background::spawn(format!("files-disk-{number}"), move || work(&jobs, &thread))?;
         }
         let jobs = Arc::new(sender);
         let (prefetches, reads_ahead, scarce) = Default::default();

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use service::panics;
 
 use super::source::{BlockSource, Error, MAX_NAME_BYTES, NameMemory, Step};
+use crate::threads::background;
 use crate::threads::health::{MonitoredThread, ThreadHealth};
 
 /// Threads that write listings; small ones wait for one that isn't busy with a large one.
@@ -117,9 +118,7 @@ impl StreamPool {
         let pool = Self(Arc::default(), ThreadHealth::new(THREADS));
         for number in 0..THREADS {
             let (shared, thread) = (Arc::clone(&pool.0), pool.1.thread(number));
-            std::thread::Builder::new()
-                .name(format!("files-list-{number}"))
-                .spawn(move || shared.work(number, &thread))?;
+            background::spawn(format!("files-list-{number}"), move || shared.work(number, &thread))?;
         }
         Ok(pool)
     }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use super::background;
 use super::health::{MonitoredThread, ThreadHealth};
 use super::queue::{JobSender, Jobs, queue};
 
@@ -47,7 +48,7 @@ impl ThreadPool {
         for number in 0..self.threads {
             let (jobs, thread) = (jobs.clone(), self.health.thread(number));
             let name = format!("{}-{number}", self.name);
-            let started = std::thread::Builder::new().name(name).spawn(move || work(&jobs, &thread));
+            let started = background::spawn(name, move || work(&jobs, &thread));
             if let Err(error) = started {
                 tracing::error!(%error, "cannot start a thread");
                 return None;
