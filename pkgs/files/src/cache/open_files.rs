@@ -173,6 +173,13 @@ impl OpenFileCache {
         // Watched before it is compared, so that no change is missed.
         let watched = self.watched.as_mut().filter(|_| site.origin.is_none());
         let stamp = watched.and_then(|(watcher, plain)| {
+            // Opening the directory once per half of the time that its path is believed is enough.
+            if let Found::File(files) = &found
+                && files[1..].iter().all(Option::is_none)
+                && let Some(stamp) = plain.stamp(site.number, path, tick, self.fresh_for / 2)
+            {
+                return Some(stamp.clone());
+            }
             let place = site.root.place_of(path).ok()?;
             let stamp = watcher.stamp(&place)?;
             if let Found::File(files) = &found

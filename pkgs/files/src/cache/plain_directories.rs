@@ -61,11 +61,16 @@ impl PlainDirectories {
     /// Whether no file in this file's directory has an encoding.
     pub fn has(&self, site: usize, path: &[u8], tick: u32) -> bool {
         self.known.iter().any(|known| {
-            known.is_of(site, path)
-                && known.until > tick
-                && known.stamp.is_as_coded()
-                && known.names.as_ref().is_some_and(|names| names.load(Ordering::Relaxed) == PLAIN)
+            known.is_of(site, path) && known.until > tick && known.stamp.is_as_coded() && known.is_plain()
         })
+    }
+
+    /// The state of this file's directory, if [`has`](Self::has) is true for `margin` ticks more, and nothing has
+    /// changed in it.
+    pub fn stamp(&self, site: usize, path: &[u8], tick: u32, margin: u32) -> Option<&WatchStamp> {
+        let known = self.known.iter().find(|known| known.is_of(site, path))?;
+        (known.until > tick.saturating_add(margin) && known.is_plain() && known.stamp.is_fresh())
+            .then_some(&known.stamp)
     }
 
     /// Records that a file was looked up, and whether it has encodings, if they were looked for. `stamp` is its
@@ -116,6 +121,11 @@ impl PlainDirectories {
 impl Known {
     fn is_of(&self, site: usize, path: &[u8]) -> bool {
         self.site == site && *self.path == *directory_of(path)
+    }
+
+    /// Whether none of its names was that of an encoding when they were read.
+    fn is_plain(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.load(Ordering::Relaxed) == PLAIN)
     }
 }
 

@@ -28,6 +28,13 @@ pub const ALIGNMENT: u64 = 4096;
 /// waiting threads.
 const FLIGHTS: u32 = 128;
 
+/// Reads are submitted together while there is other work: a virtual disk is notified once for all of them, which takes
+/// as long as half of the reading.
+const BATCH: usize = 16;
+
+/// Other work delays reads by at most so many turns.
+const BATCH_TURNS: u32 = 8;
+
 /// The most blocks of a single transfer; several transfers share them.
 const AHEAD_BLOCKS: usize = 32;
 /// The most and the fewest blocks ahead: one is sent while another is read.
@@ -73,6 +80,8 @@ pub struct Ring {
     read_into: usize,
     /// Reads that were not submitted yet.
     queued: usize,
+    /// Turns since reads were submitted.
+    turns: u32,
     next: u64,
     /// Transfers that wait for a block, in order.
     waiting: VecDeque<Token>,
@@ -109,6 +118,7 @@ impl Ring {
             places: (0..FLIGHTS).rev().collect(),
             read_into: 0,
             queued: 0,
+            turns: 0,
             next: 0,
             waiting: VecDeque::new(),
             served: None,
@@ -224,15 +234,15 @@ impl Ring {
         Ok(number)
     }
 
-    /// Submits reads, and collects completions.
+    /// Submits reads if there are several, or if they have waited for some turns, and collects completions.
     ///
     /// # Errors
     /// Those of io_uring_enter(2) that do not concern a single read.
     pub fn turn(&mut self, ended: &mut VecDeque<Completion>) -> io::Result<()> {
-        if self.ring.submission().taskrun() {
+        self.turns += 1;
+        let has_waited = self.queued >= BATCH || self.turns >= BATCH_TURNS;
+        if self.ring.submission().taskrun() || (self.queued > 0 && has_waited) {
             self.enter()?;
-        } else {
-            self.submit()?;
         }
         self.take(ended);
         Ok(())
@@ -267,6 +277,7 @@ impl Ring {
             Err(error) => return Err(error),
         }
         self.queued = self.ring.submission().len();
+        self.turns = 0;
         Ok(())
     }
 

@@ -461,9 +461,9 @@ impl Connection {
                     None if whole && worker.engine.keeps_bytes() && self.ktls.is_none() => {
                         let WorkerContext { shared, tick, now, .. } = &worker.context;
                         let copy = shared.pipe_copies.copy_of(transfer.file(), &shared.disk, *tick, *now);
-                        self.queue.file(transfer.from_copy(copy));
+                        self.queue.file(transfer.from_copy(copy), start == 0);
                     }
-                    _ => self.queue.file(transfer),
+                    _ => self.queue.file(transfer, start == 0),
                 }
             }
             Payload::Multipart(parts) => self.queue.parts(parts),

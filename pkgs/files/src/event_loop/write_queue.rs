@@ -22,6 +22,8 @@ pub struct WriteQueue {
     head: Vec<u8>,
     sent: usize,
     body: Option<Transfer>,
+    /// Whether nothing is sent with the body's head that need not wait for the body.
+    is_alone: bool,
     /// The prepared answer, if head and body are available together. Until it is sent, both are still to come.
     cached: Option<Rc<CachedResponse>>,
     more: More,
@@ -81,9 +83,10 @@ impl WriteQueue {
         self.sent == self.head.len() && self.body.is_none() && matches!(self.more, More::None)
     }
 
-    /// Adds bytes of a file.
-    pub fn file(&mut self, transfer: Transfer) {
+    /// Adds bytes of a file. `is_alone` says whether its head is sent by itself, without earlier answers.
+    pub fn file(&mut self, transfer: Transfer, is_alone: bool) {
         self.body = Some(transfer);
+        self.is_alone = is_alone;
     }
 
     /// Adds several ranges of a file.
@@ -138,6 +141,15 @@ impl WriteQueue {
             return Ok(Progress::Ready);
         }
         if !head.is_empty() {
+            // While the ring reads a body, its head is kept, so that one call sends both.
+            if let Some(transfer) = self.body.as_mut().filter(|_| self.is_alone)
+                && transfer.begin_if_cold(engine, tick)
+            {
+                self.head.clear();
+                self.head.extend_from_slice(head);
+                self.sent = 0;
+                return self.go_on(socket, engine, tick, count);
+            }
             let sent = self.send_head(head, &socket, count)?;
             if sent < head.len() {
                 self.head.clear();
@@ -176,6 +188,11 @@ impl WriteQueue {
         }
         loop {
             if self.sent < self.head.len() {
+                if let Some(transfer) = &mut self.body
+                    && !transfer.is_ready(engine)?
+                {
+                    return Ok(Progress::AwaitingRing);
+                }
                 let head = std::mem::take(&mut self.head);
                 let sent = self.send_head(&head[self.sent..], &socket, count);
                 self.head = head;
@@ -227,18 +244,15 @@ impl WriteQueue {
 
     /// Sends bytes, together with the body if that is in memory. Returns how many of the bytes were taken.
     fn send_head(&mut self, head: &[u8], socket: impl AsFd, count: &mut u64) -> Result<usize, SendError> {
-        let more = self.body.is_some();
-        let body = self.body.as_mut().filter(|transfer| transfer.bytes().is_some());
-        let result = retry_on_intr(|| match &body {
-            Some(transfer) => {
-                let buffers = [IoSlice::new(head), IoSlice::new(transfer.bytes().unwrap_or_default())];
-                sendmsg(&socket, &buffers, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+        let front = self.body.as_ref().and_then(Transfer::front);
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, front.map_or(self.body.is_some(), |(_, rest)| rest));
+        let result = retry_on_intr(|| match front {
+            Some((body, _)) => {
+                let buffers = [IoSlice::new(head), IoSlice::new(body)];
+                sendmsg(&socket, &buffers, &mut SendAncillaryBuffer::default(), flags)
             }
-            None => {
-                let mut flags = SendFlags::NOSIGNAL;
-                flags.set(SendFlags::MORE, more);
-                send(&socket, head, flags)
-            }
+            None => send(&socket, head, flags),
         });
         let sent = match result {
             Ok(sent) => sent,
@@ -247,7 +261,9 @@ impl WriteQueue {
         };
         *count += sent as u64;
         let of_head = sent.min(head.len());
-        if let Some(transfer) = body {
+        if let Some(transfer) = &mut self.body
+            && sent > of_head
+        {
             transfer.advance(sent - of_head);
         }
         Ok(of_head)

@@ -290,6 +290,14 @@ impl Root {
 
     /// The type of what a path names, without opening it.
     fn look(&self, path: &[u8], mode: LookupMode) -> Result<FileType, Error> {
+        // Usually it is a regular file, which a single call can tell. That call may leave the root, so nothing else that
+        // it says is believed, and opening the file is left to openat2.
+        if mode == LookupMode::MayBlock
+            && fs::statx(&self.directory, path, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile)
+        {
+            return Ok(FileType::RegularFile);
+        }
         let place = self.open_at(path, OFlags::PATH | OFlags::CLOEXEC, mode)?;
         Ok(FileIdentity::of(place)?.1)
     }

@@ -103,9 +103,49 @@ impl Transfer {
         self.end - self.at + self.pipe.as_ref().map_or(0, |pipe| pipe.holds as u64)
     }
 
-    /// Counts bytes that were sent from memory.
+    /// What can be sent together with its head: the rest of it from memory, or what the ring has read next. Also says
+    /// whether others of its bytes follow.
+    pub fn front(&self) -> Option<(&[u8], bool)> {
+        match &self.stream {
+            Some(stream) => stream.bytes(RING_TURN_BYTES),
+            None => self.bytes().map(|bytes| (bytes, false)),
+        }
+    }
+
+    /// Counts bytes of the [`front`](Self::front) that were sent.
     pub fn advance(&mut self, sent: usize) {
         self.at += sent as u64;
+        if let Some(stream) = &mut self.stream {
+            stream.advance(sent);
+        }
+    }
+
+    /// Lets the ring read it, if it is cold. Returns whether it does.
+    pub fn begin_if_cold(&mut self, engine: &mut EngineState, tick: u32) -> bool {
+        let size = self.file.identity.size;
+        let may_be_cold = self.stream.is_none()
+            && self.copy.is_none()
+            && self.bytes().is_none()
+            && self.file.incomplete().is_none()
+            // Others are looked at piece by piece.
+            && size <= LOOK_BYTES;
+        may_be_cold && self.cold(engine, tick, self.end).is_some() && self.begin_stream(engine)
+    }
+
+    /// Whether the next bytes can be sent; not while the ring is reading them.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub fn is_ready(&mut self, engine: &mut EngineState) -> Result<bool, TransferError> {
+        let Some(stream) = &mut self.stream else { return Ok(true) };
+        let EngineState { ring: Some(ring), token, .. } = engine else { return Err(Errno::IO.into()) };
+        stream.read_ahead(ring, *token)?;
+        match stream.front()? {
+            // Checked after reading and before sending: what is in memory now was read earlier.
+            NextBlock::There if self.file.is_intact() => Ok(true),
+            NextBlock::Reading => Ok(false),
+            NextBlock::There | NextBlock::Short => Err(TransferError::Changed),
+        }
     }
 
     /// The file.

@@ -149,39 +149,45 @@ impl RingStream {
         }
     }
 
+    /// The bytes at the front, at most `most`, and whether others of the file follow them.
+    pub fn bytes(&self, most: u64) -> Option<(&[u8], bool)> {
+        let Part { range, state: State::There(block, offset), .. } = self.parts.front()? else { return None };
+        let length = (range.end - range.start).min(most);
+        Some((block.bytes(*offset..*offset + length as usize), range.start + length < self.end))
+    }
+
+    /// Drops bytes of the front.
+    pub fn advance(&mut self, count: usize) {
+        if let Some(Part { range, state: State::There(_, offset), .. }) = self.parts.front_mut() {
+            *offset += count;
+            range.start += count as u64;
+            if range.is_empty() {
+                self.parts.pop_front();
+            }
+        }
+    }
+
     /// Sends what is at the front, at most `most` bytes, and returns how much the socket took, and whether it took all
     /// it was given. `more` says whether other bytes follow the file's immediately.
     ///
     /// # Errors
     /// Those of send(2).
     pub fn send(&mut self, socket: impl AsFd, most: u64, more: bool) -> Result<(u64, bool), Errno> {
-        let Some(Part { range, state: State::There(block, offset), .. }) = self.parts.front_mut() else {
-            return Ok((0, false));
-        };
-        let length = (range.end - range.start).min(most) as usize;
+        let Some((bytes, rest)) = self.bytes(most) else { return Ok((0, false)) };
         let mut flags = SendFlags::NOSIGNAL;
-        flags.set(SendFlags::MORE, more || range.start + (length as u64) < self.end);
-        let sent = send(socket, block.bytes(*offset..*offset + length), flags)?;
-        *offset += sent;
-        range.start += sent as u64;
-        if range.is_empty() {
-            self.parts.pop_front();
-        }
-        Ok((sent as u64, sent == length))
+        flags.set(SendFlags::MORE, more || rest);
+        let sent = send(socket, bytes, flags)?;
+        let all = sent == bytes.len();
+        self.advance(sent);
+        Ok((sent as u64, all))
     }
 
     /// Copies what is at the front, and returns how much.
     pub fn take(&mut self, buffer: &mut [u8]) -> usize {
-        let Some(Part { range, state: State::There(block, offset), .. }) = self.parts.front_mut() else {
-            return 0;
-        };
-        let length = buffer.len().min((range.end - range.start) as usize);
-        buffer[..length].copy_from_slice(block.bytes(*offset..*offset + length));
-        *offset += length;
-        range.start += length as u64;
-        if range.is_empty() {
-            self.parts.pop_front();
-        }
+        let Some((bytes, _)) = self.bytes(buffer.len() as u64) else { return 0 };
+        let length = bytes.len();
+        buffer[..length].copy_from_slice(bytes);
+        self.advance(length);
         length
     }
 
