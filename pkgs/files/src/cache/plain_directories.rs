@@ -2,7 +2,7 @@
 //!
 //! If some files of a directory turn out to have none, a thread reads all its names once. From then on, inotify reports
 //! each new name with an encoding's suffix. If others write to the directory over a network, its modification time
-//! reveals that at the next lookup in it.
+//! reveals that, which is read once per half of the time that a lookup is believed.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
