@@ -36,4 +36,4 @@ mod tests;
 pub use error::Error;
 pub use httparse::Header;
 pub use lines::{Lines, Room, room};
-pub use message::{Framing, Message};
+pub use message::{Framing, Message, is_named};

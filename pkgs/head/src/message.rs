@@ -2,6 +2,16 @@
 
 use crate::Error;
 
+/// Whether a field has this name, which has only lower-case letters and hyphens. `name` is a token (RFC 9110, section
+/// 5.6.2), in any case. It compares words instead of bytes.
+#[inline]
+pub fn is_named<const LENGTH: usize>(name: &str, known: &[u8; LENGTH]) -> bool {
+    // This bit turns capitals into small letters. Of what it turns into a hyphen, only the hyphen is in tokens.
+    const SMALL: u8 = 0x20;
+    let Ok(name) = <&[u8; LENGTH]>::try_from(name.as_bytes()) else { return false };
+    name.iter().zip(known).fold(0, |differs, (byte, known)| differs | ((byte | SMALL) ^ known)) == 0
+}
+
 /// The length of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -49,14 +59,13 @@ impl Message {
     /// [`Error`], if the field is ambiguous, or requests something unsupported.
     #[inline]
     pub fn takes(&mut self, name: &str, value: &[u8]) -> Result<bool, Error> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
         // The length is compared first, since most fields of most requests are none of these.
         match name.len() {
-            4 if is("host") => self.host(value)?,
-            6 if is("expect") => self.expect(value)?,
-            10 if is("connection") => self.connection(value),
-            14 if is("content-length") => self.content_length(value)?,
-            17 if is("transfer-encoding") => self.transfer_encoding(value)?,
+            4 if is_named(name, b"host") => self.host(value)?,
+            6 if is_named(name, b"expect") => self.expect(value)?,
+            10 if is_named(name, b"connection") => self.connection(value),
+            14 if is_named(name, b"content-length") => self.content_length(value)?,
+            17 if is_named(name, b"transfer-encoding") => self.transfer_encoding(value)?,
             _ => return Ok(false),
         }
         Ok(true)

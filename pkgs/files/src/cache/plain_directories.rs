@@ -254,6 +254,23 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_need_not_be_opened_again_until_it_changes_or_time_passes() {
+        let mut fixture = Fixture::new();
+        assert!(fixture.plain.stamp(0, b"d/g", 1, 2).is_none(), "not known");
+        assert!(fixture.learn());
+        let known = |fixture: &Fixture, tick| {
+            fixture.plain.stamp(0, b"d/g", tick, 2).map(|stamp| stamp.is_fresh() && stamp.is_as_coded())
+        };
+        assert_eq!([1, 2, 3, 5].map(|tick| known(&fixture, tick)), [Some(true), Some(true), None, None]);
+        fs::write(fixture.directory().join("f"), "text").expect("a file");
+        fixture.watcher.read();
+        assert_eq!(known(&fixture, 1), None, "any change counts");
+        let directory = fixture.directory();
+        fixture.look_up(&directory, 9);
+        assert_eq!(known(&fixture, 6), Some(true), "looked up again");
+    }
+
+    #[test]
     fn few_are_known_and_those_with_codings_are_not() {
         let mut fixture = Fixture::new();
         let path = fixture.directory();

@@ -1,6 +1,6 @@
 //! Reads a visit from a request's lines.
 
-use request_head::{Error, Framing, Lines, Message, room};
+use request_head::{Error, Framing, Lines, Message, is_named, room};
 
 use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
@@ -52,14 +52,13 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
 fn fields<'b>(lines: &Lines<'_, 'b>, request: &mut Request<'b>) -> Result<Message, Error> {
     let mut message = Message::new(lines.old);
     for field in lines.fields {
-        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         if message.takes(field.name, field.value)? {
             continue;
         }
         match field.name.len() {
-            6 if is("accept") => request.html = names_html(field.value),
-            7 if is("referer") => request.referrer = Some(field.value),
-            10 if is("user-agent") => request.agent = Some(field.value),
+            6 if is_named(field.name, b"accept") => request.html = names_html(field.value),
+            7 if is_named(field.name, b"referer") => request.referrer = Some(field.value),
+            10 if is_named(field.name, b"user-agent") => request.agent = Some(field.value),
             _ => {}
         }
     }

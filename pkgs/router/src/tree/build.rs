@@ -162,12 +162,16 @@ impl Draft {
         if tries > MAX_TRIES {
             return Err(BuildError::TooAmbiguous { tries });
         }
+        let has_no_exact = exact.is_empty();
+        let exact = Exact::new(&exact);
+        let single = frozen.single().filter(|_| has_no_exact || exact.is_some());
         Ok(Tree {
             nodes: frozen.nodes.into(),
             alternatives: frozen.alternatives.into(),
             tables: frozen.tables.into(),
             literals: frozen.literals.into(),
-            exact: Exact::new(&exact),
+            exact,
+            single,
             tries,
         })
     }
@@ -214,6 +218,14 @@ impl Frozen {
             bits: 0,
         });
         Ok(node)
+    }
+
+    /// The route of every path of one segment that no static route equals, if the first parameter to be tried takes any.
+    fn single(&self) -> Option<u32> {
+        let root = self.nodes.first().filter(|root| root.alternative_count > 0)?;
+        let first = self.alternatives[root.alternatives as usize];
+        let takes_any = first.takes == Takes::Segment && first.prefix.length | first.suffix.length == 0;
+        Some(self.nodes[first.node as usize].value).filter(|value| takes_any && *value != NONE)
     }
 
     fn literal(&mut self, text: &[u8]) -> Result<Span, BuildError> {

@@ -32,6 +32,8 @@ pub(crate) struct Tree {
     /// All literal text.
     literals: Box<[u8]>,
     exact: Option<Exact>,
+    /// The route of a path that is one segment and no route of `exact`, if there is only one for all of them.
+    single: Option<u32>,
     tries: u32,
 }
 
@@ -79,6 +81,8 @@ enum Takes {
 pub(crate) enum Begun {
     /// The number of the route that matches.
     Found(u32),
+    /// The number of the route that matches, whose only parameter is all after the first `/`.
+    Single(u32),
     /// Nothing matches the path as written.
     Nothing,
     /// Parameters come next. The node that has them, and the offset in the path.
@@ -110,6 +114,12 @@ impl Tree {
         if let Some(value) = self.exact.as_ref().and_then(|exact| exact.find(path)) {
             return Begun::Found(value);
         }
+        if let Some(value) = self.single {
+            let segment = bytes::segment(path, 1);
+            if segment.end == path.len() && !segment.escapes && segment.end > 1 {
+                return Begun::Single(value);
+            }
+        }
         let (mut at, mut from) = (0, 1);
         loop {
             let node = &self.nodes[at as usize];
@@ -130,7 +140,7 @@ impl Tree {
     #[inline]
     pub(crate) fn finish(&self, begun: Begun, path: &str, captures: &mut Captures) -> Option<u32> {
         let value = match begun {
-            Begun::Found(value) => return Some(value),
+            Begun::Found(value) | Begun::Single(value) => return Some(value),
             Begun::Nothing => NONE,
             Begun::Params(at, from) => self.walk(at, path.as_bytes(), from, captures),
         };
