@@ -57,7 +57,7 @@ impl<'r, 'b> Lines<'r, 'b> {
             return Err(Error::Malformed("the request line is malformed"));
         };
         // RFC 9110, section 7.1: a client does not send the fragment.
-        if memchr::memchr(b'#', target.as_bytes()).is_some() {
+        if target.as_bytes().contains(&b'#') {
             return Err(Error::Malformed("the request target has a fragment"));
         }
         Ok(Some(Self { method, target, old: minor == 0, fields: parsed.headers, length }))

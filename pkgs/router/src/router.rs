@@ -146,6 +146,15 @@ impl<T> Router<T> {
         }
     }
 
+    /// The route and the parameter of a path that is one segment, without escapes, all of which the parameter takes: a
+    /// shorter way for routes that are asked for most. `None` says nothing: then [`find`](Self::find) tells.
+    #[inline]
+    pub fn find_segment<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Option<(&'r T, &'p str)> {
+        let number = self.tree.single(path.as_bytes())?;
+        let route = self.paths[number as usize].find(method)?;
+        Some((&self.values[route as usize], path.get(1..)?))
+    }
+
     #[inline(always)]
     fn choose<'r, 'p>(
         &'r self,

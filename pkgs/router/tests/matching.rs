@@ -29,6 +29,11 @@ fn check(routes: &[&'static str], cases: &[Case<'_>]) {
             let found = found.as_ref().map(|found| (found.pattern(), found.params().collect::<Vec<_>>()));
             let expected = expected.map(|(route, params)| (route, params.to_vec()));
             assert_eq!(found, expected, "{path}");
+            // The shorter way says the same or nothing.
+            if let Some((route, param)) = router.find_segment(&Method::GET, path) {
+                let (pattern, params) = found.expect("a route");
+                assert_eq!((pattern, &params[..]), (*route, &[(params[0].0, param)][..]), "{path}");
+            }
         }
     }
 }
@@ -377,4 +382,26 @@ fn a_suffix_and_a_longer_route_share_a_segment() {
             ("/img/.png", Some(("/img/{name}", &[("name", ".png")]))),
         ],
     );
+}
+
+#[test]
+fn one_segment_is_found_by_the_shorter_way() {
+    let segment = |routes: &[&'static str], path: &str| {
+        let router = router(routes);
+        router.find_segment(&Method::GET, path).map(|(route, param)| (*route, param.to_owned()))
+    };
+    let found = |param: &str| Some(("/{code}", param.to_owned()));
+    let routes = ["/", "/robots.txt", "/{code}", "/a/b", "/{code}/more", "/{*rest}"];
+    for path in ["/abc", "/a", "/robots.txt.", "/0123456789abcdef"] {
+        assert_eq!(segment(&routes, path), found(&path[1..]), "{path}");
+    }
+    for path in ["", "/", "abc", "*", "/robots.txt", "/a/b", "/abc/", "/a%62c", "//abc"] {
+        assert_eq!(segment(&routes, path), None, "{path}");
+    }
+    assert_eq!(segment(&["/{code}"], "/abc"), found("abc"), "without routes of fixed paths");
+    // Others go before it, or there is none that takes any segment.
+    for routes in [&["/a{x}", "/{code}"][..], &["/{code}/more"], &["/{*rest}"], &["/v1/{code}"]] {
+        assert_eq!(segment(routes, "/abc"), None, "{routes:?}");
+    }
+    assert_eq!(router(&routes).find_segment(&Method::POST, "/abc"), None, "another method");
 }

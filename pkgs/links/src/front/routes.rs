@@ -56,6 +56,9 @@ impl Routes {
     /// The target of a path; `None` if the path has only other methods. Allocates only for a code with escapes.
     #[inline]
     pub fn find<'p>(&self, method: &Method, path: &'p str) -> Option<Target<'p>> {
+        if let Some((Page::Link, code)) = self.0.find_segment(method, path) {
+            return Some(Target::Link(Cow::Borrowed(code)));
+        }
         match self.0.find(method, path) {
             Lookup::Match(found) => Some(match found.value {
                 Page::Link => match found.first_decoded() {

@@ -96,7 +96,10 @@ impl Exchange<'_> {
         if connection == Connection::Close {
             out.extend_from_slice(b"connection: close\r\n");
         }
-        out.extend_from_slice(self.more);
+        // Without HTTP/3 there are none, and copying nothing is a call, too.
+        if !self.more.is_empty() {
+            out.extend_from_slice(self.more);
+        }
         out.extend_from_slice(self.end);
     }
 }

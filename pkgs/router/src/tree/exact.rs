@@ -54,11 +54,14 @@ impl Exact {
     #[inline(always)]
     pub(super) fn find(&self, path: &[u8]) -> Option<u32> {
         let first = (bytes::digest(path, self.seed) >> self.shift) as usize;
-        self.places[first..first + PROBES].iter().find_map(|place| {
+        // A loop, since the compiler calls a closure here for each place.
+        for place in &self.places[first..first + PROBES] {
             let (start, length) = (place.start as usize, place.length as usize);
-            let fits = length == path.len() && bytes::equal(path, &self.text[start..start + length]);
-            fits.then_some(place.value)
-        })
+            if length == path.len() && bytes::equal(path, &self.text[start..start + length]) {
+                return Some(place.value);
+            }
+        }
+        None
     }
 }
 

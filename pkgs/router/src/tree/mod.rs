@@ -114,11 +114,10 @@ impl Tree {
         if let Some(value) = self.exact.as_ref().and_then(|exact| exact.find(path)) {
             return Begun::Found(value);
         }
-        if let Some(value) = self.single {
-            let segment = bytes::segment(path, 1);
-            if segment.end == path.len() && !segment.escapes && segment.end > 1 {
-                return Begun::Single(value);
-            }
+        if let Some(value) = self.single
+            && is_single(path)
+        {
+            return Begun::Single(value);
         }
         let (mut at, mut from) = (0, 1);
         loop {
@@ -134,6 +133,15 @@ impl Tree {
             }
             (at, from) = (child, end + 1);
         }
+    }
+
+    /// The route that takes the whole path after the first `/` as its only parameter. `None` says nothing about other
+    /// routes.
+    #[inline(always)]
+    pub(crate) fn single(&self, path: &[u8]) -> Option<u32> {
+        let value = self.single?;
+        let is_simple = path.first() == Some(&b'/') && path.len() <= MAX_PATH && is_single(path);
+        (is_simple && self.exact.as_ref().is_none_or(|exact| exact.find(path).is_none())).then_some(value)
     }
 
     /// Matches the rest. Returns the route's number, and adds its parameters to `captures`, which must be empty.
@@ -304,6 +312,13 @@ impl Tree {
     fn text(&self, span: Span) -> &[u8] {
         &self.literals[span.start as usize..][..span.length as usize]
     }
+}
+
+/// Whether a path, which starts with `/`, is one segment that is not empty, without escapes.
+#[inline(always)]
+fn is_single(path: &[u8]) -> bool {
+    let segment = bytes::segment(path, 1);
+    segment.end == path.len() && !segment.escapes && segment.end > 1
 }
 
 /// The first byte of a text that starts with a segment. For an empty segment it is the `/` after it, even at the end of

@@ -108,7 +108,10 @@ pub struct HeadEnd<'a> {
 impl HeadEnd<'_> {
     #[inline]
     fn append(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.lines);
+        // Usually there are none, and copying nothing is a call, too.
+        if !self.lines.is_empty() {
+            out.extend_from_slice(self.lines);
+        }
         self.exchange.end(out, self.connection);
     }
 }
