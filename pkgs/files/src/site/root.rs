@@ -290,13 +290,16 @@ impl Root {
 
     /// The type of what a path names, without opening it.
     fn look(&self, path: &[u8], mode: LookupMode) -> Result<FileType, Error> {
-        // Usually it is a regular file, which a single call can tell. That call may leave the root, so nothing else that
-        // it says is believed, and opening the file is left to openat2.
-        if mode == LookupMode::MayBlock
-            && fs::statx(&self.directory, path, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile)
-        {
-            return Ok(FileType::RegularFile);
+        // Usually it is a regular file, which a single call can tell. Directories on the way may lead out of the root, so
+        // nothing else that it says is believed, and opening the file is left to openat2.
+        if mode == LookupMode::MayBlock {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let stat = fs::statx(&self.directory, path, flags, StatxFlags::TYPE);
+            let is_regular =
+                |stat: fs::Statx| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+            if stat.is_ok_and(is_regular) {
+                return Ok(FileType::RegularFile);
+            }
         }
         let place = self.open_at(path, OFlags::PATH | OFlags::CLOEXEC, mode)?;
         Ok(FileIdentity::of(place)?.1)
@@ -381,6 +384,22 @@ mod tests {
         assert!(matches!(find(""), Ok(Found::Listing(_))));
         for missing in ["fifo", "a/", "a/b", "nothing", "fifo/"] {
             assert_eq!(find(missing).err(), Some(Error::Missing), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_out_hides_nothing_beside_it() {
+        let place = place();
+        let path = place.path().join("root");
+        create_dir(path.join("linked")).expect("a directory");
+        symlink("../../secret", path.join("linked/index.html")).expect("a link");
+        symlink("../secret", path.join("a.gz")).expect("a link");
+        for symlinks in [Symlinks::Never, Symlinks::Beneath] {
+            let root = Root::open(&path, symlinks, true).expect("a root");
+            let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted);
+            assert!(matches!(find("linked/"), Ok(Found::Listing(_))), "{symlinks:?}: no index");
+            let Ok(Found::File(files)) = find("a") else { panic!("{symlinks:?}: no file") };
+            assert!(files[1..].iter().all(Option::is_none), "{symlinks:?}: no coding");
         }
     }
 

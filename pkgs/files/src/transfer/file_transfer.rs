@@ -123,7 +123,8 @@ impl Transfer {
     /// Lets the ring read it, if it is cold. Returns whether it does.
     pub fn begin_if_cold(&mut self, engine: &mut EngineState, tick: u32) -> bool {
         let size = self.file.identity.size;
-        let may_be_cold = self.stream.is_none()
+        let may_be_cold = engine.ring.is_some()
+            && self.stream.is_none()
             && self.copy.is_none()
             && self.bytes().is_none()
             && self.file.incomplete().is_none()
