@@ -137,7 +137,6 @@ impl<T> Router<T> {
         let number = match self.tree.begin(path) {
             // Passing empty captures here avoids a copy.
             Begun::Found(number) => return self.choose(number, method, path, Captures::new()),
-            Begun::Single(number) => return self.choose(number, method, path, Captures::one(1, path.len())),
             begun => self.tree.finish(begun, path, &mut captures),
         };
         match number {

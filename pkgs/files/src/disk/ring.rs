@@ -239,7 +239,7 @@ impl Ring {
     /// # Errors
     /// Those of io_uring_enter(2) that do not concern a single read.
     pub fn turn(&mut self, ended: &mut VecDeque<Completion>) -> io::Result<()> {
-        self.turns += 1;
+        self.turns = self.turns.saturating_add(1);
         let has_waited = self.queued >= BATCH || self.turns >= BATCH_TURNS;
         if self.ring.submission().taskrun() || (self.queued > 0 && has_waited) {
             self.enter()?;

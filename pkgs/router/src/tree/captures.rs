@@ -22,14 +22,6 @@ impl Captures {
         Self { ranges: [const { MaybeUninit::uninit() }; MAX_PARAMS], count: 0, escapes: false }
     }
 
-    /// One range, without a `%`, in a path no longer than [`MAX_PATH`](crate::MAX_PATH).
-    #[inline(always)]
-    pub(crate) fn one(start: usize, end: usize) -> Self {
-        let mut one = Self::new();
-        one.push(start, end);
-        one
-    }
-
     /// The number of ranges.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.count)

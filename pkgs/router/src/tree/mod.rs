@@ -81,8 +81,6 @@ enum Takes {
 pub(crate) enum Begun {
     /// The number of the route that matches.
     Found(u32),
-    /// The number of the route that matches, whose only parameter is all after the first `/`.
-    Single(u32),
     /// Nothing matches the path as written.
     Nothing,
     /// Parameters come next. The node that has them, and the offset in the path.
@@ -114,11 +112,6 @@ impl Tree {
         if let Some(value) = self.exact.as_ref().and_then(|exact| exact.find(path)) {
             return Begun::Found(value);
         }
-        if let Some(value) = self.single
-            && is_single(path)
-        {
-            return Begun::Single(value);
-        }
         let (mut at, mut from) = (0, 1);
         loop {
             let node = &self.nodes[at as usize];
@@ -140,15 +133,19 @@ impl Tree {
     #[inline(always)]
     pub(crate) fn single(&self, path: &[u8]) -> Option<u32> {
         let value = self.single?;
-        let is_simple = path.first() == Some(&b'/') && path.len() <= MAX_PATH && is_single(path);
-        (is_simple && self.exact.as_ref().is_none_or(|exact| exact.find(path).is_none())).then_some(value)
+        if path.first() != Some(&b'/') || path.len() > MAX_PATH {
+            return None;
+        }
+        let segment = bytes::segment(path, 1);
+        let is_one = segment.end == path.len() && !segment.escapes && segment.end > 1;
+        (is_one && self.exact.as_ref().is_none_or(|exact| exact.find(path).is_none())).then_some(value)
     }
 
     /// Matches the rest. Returns the route's number, and adds its parameters to `captures`, which must be empty.
     #[inline]
     pub(crate) fn finish(&self, begun: Begun, path: &str, captures: &mut Captures) -> Option<u32> {
         let value = match begun {
-            Begun::Found(value) | Begun::Single(value) => return Some(value),
+            Begun::Found(value) => return Some(value),
             Begun::Nothing => NONE,
             Begun::Params(at, from) => self.walk(at, path.as_bytes(), from, captures),
         };
@@ -312,13 +309,6 @@ impl Tree {
     fn text(&self, span: Span) -> &[u8] {
         &self.literals[span.start as usize..][..span.length as usize]
     }
-}
-
-/// Whether a path, which starts with `/`, is one segment that is not empty, without escapes.
-#[inline(always)]
-fn is_single(path: &[u8]) -> bool {
-    let segment = bytes::segment(path, 1);
-    segment.end == path.len() && !segment.escapes && segment.end > 1
 }
 
 /// The first byte of a text that starts with a segment. For an empty segment it is the `/` after it, even at the end of
