@@ -1091,7 +1091,7 @@ proptest! {
             let row = (*clicks, *updated);
             fixture.store.writer.submit(move |work| {
                 work.connection.execute("UPDATE links SET updated_at = ?1 WHERE id = ?2", (row.1, id))?;
-                clicks::add_to_total(work.connection, id, row.0)?;
+                clicks::Totals::of(work.connection)?.add(id, row.0)?;
                 Ok(())
             }).wait().unwrap();
         }

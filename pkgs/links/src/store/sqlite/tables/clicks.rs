@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use rusqlite::{Connection, Params, params};
+use rusqlite::{CachedStatement, Connection, Params, params};
 
 use crate::agent::Agent;
 use crate::when::{Timestamp, format_day};
@@ -31,23 +31,25 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
         })
         .collect();
     counts.sort_unstable();
+    let mut totals = Totals::of(connection)?;
+    let mut days = Days::of(connection, now)?;
     let mut all: HashMap<Key<'_>, u64> = HashMap::new();
     let mut gone: HashSet<i64> = HashSet::new();
     for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
         let ((link, ..), _) = counts[0];
         let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
-        if !add_to_total(connection, link, clicks)? {
+        if !totals.add(link, clicks)? {
             gone.insert(link);
             continue;
         }
         for &((_, day, referrer, agent), clicks) in counts {
             *all.entry((ALL, day, referrer, agent)).or_default() += clicks;
         }
-        add_by_day(connection, counts, now)?;
+        days.add(counts)?;
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_unstable();
-    add_by_day(connection, &all, now)?;
+    days.add(&all)?;
     let mut by_hour: BTreeMap<(i64, i32), [u64; 2]> = BTreeMap::new();
     for click in batch.clicks.iter().filter(|click| !gone.contains(&click.link)) {
         let clicks = u64::from(click.count);
@@ -61,24 +63,31 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
     countries::add(connection, &batch.countries, &gone)
 }
 
-/// Adds to the total clicks of a link; false if there is no such link.
-pub(in crate::store::sqlite) fn add_to_total(
-    connection: &Connection,
-    link: i64,
-    clicks: u64,
-) -> Result<bool, Error> {
-    // An imported count may be near the largest integer; one more click must not fail the transaction.
-    let known = connection
-        .prepare_cached(
+/// Total clicks of links.
+pub(in crate::store::sqlite) struct Totals<'c> {
+    connection: &'c Connection,
+    update: CachedStatement<'c>,
+}
+
+impl<'c> Totals<'c> {
+    pub(in crate::store::sqlite) fn of(connection: &'c Connection) -> Result<Self, Error> {
+        // An imported count may be near the largest integer; one more click must not fail the transaction.
+        let update = connection.prepare_cached(
             "UPDATE totals SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE link = ?1",
-        )?
-        .execute(params![link, clicks])?;
-    let first = || -> Result<usize, Error> {
+        )?;
+        Ok(Self { connection, update })
+    }
+
+    /// Adds to the clicks of a link; false if there is no such link.
+    pub(in crate::store::sqlite) fn add(&mut self, link: i64, clicks: u64) -> Result<bool, Error> {
+        Ok(self.update.execute(params![link, clicks])? == 1 || self.insert(link, clicks)?)
+    }
+
+    fn insert(&self, link: i64, clicks: u64) -> Result<bool, Error> {
         let mut insert =
-            connection.prepare_cached("INSERT INTO totals SELECT id, ?2 FROM links WHERE id = ?1")?;
-        Ok(insert.execute(params![link, clicks])?)
-    };
-    Ok(known == 1 || first()? == 1)
+            self.connection.prepare_cached("INSERT INTO totals SELECT id, ?2 FROM links WHERE id = ?1")?;
+        Ok(insert.execute(params![link, clicks])? == 1)
+    }
 }
 
 /// Deletes the clicks of a link. The sum over all links keeps them.
@@ -88,34 +97,55 @@ pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Re
     folded::delete(connection, link)
 }
 
-/// Adds the sorted counts of one link.
-pub(in crate::store::sqlite) fn add_by_day(
-    connection: &Connection,
-    counts: &[(Key<'_>, u64)],
+/// Clicks by day, to which clicks are added that were seen at a time.
+pub(in crate::store::sqlite) struct Days<'c> {
+    connection: &'c Connection,
     now: Timestamp,
-) -> Result<(), Error> {
-    for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
-        let mut new = Vec::new();
-        for &(key, clicks) in counts {
-            if !bump(connection, key, clicks, now)? {
-                new.push((key, clicks));
+    update: CachedStatement<'c>,
+}
+
+impl<'c> Days<'c> {
+    pub(in crate::store::sqlite) fn of(connection: &'c Connection, now: Timestamp) -> Result<Self, Error> {
+        let update = connection.prepare_cached(
+            "UPDATE clicks SET count = count + ?5, seen = ?6 \
+             WHERE link = ?1 AND day = ?2 AND referrer = ?3 AND agent = ?4",
+        )?;
+        Ok(Self { connection, now, update })
+    }
+
+    /// Adds the sorted counts of one link.
+    pub(in crate::store::sqlite) fn add(&mut self, counts: &[(Key<'_>, u64)]) -> Result<(), Error> {
+        for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
+            let mut new = Vec::new();
+            for &(key, clicks) in counts {
+                if !self.update(key, clicks)? {
+                    new.push((key, clicks));
+                }
+            }
+            let Some(&((link, day, ..), _)) = new.first() else { continue };
+            let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
+            // At most half of the rows are new ones, namely those with the most visits. So a flood of names does not
+            // displace everything.
+            new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| {
+                (!referrer.is_empty(), Reverse(*clicks))
+            });
+            let (named, rest) = new.split_at(new.len().min(most / 2));
+            make_room(self.connection, (link, day), named.len(), most)?;
+            for &(key, clicks) in named {
+                insert(self.connection, key, clicks, self.now)?;
+            }
+            for &((_, _, _, agent), clicks) in rest {
+                insert(self.connection, (link, day, OTHER, agent), clicks, self.now)?;
             }
         }
-        let Some(&((link, day, ..), _)) = new.first() else { continue };
-        let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-        // At most half of the rows are new ones, namely those with the most visits. So a flood of names does not
-        // displace everything.
-        new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
-        let (named, rest) = new.split_at(new.len().min(most / 2));
-        make_room(connection, (link, day), named.len(), most)?;
-        for &(key, clicks) in named {
-            insert(connection, key, clicks, now)?;
-        }
-        for &((_, _, _, agent), clicks) in rest {
-            insert(connection, (link, day, OTHER, agent), clicks, now)?;
-        }
+        Ok(())
     }
-    Ok(())
+
+    /// Adds to a row; false if there is none.
+    fn update(&mut self, (link, day, referrer, agent): Key<'_>, clicks: u64) -> Result<bool, Error> {
+        let changed = self.update.execute(params![link, day, referrer, agent as u8, clicks, self.now.0])?;
+        Ok(changed == 1)
+    }
 }
 
 /// Makes room for this many more rows.
@@ -145,22 +175,6 @@ fn make_room(
         insert(connection, (link, day, OTHER, Agent::from_u8(agent)), clicks, Timestamp::now())?;
     }
     Ok(())
-}
-
-/// Adds to a row; false if there is none.
-fn bump(
-    connection: &Connection,
-    (link, day, referrer, agent): Key<'_>,
-    clicks: u64,
-    now: Timestamp,
-) -> Result<bool, Error> {
-    let changed = connection
-        .prepare_cached(
-            "UPDATE clicks SET count = count + ?5, seen = ?6 \
-             WHERE link = ?1 AND day = ?2 AND referrer = ?3 AND agent = ?4",
-        )?
-        .execute(params![link, day, referrer, agent as u8, clicks, now.0])?;
-    Ok(changed == 1)
 }
 
 /// Adds to a row, and inserts it if there is none.

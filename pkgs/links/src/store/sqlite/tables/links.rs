@@ -126,7 +126,7 @@ fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Opti
     }
     let id = connection.last_insert_rowid();
     if draft.clicks > 0 {
-        clicks::add_to_total(connection, id, draft.clicks)?;
+        clicks::Totals::of(connection)?.add(id, draft.clicks)?;
     }
     insert_tags(connection, id, &draft.tags)?;
     Ok(Some(id))
