@@ -6,6 +6,7 @@
     ./base.nix
     ./closure.nix
     ./firewall.nix
+    ./grow.nix
     ./health.nix
     ./image
     ./line-tables.nix

@@ -13,6 +13,7 @@ with subtest("the box counts as healthy, and no unit has failed"):
 
 with subtest("its root has grown to the disk"):
     assert int(box.succeed("df --output=size -B 1 / | tail -n 1")) > 8 * 2**30
+    assert box.succeed("systemctl show -P ActiveState growpart.service").strip() == "active"
 
 with subtest("nobody but the emulator is to blame for what doctor finds"):
     found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]

@@ -8,6 +8,11 @@
     virtualisation = {
       useBootLoader = true;
       useEFIBoot = true;
+      # The watchdog ends a generation that hangs.
+      qemu.options = [
+        "-device i6300esb"
+        "-action watchdog=reset"
+      ];
     };
   };
 }
