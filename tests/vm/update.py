@@ -54,6 +54,10 @@ with subtest("root comes in by the key on the EFI partition, and by no other"):
     status, said = box.execute(f"{ssh} -i /root/other true 2>&1")
     assert status == 255 and "Permission denied" in said, said
 
+with subtest("a generation that is on no trial does not boot again when the box falls ill"):
+    box.succeed("systemctl start linerate-fall-back.service")
+    assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "no"
+
 
 def processes() -> dict[str, str]:
     """Returns the serving processes, by name."""
@@ -185,11 +189,6 @@ with subtest("what was stored before is there"):
     box.wait_for_unit("linerate-links.service")
     box.wait_for_unit("linerate-health.service")
     assert answered() == "307 https://example.com/kept", answered()
-
-with subtest("a generation that is on no trial does not boot again when the box falls ill"):
-    box.succeed("systemctl start linerate-fall-back.service")
-    assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "no"
-
 
 with subtest("a generation that was switched to is taken back by hand, and stays so"):
     profile = "/nix/var/nix/profiles/system"
