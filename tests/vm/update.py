@@ -144,7 +144,7 @@ def failed(said: str) -> list[str]:
 
 
 def tried(generation: int) -> None:
-    """Sets a generation's counter as if it had been tried once: a the broken one shows that each is tried twice."""
+    """Sets a generation's counter as if it had been tried once: the broken one shows that each is tried twice."""
     assert entries_of(generation) == [f"nixos-generation-{generation}+2.conf"], entries_of(generation)
     box.succeed(f"cd {entries} && mv nixos-generation-{generation}+2.conf nixos-generation-{generation}+1-1.conf")
 

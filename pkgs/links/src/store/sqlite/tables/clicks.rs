@@ -97,7 +97,7 @@ pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Re
     folded::delete(connection, link)
 }
 
-/// Clicks by day, to which clicks are added that were seen at a time.
+/// Clicks by day. `now` becomes the time at which the rows that are added to were last seen.
 pub(in crate::store::sqlite) struct Days<'c> {
     connection: &'c Connection,
     now: Timestamp,
@@ -113,7 +113,7 @@ impl<'c> Days<'c> {
         Ok(Self { connection, now, update })
     }
 
-    /// Adds the sorted counts of one link.
+    /// Adds the sorted counts of one link, or of all links.
     pub(in crate::store::sqlite) fn add(&mut self, counts: &[(Key<'_>, u64)]) -> Result<(), Error> {
         for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
             let mut new = Vec::new();
