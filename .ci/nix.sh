@@ -364,6 +364,7 @@ case ${1:-} in
         fi
         python3 -B tests/test_rendered.py
         tests/trial.sh
+        tests/keep.sh
         tests/reboot.sh
         tests/choose.sh
         tests/health.sh

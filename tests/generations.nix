@@ -68,8 +68,6 @@ let
 in
 {
   system.switch.enable = true;
-  # So many are installed, bad ones included. Entries beyond the limit go, even that of the generation that runs.
-  boot.loader.systemd-boot.configurationLimit = 8;
   linerate.appliance.update.flake = "git+file://${repository}/.git";
   # No timer: the tests themselves start the nightly update.
   systemd.timers.nixos-upgrade.wantedBy = lib.mkForce [ ];

@@ -17,7 +17,7 @@ def booted() -> str:
 
 
 def entries_of(generation: int) -> list[str]:
-    return box.succeed(f"cd {entries} && ls | grep '^nixos-generation-{generation}[.+]'").split()
+    return box.succeed(f"cd {entries} && ls | grep '^nixos-generation-{generation}[.+]' || true").split()
 
 
 def answered() -> str:
@@ -53,6 +53,14 @@ with subtest("root comes in by the key on the EFI partition, and by no other"):
     assert box.succeed(f"{ssh} -i /root/known id -un").strip() == "root"
     status, said = box.execute(f"{ssh} -i /root/other true 2>&1")
     assert status == 255 and "Permission denied" in said, said
+
+with subtest("an update whose entries cannot be written fails"):
+    install = "/nix/var/nix/profiles/system/bin/switch-to-configuration boot 2>&1"
+    # NixOS's script looks for the boot loader before it writes any.
+    box.succeed("mkdir /boot/away && mv /boot/EFI/[Bs]* /boot/away")
+    status, said = box.execute(install)
+    assert status != 0 and "could not find any previously installed systemd-boot" in said, (status, said)
+    box.succeed("mv /boot/away/* /boot/EFI && rmdir /boot/away", install)
 
 with subtest("a generation that is on no trial does not boot again when the box falls ill"):
     box.succeed("systemctl start linerate-fall-back.service")
@@ -161,6 +169,8 @@ with subtest("bad generations are on trial, and give the box back by themselves 
             tried(generation)
     assert entries_of(3) == ["nixos-generation-3+2.conf"], entries_of(3)
     assert entries_of(4) == ["nixos-generation-4+2.conf"], entries_of(4)
+    # Five newer ones have an entry, and the one that runs too.
+    assert entries_of(1) == [] and entries_of(2) == ["nixos-generation-2.conf"], (entries_of(1), entries_of(2))
     reboot()
     # The box reboots without being told to: once for each of them, and twice for the broken one.
     for _ in range(len(bad) + 1):
@@ -196,6 +206,7 @@ with subtest("a generation that was switched to is taken back by hand, and stays
     before = processes()
     box.succeed("install-generation 8 good switch")
     assert entries_of(8) == ["nixos-generation-8+2.conf"], entries_of(8)
+    assert entries_of(3) == ["nixos-generation-3.conf"], entries_of(3)
     box.succeed(f"nix-env --profile {profile} --switch-generation 3", f"{profile}/bin/switch-to-configuration switch")
     assert processes()["files"] == before["files"], (before, processes())
     assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")

@@ -1,0 +1,72 @@
+# keep.sh BOOT PROFILE SYSTEM...: each SYSTEM keeps an entry in BOOT/loader/entries, and the first of them boots next.
+# Run after NixOS has written its entries.
+#
+# NixOS writes entries only for the newest generations of PROFILE, without regard to which one is known to be good: it
+# deletes the entry, the kernel and the initrd of an older one, even while that one runs, and does not boot an older one
+# that is chosen by hand. Where its own entry is there, this changes nothing.
+set -euo pipefail
+shopt -s extglob nullglob
+boot=$1
+profile=$2
+shift 2
+entries=$boot/loader/entries
+
+# Prints the number of the newest generation that is this system.
+generation() {
+    local link number newest=
+    for link in "$profile"-*-link; do
+        number=${link#"$profile"-} number=${number%-link}
+        [[ $(readlink -f "$link") == "$1" ]] || continue
+        ((number <= ${newest:-0})) || newest=$number
+    done
+    echo "$newest"
+}
+
+# Copies a file of the store under the name that NixOS gives it there, and prints that name.
+copied() {
+    local file name
+    file=$(readlink -f "$1")
+    # A file in a directory of the store is named after both.
+    name=${file##*/}
+    [[ $file != */store/*/* ]] || name=$(sed -E 's,.*/store/([^/]*)/.*,\1,' <<<"$file")-$name
+    name=/EFI/nixos/$name.efi
+    if [[ ! -e $boot$name ]]; then
+        cp "$file" "$boot$name.new"
+        sync "$boot$name.new"
+        mv "$boot$name.new" "$boot$name"
+    fi
+    echo "$name"
+}
+
+first=1
+for link in "$@"; do
+    next=$first first=
+    # While a system is installed from another one, nothing runs here.
+    [[ -e $link ]] || continue
+    system=$(readlink -f "$link")
+    # NixOS leaves those with a counter (trial.sh) behind, without their kernel.
+    written=("$entries"/nixos-generation-+([0-9]).conf)
+    ! grep -qF "init=$system/init " "${written[@]}" /dev/null || continue
+    number=$(generation "$system")
+    # It has been deleted from the profile.
+    [[ -n $number ]] || continue
+    entry=nixos-generation-$number.conf
+    rm -f "$boot"/EFI/nixos/*.new
+    linux=$(copied "$system/kernel")
+    initrd=$(copied "$system/initrd")
+    [[ ! -e $system/append-initrd-secrets ]] || "$system/append-initrd-secrets" "$boot$initrd"
+    {
+        # What all of the machine's entries have in common.
+        grep -E '^(title|sort-key|machine-id|devicetree) ' "${written[0]}"
+        echo "version Generation $number $(<"$system/nixos-version")"
+        echo "linux $linux"
+        echo "initrd $initrd"
+        echo "options init=$system/init $(<"$system/kernel-params")"
+    } >"$entries/$entry.new"
+    mv "$entries/$entry.new" "$entries/$entry"
+    if [[ -n $next ]]; then
+        sed "s/^default .*/default $entry/" "$boot/loader/loader.conf" >"$boot/loader/loader.conf.new"
+        mv "$boot/loader/loader.conf.new" "$boot/loader/loader.conf"
+    fi
+done
+sync -f "$boot"
