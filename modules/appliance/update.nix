@@ -90,22 +90,24 @@ in
       (lib.optionalAttrs (!counts) {
         # For images, where NixOS's installer doesn't run (hosts/image.sh).
         system.build.trial = mkIf cfg.update.trial (lib.getExe trial);
-        boot.loader.systemd-boot.extraInstallCommands = lib.mkMerge [
-          # NixOS's script goes on when it could not write its entries, and its result is that of the last command.
-          (lib.mkBefore "[ $? = 0 ] || exit 1")
-          ''
-            # The generation that runs is kept, unless it is itself on trial.
-            running=/run/booted-system
-            if ls /sys/firmware/efi/efivars/LoaderBootCountPath-* >/dev/null 2>&1 &&
-              ! ${config.systemd.package}/bin/systemctl is-active --quiet systemd-bless-boot.service; then
-              running=
-            fi
-            ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || exit 1
-          ''
-          (mkIf cfg.update.trial ''
-            ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
-          '')
-        ];
+        boot.loader.systemd-boot.extraInstallCommands = mkIf loader.enable (
+          lib.mkMerge [
+            # NixOS's script goes on when it could not write its entries, and its result is that of the last command.
+            (lib.mkBefore "[ $? = 0 ] || exit 1")
+            ''
+              # The generation that runs is kept, unless it is itself on trial.
+              running=/run/booted-system
+              if ls /sys/firmware/efi/efivars/LoaderBootCountPath-* >/dev/null 2>&1 &&
+                ! ${config.systemd.package}/bin/systemctl is-active --quiet systemd-bless-boot.service; then
+                running=
+              fi
+              ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || exit 1
+            ''
+            (mkIf cfg.update.trial ''
+              ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
+            '')
+          ]
+        );
       })
 
       {
