@@ -12,7 +12,7 @@ from errors import Failure
 from report import skip
 
 RENDERED = Path(__file__).resolve().parents[1] / "rendered"
-_TRIAL = RENDERED.parents[1] / "modules/appliance/trial.sh"
+_APPLIANCE = RENDERED.parents[1] / "modules/appliance"
 
 # Units that are not installed, and why.
 LEFT_OUT = {
@@ -198,8 +198,9 @@ class Host:
                 elif package.startswith("unit-script-"):
                     script = self.files[f"scripts/{program.removesuffix('-start')}"]
                     files.add(f"/nix/store/{package}/bin/{program}", f"#!/bin/bash -e\n{script}", 0o755)
-                elif package == "linerate-trial":
-                    files.add(f"/nix/store/{package}/bin/{program}", f"#!/bin/bash\n{_TRIAL.read_text()}", 0o755)
+                elif package in {"linerate-keep", "linerate-trial"}:
+                    script = (_APPLIANCE / f"{package.removeprefix('linerate-')}.sh").read_text()
+                    files.add(f"/nix/store/{package}/bin/{program}", f"#!/bin/bash\n{script}", 0o755)
                 elif settings := re.fullmatch(r"linerate-(\w+)\.toml", package):
                     values = json.loads(self.files[f"settings/{settings[1]}"])
                     files.add(f"/nix/store/{package}", _toml(values))
