@@ -50,7 +50,7 @@ keep() {
 
 # Checks which entries there are, and which is the default.
 expect() {
-    local found entry
+    local found entry file
     found=$(cd "$boot/loader/entries" && printf '%s\n' * | sort -V | tr '\n' ' ')$(
         sed -n 's/^default //p' "$boot/loader/loader.conf"
     )
@@ -64,7 +64,7 @@ expect() {
 }
 
 writes 2 3
-before=$(cd "$boot" && find . -type f -newermt @0 -printf '%p %T@\n' | sort)
+before=$(cd "$boot" && find . -type f -printf '%p %T@\n' | sort)
 keep "$work/store/system-2" "$profile-1-link"
 [[ $before == "$(cd "$boot" && find . -type f -printf '%p %T@\n' | sort)" ]] || fail "an entry of NixOS is written again"
 expect "where NixOS has an entry, nothing is added" "1 2 3 2"
@@ -72,8 +72,7 @@ expect "where NixOS has an entry, nothing is added" "1 2 3 2"
 writes 10 10
 keep "$work/store/system-10" "$profile-1-link"
 expect "the one that runs keeps an entry" "1 8 9 10 10"
-sed -E 's/-8-/-1-/; s/(Generation|system-)8/\11/; s/(Generation ).*/\11 24.11.1/; s/system-8/system-1/' \
-    "$boot/loader/entries/nixos-generation-8.conf" | sort |
+sed 's/-8/-1/; s/Generation .*/Generation 1 24.11.1/' "$boot/loader/entries/nixos-generation-8.conf" | sort |
     diff - <(sort "$boot/loader/entries/nixos-generation-1.conf") || fail "its entry is not like the others"
 [[ $(<"$boot/EFI/nixos/initrd-1-initrd.efi") == "initrd 1" ]] || fail "its initrd is another's"
 

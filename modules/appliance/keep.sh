@@ -14,7 +14,7 @@ entries=$boot/loader/entries
 # Prints the number of the newest generation that is this system.
 generation() {
     local link number newest=
-    for link in "$profile"-*-link; do
+    for link in "$profile"-+([0-9])-link; do
         number=${link#"$profile"-} number=${number%-link}
         [[ $(readlink -f "$link") == "$1" ]] || continue
         ((number <= ${newest:-0})) || newest=$number
@@ -28,7 +28,7 @@ copied() {
     file=$(readlink -f "$1")
     # A file in a directory of the store is named after both.
     name=${file##*/}
-    [[ $file != */store/*/* ]] || name=$(sed -E 's,.*/store/([^/]*)/.*,\1,' <<<"$file")-$name
+    [[ ! $file =~ .*/store/([^/]+)/ ]] || name=${BASH_REMATCH[1]}-$name
     name=/EFI/nixos/$name.efi
     if [[ ! -e $boot$name ]]; then
         cp "$file" "$boot$name.new"
@@ -38,9 +38,7 @@ copied() {
     echo "$name"
 }
 
-first=1
 for link in "$@"; do
-    next=$first first=
     # While a system is installed from another one, nothing runs here.
     [[ -e $link ]] || continue
     system=$(readlink -f "$link")
@@ -64,9 +62,9 @@ for link in "$@"; do
         echo "options init=$system/init $(<"$system/kernel-params")"
     } >"$entries/$entry.new"
     mv "$entries/$entry.new" "$entries/$entry"
-    if [[ -n $next ]]; then
+    if [[ $link == "$1" ]]; then
         sed "s/^default .*/default $entry/" "$boot/loader/loader.conf" >"$boot/loader/loader.conf.new"
         mv "$boot/loader/loader.conf.new" "$boot/loader/loader.conf"
     fi
+    sync -f "$boot"
 done
-sync -f "$boot"

@@ -15,32 +15,23 @@ let
   # NixOS counts boots itself from 26.11 on.
   counts = options.boot.loader.systemd-boot ? bootCounting;
 
-  trial = pkgs.writeShellApplication {
-    name = "linerate-trial";
-    runtimeInputs = [
-      pkgs.coreutils
-      pkgs.gnugrep
-      pkgs.gnused
-    ];
-    text = lib.readFile ./trial.sh;
-  };
-  keep = pkgs.writeShellApplication {
-    name = "linerate-keep";
-    runtimeInputs = [
-      pkgs.coreutils
-      pkgs.gnugrep
-      pkgs.gnused
-    ];
-    text = lib.readFile ./keep.sh;
-  };
-  reboot = pkgs.writeShellApplication {
-    name = "linerate-reboot";
-    runtimeInputs = [
-      config.systemd.package
-      pkgs.coreutils
-    ];
-    text = lib.readFile ./reboot.sh;
-  };
+  # The script NAME.sh beside this file, as a program.
+  script =
+    name: runtimeInputs:
+    pkgs.writeShellApplication {
+      name = "linerate-${name}";
+      runtimeInputs = [ pkgs.coreutils ] ++ runtimeInputs;
+      text = lib.readFile (./. + "/${name}.sh");
+    };
+  keep = script "keep" [
+    pkgs.gnugrep
+    pkgs.gnused
+  ];
+  trial = script "trial" [
+    pkgs.gnugrep
+    pkgs.gnused
+  ];
+  reboot = script "reboot" [ config.systemd.package ];
   bootDirectory =
     if loader.xbootldrMountPoint == null then
       config.boot.loader.efi.efiSysMountPoint
