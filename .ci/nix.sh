@@ -271,23 +271,25 @@ evaluate() {
 # Evaluates what `nix flake check --no-build` evaluates, in several processes. Its single process keeps everything that
 # it has evaluated: the VM tests are about thirty systems, and all at once they took 18 GB and more.
 outputs() {
-    local of='builtins.mapAttrs (_: one: one.drvPath)' system name names
-    # Their names alone, without any input: `nix flake show` evaluates all VM tests for them.
-    names=$(quietly nix eval --json --file flake.nix outputs --apply \
-        'of: builtins.attrNames (of (builtins.mapAttrs (_: _: throw "names read no input") (builtins.functionArgs of)))')
-    python3 -c '
-import json, sys
-known = {"nixosConfigurations", "nixosModules", "overlays", "templates"}
-evaluated = {"apps", "checks", "devShells", "formatter", "packages"}
-others = set(json.loads(sys.argv[1])) - known - evaluated
-if others:
-    sys.exit("error: Nix has no use for these outputs, or outputs() evaluates none of them: " + ", ".join(sorted(others)))
-' "$names"
+    local of='builtins.mapAttrs (_: one: one.drvPath)' system name names others
+    # Names are read without any input: `nix flake show` evaluates all VM tests for them.
+    others=$(quietly nix eval --raw --file flake.nix outputs --apply 'of: toString (builtins.attrNames (removeAttrs
+        (of (builtins.mapAttrs (_: _: throw "names read no input") (builtins.functionArgs of)))
+        [
+            "nixosConfigurations" "nixosModules" "overlays" "templates"
+            # These are evaluated below.
+            "apps" "checks" "devShells" "formatter" "packages"
+        ]))')
+    if [[ -n $others ]]; then
+        echo "error: Nix has no use for these outputs, or outputs() evaluates none of them: $others" >&2
+        return 1
+    fi
+    evaluate templates 'builtins.mapAttrs (_: one: one.description)' >/dev/null
     for system in aarch64-linux x86_64-linux; do
         evaluate "packages.$system" "$of" >/dev/null
         evaluate "devShells.$system" "$of" >/dev/null
         evaluate "formatter.$system" 'one: one.drvPath' >/dev/null
-        evaluate "apps.$system" 'builtins.mapAttrs (_: app: app.program)' >/dev/null
+        evaluate "apps.$system" 'builtins.mapAttrs (_: app: assert app.type == "app"; app.program)' >/dev/null
         names=$(evaluate "checks.$system" builtins.attrNames | python3 -c 'import json, sys; print(*json.load(sys.stdin))')
         for name in $names; do
             # `types` evaluates these.
