@@ -30,6 +30,7 @@ pub mod chunked;
 mod error;
 mod lines;
 mod message;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -37,3 +38,4 @@ pub use error::Error;
 pub use httparse::Header;
 pub use lines::{Lines, Room, room};
 pub use message::{Framing, Message, is_named};
+pub use scan::first_of;

@@ -70,12 +70,28 @@ pub(super) fn segment(path: &[u8], from: usize) -> Extent {
         }
         at += 8;
     }
-    let mut escapes = escapes != 0;
-    while at < path.len() && path[at] != b'/' {
-        escapes |= path[at] == b'%';
-        at += 1;
+    if at == path.len() {
+        return Extent { end: at, escapes: escapes != 0 };
     }
-    Extent { end: at, escapes }
+    let last = last_word(path, at);
+    let slashes = zeros(last ^ repeated(b'/'));
+    escapes |= zeros(last ^ repeated(b'%'));
+    let end = if slashes == 0 { path.len() } else { at + slashes.trailing_zeros() as usize / 8 };
+    Extent { end, escapes: escapes != 0 }
+}
+
+/// The bytes from `from`, one to seven, followed by zeros. What is read of them may overlap.
+#[inline(always)]
+fn last_word(path: &[u8], from: usize) -> u64 {
+    let (length, count) = (path.len(), path.len() - from);
+    if length >= 8 {
+        word64(path, length - 8) >> (8 * (8 - count))
+    } else if count >= 4 {
+        u64::from(word32(path, from)) | u64::from(word32(path, length - 4)) << (8 * (count - 4))
+    } else {
+        let byte = |at: usize| u64::from(path[from + at]) << (8 * at);
+        byte(0) | byte(count / 2) | byte(count - 1)
+    }
 }
 
 const fn repeated(byte: u8) -> u64 {
