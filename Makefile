@@ -79,7 +79,7 @@ bench-ladder:       ## the articles' stages one after the other; in pieces by AR
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-ladder ladder --profile ladder -- $(ARGS)
 
-.PHONY: install dist test-packages
+.PHONY: install dist test-packages test-aarch64
 
 PREFIX ?= /usr/local
 PROFILE ?= release
@@ -94,6 +94,9 @@ dist:               ## an archive of static programs, and a Debian package, in p
 
 test-packages:      ## what install and dist make, each set up, served from and removed in a fresh Debian; part of test
 	.ci/packages.sh
+
+test-aarch64:       ## programs and unit tests, built for aarch64 and run on an emulated machine of that kind
+	.ci/aarch64.sh
 
 check:              ## type-check only
 	cd pkgs && cargo check --workspace --all-targets

@@ -7,6 +7,7 @@ set -euo pipefail
 # The Debian package of a program, if it has another name.
 package() {
     case $1 in
+        aarch64-linux-gnu-gcc) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
         bird) echo bird2 ;;
         cc) echo gcc libc6-dev ;;
         h2load) echo nghttp2-client ;;
@@ -32,6 +33,7 @@ package() {
         veritysetup) echo cryptsetup-bin ;;
         xz) echo xz-utils ;;
         postgres) echo postgresql ;;
+        qemu-system-aarch64) echo qemu-system-arm ;;
         etcd) echo etcd-server ;;
         *) echo "$1" ;;
     esac
