@@ -30,7 +30,6 @@ pub mod chunked;
 mod error;
 mod lines;
 mod message;
-mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -38,4 +37,3 @@ pub use error::Error;
 pub use httparse::Header;
 pub use lines::{Lines, Room, room};
 pub use message::{Framing, Message, is_named};
-pub use scan::first_of;

@@ -5,7 +5,6 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Status};
 
 use crate::Error;
-use crate::scan::first_of;
 
 /// The type of [`room`].
 pub type Room<'b, const FIELDS: usize> = [MaybeUninit<Header<'b>>; FIELDS];
@@ -58,7 +57,7 @@ impl<'r, 'b> Lines<'r, 'b> {
             return Err(Error::Malformed("the request line is malformed"));
         };
         // RFC 9110, section 7.1: a client does not send the fragment.
-        if first_of(target.as_bytes(), [b'#']).is_some() {
+        if target.as_bytes().contains(&b'#') {
             return Err(Error::Malformed("the request target has a fragment"));
         }
         Ok(Some(Self { method, target, old: minor == 0, fields: parsed.headers, length }))

@@ -1,6 +1,6 @@
 //! Reads a visit from a request's lines.
 
-use request_head::{Error, Framing, Lines, Message, first_of, is_named, room};
+use request_head::{Error, Framing, Lines, Message, is_named, room};
 
 use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
@@ -36,7 +36,7 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
     };
     let target = lines.target;
     // Requests with escaped paths go to the service. A query is passed on unchanged.
-    let end = first_of(target.as_bytes(), [b'%', b'?']).unwrap_or(target.len());
+    let end = target.bytes().position(|byte| matches!(byte, b'%' | b'?')).unwrap_or(target.len());
     if lines.old || !target.starts_with('/') || target.as_bytes().get(end) == Some(&b'%') {
         return Ok(None);
     }
