@@ -23,9 +23,13 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 programs=(linerate linerate-api linerate-files linerate-links)
 tested=(api files head links listener router service)
 (cd pkgs && cargo build --locked --target "$triple" --bins "${programs[@]/#/--package=}")
-# The names of the unit tests' programs end in a hash.
-(cd pkgs && cargo test --locked --target "$triple" --lib --no-run --message-format json-render-diagnostics \
-    "${tested[@]/#/--package=linerate-}") >"$work/built"
+PYTHONPATH=tests python3 -B - --target "$triple" --lib "${tested[@]/#/--package=linerate-}" >"$work/built" <<'PYTHON'
+import sys
+import cargo
+
+for program in cargo.build(*sys.argv[1:]):
+    print(program.package.name, program.executable)
+PYTHON
 
 mmdebstrap --quiet --mode=root --architectures=arm64 --variant=extract --aptopt='Acquire::Languages "none"' \
     --include=bash,busybox-static,curl,libc6,libgcc-s1,linux-image-cloud-arm64,openssl trixie "$work/root" </dev/null
@@ -46,17 +50,10 @@ install tests/aarch64/init.sh "$work/root/init"
 for program in "${programs[@]}"; do
     aarch64-linux-gnu-strip -o "$work/root/usr/bin/$program" "${CARGO_TARGET_DIR:-pkgs/target}/$triple/debug/$program"
 done
-python3 - "$work/built" <<'PYTHON' | while read -r package executable; do
-import json, pathlib, sys
-
-for line in open(sys.argv[1]):
-    message = json.loads(line)
-    if message.get("executable") and message["profile"]["test"]:
-        print(pathlib.Path(message["manifest_path"]).parent.name, message["executable"])
-PYTHON
+while read -r package executable; do
     aarch64-linux-gnu-strip -o "$work/root/tests/$package" "$executable"
-done
-# Some tests read files of their package, and write beside them, where it was compiled.
+done <"$work/built"
+# Some tests read files of their package, and write beside them, at the path where it was compiled.
 mkdir -p "$work/root$PWD"
 git ls-files -z pkgs | xargs -0 cp --parents -t "$work/root$PWD"
 ln -s "$PWD/pkgs" "$work/root/pkgs"

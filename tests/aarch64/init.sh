@@ -25,9 +25,14 @@ holds() {
     fi
 }
 
+# ask OPTION...: curl, which waits for a service that is still starting.
+ask() {
+    curl -sS --max-time 60 --retry 60 --retry-delay 1 --retry-connrefused --cacert /run/cert.pem "$@"
+}
+
 # answers VERSION FORMAT EXPECTED URL: whether curl, by this version alone, prints what is expected.
 answers() {
-    [ "$(curl -sS --max-time 60 --cacert /run/cert.pem "$1" -o /run/body -w "$2" "$4")" = "$3" ]
+    [ "$(ask "$1" -o /run/body -w "$2" "$4")" = "$3" ]
 }
 
 # From the disk, not from memory: by io_uring.
@@ -40,13 +45,12 @@ cold() {
 
 # What was acknowledged survives the process.
 killed() {
-    curl -sSf --max-time 60 -o /run/body -H 'content-type: application/json' \
+    ask --fail -o /run/body -H 'content-type: application/json' \
         -d '{"email":"ada@example.org","name":"Ada"}' http://127.0.0.1:8100/v1/users || return
     kill -9 "$api"
     wait "$api"
     start_api
-    sleep 5
-    curl -sSf --max-time 60 http://127.0.0.1:8100/v1/users | grep -q ada@example.org
+    ask --fail http://127.0.0.1:8100/v1/users | grep -q ada@example.org
 }
 
 start_api() {
@@ -72,7 +76,6 @@ linerate-links serve --database /var/links.db --listen 127.0.0.1:8080 --tls-list
 linerate-files serve --root /srv --listen 127.0.0.1:8090 --tls-listen 127.0.0.1:8493 $tls \
     --admin 127.0.0.1:8091 >/run/files.log 2>&1 &
 start_api
-sleep 15
 
 redirect='%{http_version} %{http_code} %{redirect_url}'
 for version in 1.1 2 3-only; do
