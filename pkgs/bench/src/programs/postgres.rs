@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{StatVfs, statvfs};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -39,6 +40,13 @@ pub enum Durability {
     Full,
 }
 
+/// Where a tmpfs usually is: creating a database makes 300 files, which takes a disk's file system several times as long.
+const MEMORY: &str = "/dev/shm";
+
+/// Free space in it, in bytes, from which on clusters that nothing has to outlive go there: a test has a few of them, of
+/// some 40 MiB each, and there are several tests at a time.
+const ENOUGH_MEMORY: u64 = 4 << 30;
+
 /// The end of its socket's name; the socket has its own directory.
 const PORT: &str = "5432";
 
@@ -58,7 +66,7 @@ impl Postgres {
     /// When PostgreSQL is missing and can't be installed, or doesn't start; with what it printed.
     pub fn start(durability: Durability, settings: &[&str]) -> Result<Self, Error> {
         let programs = programs()?;
-        let directory = directory()?;
+        let directory = directory(durability)?;
         let mut all: Vec<String> = settings.iter().map(ToString::to_string).collect();
         if durability == Durability::None {
             all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
@@ -83,7 +91,7 @@ impl Postgres {
     /// # Errors
     /// As [`Postgres::start`].
     pub fn standby(&self) -> Result<Self, Error> {
-        let directory = directory()?;
+        let directory = directory(Durability::Full)?;
         let mut standby =
             Self { programs: self.programs.clone(), directory, settings: Vec::new(), process: None };
         let mut copy = standby.as_user("pg_basebackup");
@@ -270,8 +278,13 @@ impl Drop for Postgres {
 }
 
 /// A directory that the user who runs PostgreSQL can use.
-fn directory() -> Result<TempDir, Error> {
-    let directory = tempfile::Builder::new().prefix("pg").tempdir()?;
+fn directory(durability: Durability) -> Result<TempDir, Error> {
+    let is_free = |found: StatVfs| found.f_bavail * found.f_frsize >= ENOUGH_MEMORY;
+    let place = match durability {
+        Durability::None if statvfs(MEMORY).is_ok_and(is_free) => PathBuf::from(MEMORY),
+        _ => std::env::temp_dir(),
+    };
+    let directory = tempfile::Builder::new().prefix("pg").tempdir_in(place)?;
     if let Some((user, group)) = unprivileged() {
         chown(directory.path(), Some(user), Some(group)).map_err(Error::file(directory.path()))?;
     }
