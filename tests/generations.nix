@@ -52,63 +52,69 @@ let
       script = "echo c >/proc/sysrq-trigger";
     };
   };
-  # The host with an additional module, and without the other generations.
+  # The host with an additional module, and without any generations of its own.
   build =
     module:
     (extendModules {
       modules = [
         module
-        {
-          environment.etc = lib.mapAttrs' (
-            name: _: lib.nameValuePair "generations/${name}" { enable = lib.mkForce false; }
-          ) generations;
-        }
+        { generations = lib.mkForce [ ]; }
       ];
     }).config.system.build.toplevel;
 in
 {
-  system.switch.enable = true;
-  linerate.appliance.update.flake = "git+file://${repository}/.git";
-  # No timer: the tests themselves start the nightly update.
-  systemd.timers.nixos-upgrade.wantedBy = lib.mkForce [ ];
-  environment.etc = lib.mapAttrs' (
-    name: module: lib.nameValuePair "generations/${name}" { source = build module; }
-  ) generations;
-  environment.systemPackages = [
-    (pkgs.writeShellScriptBin "install-generation" ''
-      # install-generation NUMBER NAME [boot|switch]: as `nixos-rebuild boot` and `switch` do.
-      set -euo pipefail
-      profile=/nix/var/nix/profiles/system
-      # The first generation contains all others.
-      nix-env --profile $profile --set "$(readlink -f "$profile-1-link/etc/generations/$2")"
-      [[ $(readlink $profile) == "system-$1-link" ]]
-      $profile/bin/switch-to-configuration "''${3:-boot}"
-    '')
-    (pkgs.writeShellScriptBin "offer-generation" ''
-      # offer-generation NAME: commits a flake in which this host is that generation. The flake refers to existing
-      # store paths, since this machine cannot build anything.
-      set -euo pipefail
-      mkdir -p ${repository}
-      cd ${repository}
-      cat >flake.nix <<EOF
-      {
-        outputs =
-          _:
-          let
-            existing = path: builtins.appendContext path { \''${path}.path = true; };
-          in
-          {
-            nixosConfigurations.$(</proc/sys/kernel/hostname).config.system.build = {
-              toplevel = existing "$(readlink -f "/nix/var/nix/profiles/system-1-link/etc/generations/$1")";
-              nixos-rebuild = existing "${config.system.build.nixos-rebuild}";
+  options.generations = lib.mkOption {
+    type = lib.types.listOf (lib.types.enum (lib.attrNames generations));
+    default = lib.attrNames generations;
+    description = "Which generations the host has: evaluating one takes as long as evaluating the host.";
+  };
+
+  config = {
+    system.switch.enable = true;
+    linerate.appliance.update.flake = "git+file://${repository}/.git";
+    # No timer: the tests themselves start the nightly update.
+    systemd.timers.nixos-upgrade.wantedBy = lib.mkForce [ ];
+    environment.etc = lib.listToAttrs (
+      map (
+        name: lib.nameValuePair "generations/${name}" { source = build generations.${name}; }
+      ) config.generations
+    );
+    environment.systemPackages = [
+      (pkgs.writeShellScriptBin "install-generation" ''
+        # install-generation NUMBER NAME [boot|switch]: as `nixos-rebuild boot` and `switch` do.
+        set -euo pipefail
+        profile=/nix/var/nix/profiles/system
+        # The first generation contains all others.
+        nix-env --profile $profile --set "$(readlink -f "$profile-1-link/etc/generations/$2")"
+        [[ $(readlink $profile) == "system-$1-link" ]]
+        $profile/bin/switch-to-configuration "''${3:-boot}"
+      '')
+      (pkgs.writeShellScriptBin "offer-generation" ''
+        # offer-generation NAME: commits a flake in which this host is that generation. The flake refers to existing
+        # store paths, since this machine cannot build anything.
+        set -euo pipefail
+        mkdir -p ${repository}
+        cd ${repository}
+        cat >flake.nix <<EOF
+        {
+          outputs =
+            _:
+            let
+              existing = path: builtins.appendContext path { \''${path}.path = true; };
+            in
+            {
+              nixosConfigurations.$(</proc/sys/kernel/hostname).config.system.build = {
+                toplevel = existing "$(readlink -f "/nix/var/nix/profiles/system-1-link/etc/generations/$1")";
+                nixos-rebuild = existing "${config.system.build.nixos-rebuild}";
+              };
             };
-          };
-      }
-      EOF
-      git=${lib.getExe' pkgs.gitMinimal "git"}
-      [[ -e .git ]] || $git init --quiet --initial-branch main
-      $git add flake.nix
-      $git -c user.name=tests -c user.email=tests@localhost commit --quiet --message "$1"
-    '')
-  ];
+        }
+        EOF
+        git=${lib.getExe' pkgs.gitMinimal "git"}
+        [[ -e .git ]] || $git init --quiet --initial-branch main
+        $git add flake.nix
+        $git -c user.name=tests -c user.email=tests@localhost commit --quiet --message "$1"
+      '')
+    ];
+  };
 }

@@ -128,7 +128,12 @@ let
         ./guest.nix
       ];
     };
-    serving = guests.metal.extendModules { modules = [ ../serving.nix ]; };
+    serving = guests.metal.extendModules {
+      modules = [
+        ../serving.nix
+        { generations = [ "changed" ]; }
+      ];
+    };
     cloud = linerate.nixosConfigurations.aws-c6i.extendModules {
       modules = [
         (import ../virtual.nix "ena")

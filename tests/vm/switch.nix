@@ -8,6 +8,7 @@
         ../generations.nix
         ../serving.nix
       ];
+      generations = [ "changed" ];
       virtualisation = {
         useBootLoader = true;
         useEFIBoot = true;
