@@ -12,7 +12,8 @@ export LINERATE_SKIPS=$work/skips
 : >"$LINERATE_SKIPS"
 : >"$work/durations"
 [[ ! -t 1 ]] || export CARGO_TERM_COLOR=always
-running=()
+# The process groups of concurrent parts, by name.
+declare -A running=()
 
 # part NAME COMMAND...: runs it, and records how long it took.
 part() {
@@ -26,32 +27,30 @@ part() {
     return "$status"
 }
 
-# beside NAME COMMAND...: runs a part concurrently with the following parts; `join` shows its output.
+# beside NAME COMMAND...: runs a part concurrently with the following parts, until `join NAME`.
 beside() {
     # Its own process group, so that all of it can be ended.
     set -m
     part "$@" >/dev/null &
     set +m
-    running+=("$! $1")
+    running[$1]=$!
 }
 
-# Waits for the concurrent part, and shows its output.
+# join NAME: shows the output of a concurrent part, and waits for its end.
 join() {
-    local one status=0
-    for one in "${running[@]}"; do
-        wait "${one%% *}" || status=$?
-        echo "== ${one#* }"
-        cat "$work/${one#* }.log"
-    done
-    running=()
+    local group=${running[$1]} status=0
+    echo "== $1"
+    tail --lines=+1 --follow --sleep-interval=0.2 --pid="$group" "$work/$1.log"
+    wait "$group" || status=$?
+    unset "running[$1]"
     return "$status"
 }
 
 # Printed at the end, whatever the result.
 report() {
-    local status=$? one seconds ended name failed begun
-    for one in "${running[@]}"; do
-        kill -- "-${one%% *}" 2>/dev/null || true
+    local status=$? group seconds ended name failed begun
+    for group in "${running[@]}"; do
+        kill -- "-$group" 2>/dev/null || true
     done
     # If somebody interrupted the run, the part that was running is probably the reason.
     for begun in "$work"/*.begun; do
@@ -111,10 +110,16 @@ router_bench() {
     fi
 }
 
+# Real systems, with the programs that were built for the tests, and images of them.
+nixos() {
+    .ci/nixos.sh && PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
+        aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
+}
+
 .ci/install.sh cargo cc curl git go haproxy ip man nginx openssl postgres python3 wrk
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
-# Nix evaluates on one CPU, and cargo often waits, so the two run concurrently. Tests run when nothing else does.
+# Nix evaluates on one CPU, and cargo often waits, so the two run concurrently.
 beside nix-check .ci/nix.sh check
 part structure make --no-print-directory check-structure
 part format in_pkgs cargo fmt --all --check
@@ -124,25 +129,22 @@ part build in_pkgs cargo test --workspace --locked --no-run
 part audit .ci/audit.sh
 part no-tracing no_tracing
 part router-bench router_bench
-join
-# Builds real systems with the programs that were built for the tests. This waits for disks and for its own steps, so
-# parts that have their own network, directories and long timeouts run concurrently: the manual's comparison with the
-# programs and its commands, and the packages in fresh roots.
-beside docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
-beside packages .ci/packages.sh
-part nixos .ci/nixos.sh
-part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
-    aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
-join
+join nix-check
 # Tests that measure time run when nothing else does.
 part tests tests/cargo.py
 # The modules' settings, compared with the programs'.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
-# Makes the guests' disks while parts run that mostly wait for a browser or for routers.
-beside vm-prepare .ci/portable.sh --prepare
-# Dashboards, alert rules and the service address of several boxes.
+# Building systems, and the guests' disks, takes one CPU each and leaves it to whoever needs it. Meanwhile parts run that
+# mostly wait, and have long timeouts, and all use what was built for the tests: the manual's comparison with the
+# programs and its commands; packages in fresh roots; dashboards, alert rules and the service address of several boxes;
+# the console in a browser.
+beside nixos nixos
+beside vm-test .ci/portable.sh --when "$work/quiet"
+part docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
+part packages .ci/packages.sh
 part boxes .ci/boxes.sh "${CARGO_TARGET_DIR:-pkgs/target}/debug"
-# The browser and the guests use what was built for the tests.
 part console env LINERATE_PROGRAMS="$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")" .ci/console.sh
-join
-part vm-test .ci/portable.sh
+join nixos
+# Guests run when nothing else does.
+touch "$work/quiet"
+join vm-test

@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="portable", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which tests: {', '.join(TESTS)}; all but {', '.join(sorted(BY_NAME))} by default")
     parser.add_argument("--boot", metavar="HOST", help="boot this host of tests/rendered, to look around in")
-    parser.add_argument("--prepare", action="store_true", help="only fetch and build what the tests need, for a later run to find")
+    parser.add_argument("--when", metavar="FILE", type=Path, help="fetch and build what the tests need, and run them as soon as this exists")
     arguments = parser.parse_args()
     for name in arguments.names:
         if name not in TESTS:
@@ -37,25 +37,18 @@ def main() -> int:
             made = prepare({arguments.boot}, set(), Path(directory))
             return interactive.boot(made.hosts[arguments.boot], made)
         names = arguments.names or [name for name in TESTS if name not in BY_NAME]
-        if arguments.prepare:
-            prepared(names, Path(directory))
-            return 0
-        return suite(names, Path(directory))
+        return suite(names, Path(directory), arguments.when)
 
 
-def prepared(names: list[str], directory: Path) -> Made:
-    """Makes everything that these tests need."""
+def suite(names: list[str], directory: Path, when: Path | None) -> int:
     began = time.monotonic()
     roles = [role for name in names for role in TESTS[name].values()]
     systems = {role.nixos for role in roles if role.nixos}
     made = prepare({role.host for role in roles if role.host}, systems, directory)
     say(f"prepared in {time.monotonic() - began:.0f} s")
-    return made
-
-
-def suite(names: list[str], directory: Path) -> int:
+    while when and not when.exists():
+        time.sleep(0.2)
     began = time.monotonic()
-    made = prepared(names, directory)
     missing = {}
     for name in names:
         if any(role.host and role.host not in made.hosts for role in TESTS[name].values()):
