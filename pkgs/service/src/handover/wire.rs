@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -198,10 +198,17 @@ fn refusal(word: &str) -> Error {
 }
 
 fn receive_by(socket: &Socket, deadline: Instant) -> io::Result<Item> {
-    // Zero would mean no timeout.
-    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    socket.set_read_timeout(Some(left))?;
-    receive(socket)
+    loop {
+        // Zero would mean no timeout.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        socket.set_read_timeout(Some(left))?;
+        match receive(socket) {
+            // A timeout makes the kernel interrupt this even without a signal's handler: when the process was stopped
+            // for a moment (signal(7)), or where io_uring has work for this thread.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => return received,
+        }
+    }
 }
 
 fn has_ended(error: &io::Error) -> bool {
@@ -235,7 +242,8 @@ pub(super) fn send(socket: impl AsFd, word: &str, fd: Option<&OwnedFd>) -> io::R
     if let Some(fds) = &fds {
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
-    sendmsg(socket, &[IoSlice::new(word.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+    let socket = socket.as_fd();
+    retry_on_intr(|| sendmsg(socket, &[IoSlice::new(word.as_bytes())], &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
@@ -269,4 +277,34 @@ pub(super) fn receive(socket: impl AsFd) -> io::Result<Item> {
     }
     let name = std::str::from_utf8(&word[..received.bytes]).map_err(|_| malformed())?.to_owned();
     Ok(Item { name, fd: fds.pop() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_stopped_while_it_waits_receives_afterwards() {
+        let (here, there) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("sockets");
+        let process = std::process::id();
+        let stopped = format!("sleep 0.2; kill -STOP {process}; sleep 0.1; kill -CONT {process}");
+        let mut stops = Command::new("sh").args(["-c", &stopped]).spawn().expect("a shell");
+        let sends = thread::spawn(move || {
+            stops.wait().expect("an end");
+            send(&there, "word", None)
+        });
+        let deadline = Instant::now() + Duration::from_secs(30);
+        assert_eq!(receive_by(&here, deadline).expect("a word").name, "word");
+        sends.join().expect("no panic").expect("it is sent");
+    }
+
+    #[test]
+    fn nothing_is_waited_for_beyond_the_deadline() {
+        let (here, _there) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("sockets");
+        let error = receive_by(&here, Instant::now()).expect_err("nothing was sent");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
 }
