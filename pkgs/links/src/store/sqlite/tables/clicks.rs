@@ -9,11 +9,12 @@ use rusqlite::{CachedStatement, Connection, Params, params};
 use crate::agent::Agent;
 use crate::when::{Timestamp, format_day};
 
+use super::hours::{Hour, Hours};
 use super::scope::Links;
-use super::{countries, folded, hours};
+use super::{countries, folded};
 use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
 use crate::store::sqlite::work::WriteContext;
-use crate::store::{ClickBatch, Count, Error, Stats, TimeCount};
+use crate::store::{Click, ClickBatch, Count, Error, Stats, TimeCount};
 
 /// The key of a row of counts: link, day, referrer and agent.
 pub(in crate::store::sqlite) type Key<'b> = (i64, i32, &'b str, Agent);
@@ -31,36 +32,69 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
         })
         .collect();
     counts.sort_unstable();
+    let mut by_hour = by_hour(batch).into_iter().peekable();
     let mut totals = Totals::of(connection)?;
     let mut days = Days::of(connection, now)?;
-    let mut all: HashMap<Key<'_>, u64> = HashMap::new();
+    let mut hours = Hours::of(connection)?;
+    let mut all: HashMap<Key<'_>, u64, foldhash::fast::RandomState> = HashMap::default();
+    let mut all_by_hour: BTreeMap<i32, [u64; 2]> = BTreeMap::new();
     let mut gone: HashSet<i64> = HashSet::new();
     for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
         let ((link, ..), _) = counts[0];
         let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
-        if !totals.add(link, clicks)? {
+        let seen = totals.add(link, clicks)?;
+        let of_link = std::iter::from_fn(|| by_hour.next_if(|((one, _), _)| *one == link));
+        if seen == Seen::Gone {
             gone.insert(link);
+            of_link.for_each(drop);
             continue;
         }
         for &((_, day, referrer, agent), clicks) in counts {
             *all.entry((ALL, day, referrer, agent)).or_default() += clicks;
         }
-        days.add(counts)?;
+        days.add(counts, seen)?;
+        for ((_, hour), clicks) in of_link {
+            let sums = all_by_hour.entry(hour).or_default();
+            *sums = [sums[0] + clicks[0], sums[1] + clicks[1]];
+            hours.add(((link, hour), clicks), seen == Seen::First)?;
+        }
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_unstable();
-    days.add(&all)?;
-    let mut by_hour: BTreeMap<(i64, i32), [u64; 2]> = BTreeMap::new();
-    for click in batch.clicks.iter().filter(|click| !gone.contains(&click.link)) {
-        let clicks = u64::from(click.count);
-        let bots = if click.agent == Agent::Bot { clicks } else { 0 };
-        for link in [ALL, click.link] {
-            let sums = by_hour.entry((link, click.hour)).or_default();
-            *sums = [sums[0] + clicks, sums[1] + bots];
-        }
+    days.add(&all, Seen::Before)?;
+    for (hour, clicks) in all_by_hour {
+        hours.add(((ALL, hour), clicks), false)?;
     }
-    hours::add(connection, by_hour)?;
     countries::add(connection, &batch.countries, &gone)
+}
+
+/// Sums the clicks by link and hour, in this order.
+fn by_hour(batch: &ClickBatch) -> Vec<Hour> {
+    let hour = |click: &Click| {
+        let clicks = u64::from(click.count);
+        ((click.link, click.hour), [clicks, if click.agent == Agent::Bot { clicks } else { 0 }])
+    };
+    let mut hours: Vec<Hour> = batch.clicks.iter().map(hour).collect();
+    hours.sort_unstable();
+    hours.dedup_by(|(key, clicks), (first, sum)| {
+        let is_same = key == first;
+        if is_same {
+            *sum = [sum[0] + clicks[0], sum[1] + clicks[1]];
+        }
+        is_same
+    });
+    hours
+}
+
+/// Whether a link was clicked before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::sqlite) enum Seen {
+    /// There is no such link.
+    Gone,
+    /// It has no rows yet, so none has to be looked for.
+    First,
+    /// It may have rows.
+    Before,
 }
 
 /// Total clicks of links.
@@ -78,9 +112,12 @@ impl<'c> Totals<'c> {
         Ok(Self { connection, update })
     }
 
-    /// Adds to the clicks of a link; false if there is no such link.
-    pub(in crate::store::sqlite) fn add(&mut self, link: i64, clicks: u64) -> Result<bool, Error> {
-        Ok(self.update.execute(params![link, clicks])? == 1 || self.insert(link, clicks)?)
+    /// Adds to the clicks of a link.
+    pub(in crate::store::sqlite) fn add(&mut self, link: i64, clicks: u64) -> Result<Seen, Error> {
+        if self.update.execute(params![link, clicks])? == 1 {
+            return Ok(Seen::Before);
+        }
+        Ok(if self.insert(link, clicks)? { Seen::First } else { Seen::Gone })
     }
 
     fn insert(&self, link: i64, clicks: u64) -> Result<bool, Error> {
@@ -114,11 +151,15 @@ impl<'c> Days<'c> {
     }
 
     /// Adds the sorted counts of one link, or of all links.
-    pub(in crate::store::sqlite) fn add(&mut self, counts: &[(Key<'_>, u64)]) -> Result<(), Error> {
+    pub(in crate::store::sqlite) fn add(
+        &mut self,
+        counts: &[(Key<'_>, u64)],
+        seen: Seen,
+    ) -> Result<(), Error> {
         for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
             let mut new = Vec::new();
             for &(key, clicks) in counts {
-                if !self.update(key, clicks)? {
+                if seen == Seen::First || !self.update(key, clicks)? {
                     new.push((key, clicks));
                 }
             }
@@ -130,7 +171,9 @@ impl<'c> Days<'c> {
                 (!referrer.is_empty(), Reverse(*clicks))
             });
             let (named, rest) = new.split_at(new.len().min(most / 2));
-            make_room(self.connection, (link, day), named.len(), most)?;
+            if seen == Seen::Before {
+                make_room(self.connection, (link, day), named.len(), most)?;
+            }
             for &(key, clicks) in named {
                 insert(self.connection, key, clicks, self.now)?;
             }
