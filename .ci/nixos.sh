@@ -81,7 +81,7 @@ if [[ ${#hosts[@]} == 0 ]]; then
 fi
 
 started=$SECONDS
-# Only one fetches at a time, what several may need.
+# One at a time fetches, and makes the keys: several may need the same.
 mkdir -p "$cache"
 exec 9>"$cache/nixos.lock"
 flock 9

@@ -19,6 +19,9 @@ from host import Host
 from report import say, skip
 from scenario import Made
 
+# Timeout of `--when`: whoever was to make the file may have been killed.
+WAIT_SECONDS = 3600
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="portable", description=__doc__)
@@ -46,7 +49,10 @@ def suite(names: list[str], directory: Path, when: Path | None) -> int:
     systems = {role.nixos for role in roles if role.nixos}
     made = prepare({role.host for role in roles if role.host}, systems, directory)
     say(f"prepared in {time.monotonic() - began:.0f} s")
+    waits_until = time.monotonic() + WAIT_SECONDS
     while when and not when.exists():
+        if time.monotonic() > waits_until:
+            raise SystemExit(f"error: {when} has not appeared in {WAIT_SECONDS} s")
         time.sleep(0.2)
     began = time.monotonic()
     missing = {}
