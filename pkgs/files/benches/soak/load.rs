@@ -11,7 +11,7 @@ use bench::Error;
 use bench::h3load::{self, LoadRequest};
 use bench::wrk;
 use rustix::fs::{Advice, fadvise};
-use rustix::net::{AddressFamily, RecvFlags, SocketType, connect, recv, socket, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, connect, recv, socket_with, sockopt};
 
 /// Files of each size: name, bytes, how many.
 const FILES: [(&str, usize, usize); 6] = [
@@ -259,7 +259,7 @@ fn discard(client: &mut TcpStream) -> io::Result<u64> {
 /// descriptors and what their sockets hold.
 pub fn plant(clear: SocketAddr, secure: SocketAddr) -> io::Result<Planted> {
     let slow = |address: &SocketAddr| -> io::Result<TcpStream> {
-        let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_recv_buffer_size(&stream, 4096)?;
         connect(&stream, address)?;
         Ok(stream.into())

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use crate::auth::hash;
 use crate::client::Answer;
@@ -230,7 +230,8 @@ fn names_lead_down_whoever_unpacks_them() {
 /// The result of a request where `change` is made after the first part of the answer has arrived, before the rest is
 /// read.
 fn changed(server: &Server, change: impl FnOnce()) -> (Vec<u8>, bool) {
-    let stream = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let stream =
+        socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
     sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("an option");
     connect(&stream, &server.address()).expect("it listens");
     let mut stream = std::net::TcpStream::from(stream);
@@ -286,7 +287,8 @@ fn archives_nobody_takes_are_bounded_and_cut() {
     place.file("d/a", pattern(64 << 20));
     let server = served(&place, "[[rule]]\npath = '*'\narchive = ['zip']\n", &["--write-timeout", "5"]);
     let slow = || {
-        let stream = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .expect("a socket");
         sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("an option");
         connect(&stream, &server.address()).expect("it listens");
         let mut stream = std::net::TcpStream::from(stream);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -28,7 +28,7 @@ pub fn gather(
     let config = Arc::new(config(certificate));
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let one = || -> io::Result<TcpStream> {
-        let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_recv_buffer_size(&stream, RECEIVE_BYTES)?;
         connect(&stream, &address)?;
         let mut stream = TcpStream::from(stream);

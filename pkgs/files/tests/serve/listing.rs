@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::Instant;
 
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use crate::place::{BINARY, Place, Server, until};
 
@@ -133,7 +133,7 @@ fn large(place: &Place) {
 
 /// A client that requests a listing and reads almost none of it.
 fn slow(server: &Server) -> TcpStream {
-    let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
     connect(&stream, &server.address()).unwrap();
     let mut stream = TcpStream::from(stream);

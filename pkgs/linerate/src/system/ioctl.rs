@@ -9,7 +9,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// `ETHTOOL_GSTRINGS`: the names of a string set.
 const GET_STRINGS: u32 = 0x1b;
@@ -115,7 +115,10 @@ impl Port {
         for (to, from) in name.iter_mut().zip(interface.bytes()) {
             *to = from as libc::c_char;
         }
-        Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)?, name })
+        Ok(Self {
+            socket: socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?,
+            name,
+        })
     }
 
     /// Passes a command, with room for its answer, to the driver. The counts in the command determine how much is

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use bench::server::free_address;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType, connect, recv, socket};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
+};
 use rustix::process::Signal;
 use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
@@ -323,7 +325,8 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: 
 impl Program {
     /// Whether the serving process still waits for another, which has been stopped.
     fn is_waited_for(&self) -> bool {
-        let asking = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+        let asking = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("a socket");
         let there = SocketAddrUnix::new(self.path("handover")).expect("a path");
         connect(&asking, &there).expect("somebody listens");
         set_socket_timeout(&asking, Timeout::Recv, Some(Duration::from_secs(1))).expect("a timeout");
