@@ -80,6 +80,35 @@ writes 4 10
 keep "$work/store/system-4" "$profile-1-link"
 expect "an older one that is chosen boots, and the one that runs is kept too" "1 4 8 9 10 4"
 
+# Secrets (`boot.initrd.secrets`) are appended by a script of the system, which fails where they are no longer.
+secrets() {
+    printf '#!/bin/sh\n%s\n' "$2" >"$work/store/system-$1/append-initrd-secrets"
+    chmod +x "$work/store/system-$1/append-initrd-secrets"
+}
+secrets 1 'echo secret >>"$1"'
+writes 4 10
+keep "$work/store/system-4" "$profile-1-link"
+[[ $(<"$boot/EFI/nixos/initrd-1-initrd.efi") == $'initrd 1\nsecret' ]] || fail "its initrd has no secrets"
+secrets 1 'echo "no such file" >&2; exit 1'
+writes 4 10
+keep "$work/store/system-4" "$profile-1-link" 2>"$work/said" || fail "secrets that are gone stop an update"
+expect "one whose secrets are gone keeps an entry" "1 4 8 9 10 4"
+[[ $(<"$boot/EFI/nixos/initrd-1-initrd.efi") == "initrd 1" ]] || fail "its initrd is not as it was built"
+grep -q '^warning: .*nixos-generation-1.conf' "$work/said" || fail "nobody is told: $(<"$work/said")"
+secrets 4 'echo "no such file" >&2; exit 1'
+writes 10 10
+! keep "$work/store/system-4" "$profile-1-link" 2>"$work/said" || fail "what is chosen boots without its secrets"
+expect "nothing is changed for it" "8 9 10 10"
+rm "$work"/store/system-{1,4}/append-initrd-secrets
+
+rm "$work/store/initrd-1/initrd"
+mkdir "$work/store/initrd-1/initrd"
+writes 10 10
+! keep "$work/store/system-10" "$profile-1-link" 2>"$work/said" || fail "a file that cannot be copied is in an entry"
+expect "what cannot be copied has no entry" "8 9 10 10"
+rmdir "$work/store/initrd-1/initrd"
+echo "initrd 1" >"$work/store/initrd-1/initrd"
+
 writes 4 10
 keep "$work/store/system-4" "$work/nothing"
 expect "none runs that is known to be good" "4 8 9 10 4"

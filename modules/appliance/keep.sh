@@ -5,10 +5,11 @@
 # deletes the entry, the kernel and the initrd of an older one, even while that one runs, and does not boot an older one
 # that is chosen by hand. Where its own entry is there, this changes nothing.
 set -euo pipefail
-shopt -s extglob nullglob
+shopt -s extglob nullglob inherit_errexit
 boot=$1
 profile=$2
 shift 2
+chosen=$1
 entries=$boot/loader/entries
 
 # Prints the number of the newest generation that is this system.
@@ -22,7 +23,19 @@ generation() {
     echo "$newest"
 }
 
-# Copies a file of the store under the name that NixOS gives it there, and prints that name.
+# Appends a system's secrets (`boot.initrd.secrets`) to a copy of its initrd. Their files may be gone since it was built;
+# as with NixOS's own entries, only the one that boots next must have them.
+add_secrets() {
+    local system=$1 initrd=$2
+    [[ -e $system/append-initrd-secrets ]] || return 0
+    if ! "$system/append-initrd-secrets" "$initrd"; then
+        [[ $link != "$chosen" ]] || return 1
+        echo "warning: $entry: boots without its secrets, which are gone" >&2
+    fi
+}
+
+# Copies a file of the store under the name that NixOS gives it there, after a COMMAND that changes the copy, and prints
+# that name.
 copied() {
     local file name
     file=$(readlink -f "$1")
@@ -32,6 +45,9 @@ copied() {
     name=/EFI/nixos/$name.efi
     if [[ ! -e $boot$name ]]; then
         cp "$file" "$boot$name.new"
+        # Files of the store are only readable.
+        chmod u+w "$boot$name.new"
+        "${@:2}" "$boot$name.new"
         sync "$boot$name.new"
         mv "$boot$name.new" "$boot$name"
     fi
@@ -51,8 +67,7 @@ for link in "$@"; do
     entry=nixos-generation-$number.conf
     rm -f "$boot"/EFI/nixos/*.new
     linux=$(copied "$system/kernel")
-    initrd=$(copied "$system/initrd")
-    [[ ! -e $system/append-initrd-secrets ]] || "$system/append-initrd-secrets" "$boot$initrd"
+    initrd=$(copied "$system/initrd" add_secrets "$system")
     {
         # What all of the machine's entries have in common.
         grep -E '^(title|sort-key|machine-id|devicetree) ' "${written[0]}"
@@ -62,7 +77,7 @@ for link in "$@"; do
         echo "options init=$system/init $(<"$system/kernel-params")"
     } >"$entries/$entry.new"
     mv "$entries/$entry.new" "$entries/$entry"
-    if [[ $link == "$1" ]]; then
+    if [[ $link == "$chosen" ]]; then
         sed "s/^default .*/default $entry/" "$boot/loader/loader.conf" >"$boot/loader/loader.conf.new"
         mv "$boot/loader/loader.conf.new" "$boot/loader/loader.conf"
     fi
