@@ -66,7 +66,7 @@ impl Postgres {
     /// When PostgreSQL is missing and can't be installed, or doesn't start; with what it printed.
     pub fn start(durability: Durability, settings: &[&str]) -> Result<Self, Error> {
         let programs = programs()?;
-        let directory = directory(durability)?;
+        let directory = directory(&place(durability))?;
         let mut all: Vec<String> = settings.iter().map(ToString::to_string).collect();
         if durability == Durability::None {
             all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
@@ -86,12 +86,12 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// A standby that streams from it, with its own directory and socket.
+    /// A standby that streams from it, with its own socket and its own directory beside the primary's.
     ///
     /// # Errors
     /// As [`Postgres::start`].
     pub fn standby(&self) -> Result<Self, Error> {
-        let directory = directory(Durability::Full)?;
+        let directory = directory(self.directory.path().parent().expect("it is in a directory"))?;
         let mut standby =
             Self { programs: self.programs.clone(), directory, settings: Vec::new(), process: None };
         let mut copy = standby.as_user("pg_basebackup");
@@ -277,13 +277,17 @@ impl Drop for Postgres {
     }
 }
 
-/// A directory that the user who runs PostgreSQL can use.
-fn directory(durability: Durability) -> Result<TempDir, Error> {
+/// Where a cluster goes.
+fn place(durability: Durability) -> PathBuf {
     let is_free = |found: StatVfs| found.f_bavail * found.f_frsize >= ENOUGH_MEMORY;
-    let place = match durability {
+    match durability {
         Durability::None if statvfs(MEMORY).is_ok_and(is_free) => PathBuf::from(MEMORY),
         _ => std::env::temp_dir(),
-    };
+    }
+}
+
+/// A new directory at `place` that the user who runs PostgreSQL can use.
+fn directory(place: &Path) -> Result<TempDir, Error> {
     let directory = tempfile::Builder::new().prefix("pg").tempdir_in(place)?;
     if let Some((user, group)) = unprivileged() {
         chown(directory.path(), Some(user), Some(group)).map_err(Error::file(directory.path()))?;
