@@ -333,7 +333,7 @@ fn clients_of_tls_that_take_nothing_keep_no_blocks_from_others() {
     let few =
         ["--disk", "uring", "--workers", "1", "--disk-memory", "1", "--write-timeout", "600", "--no-ktls"];
     let server = secure(&place, &few);
-    let before = server.resident();
+    let before = server.anonymous();
     let address = server.secure.expect("a TLS listener");
     let crowd = gather(address, &place.beside("cert.pem"), "/large", 100, Duration::from_secs(60));
     assert_eq!(crowd.len(), 100);
@@ -346,7 +346,7 @@ fn clients_of_tls_that_take_nothing_keep_no_blocks_from_others() {
         }
     }
     // A block or more for each would be 12 MiB, in addition to the buffers that each client has anyway.
-    let taken = server.resident().saturating_sub(before);
+    let taken = server.anonymous().saturating_sub(before);
     assert!(taken < 24 << 20, "{taken} bytes");
     drop(crowd);
     forget(&file);

@@ -505,13 +505,13 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
     let count = 10_000;
     let Some(_alone) = crowd_of("ten thousand clients of TLS that take nothing", count) else { return };
     let server = secure(&place, &["--max-connections", "12000", "--write-timeout", "600"]);
-    let before = server.resident();
+    let before = server.anonymous();
     let crowd = crowd(&place, &server, count, 60);
     assert_eq!(crowd.len(), count);
     for version in ["--http1.1", "--http2"] {
         assert_eq!(curl(&server, "/small", &[version]), (200, b"small".to_vec()), "{version}");
     }
-    let taken = server.resident().saturating_sub(before) / count as u64;
+    let taken = server.anonymous().saturating_sub(before) / count as u64;
     eprintln!("{count} slow clients: {} KiB of memory each", taken >> 10);
     // README.md promises about 60 KiB.
     assert!(taken < 72 << 10, "{taken} bytes for each");
