@@ -545,6 +545,44 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
     assert_eq!(reader.stats(None, 0..=9).unwrap().clicks, 47, "the sum outlives the link");
 }
 
+/// More links than one statement adds: some clicked before, some for the first time, and some that are gone.
+#[test]
+fn clicks_of_many_links_are_counted_for_each() {
+    const LINKS: i64 = 100;
+    let fixture = Fixture::new();
+    let links: Vec<Link> = (0..LINKS).map(|number| fixture.add(&format!("c{number}"))).collect();
+    for link in links.iter().skip(5).step_by(10) {
+        fixture.store.delete(link.code.clone()).wait().unwrap();
+    }
+    let flush = |clicked: &dyn Fn(&i64) -> bool| {
+        let agents = [Agent::Chrome, Agent::Bot];
+        let of = |link: i64| agents.map(|agent| click(link, 1, 1, agent, link as u32));
+        fixture.count(ClickBatch {
+            referrers: vec![String::new(), "news.example".to_owned()],
+            clicks: links.iter().map(|link| link.id).filter(clicked).flat_map(of).collect(),
+            countries: Vec::new(),
+        });
+    };
+    flush(&|link| link % 2 == 0);
+    flush(&|_| true);
+    let connection = Connection::open(fixture.path()).unwrap();
+    let sums = |sql: &str| -> Vec<(i64, i64)> {
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    let times = |id: i64| if id % 2 == 0 { 4 } else { 2 };
+    let of = |(number, link): (usize, &Link)| (number % 10 != 5).then(|| (link.id, times(link.id) * link.id));
+    let expected: Vec<_> = links.iter().enumerate().filter_map(of).collect();
+    let all: i64 = expected.iter().map(|(_, clicks)| clicks).sum();
+    assert_eq!(sums("SELECT link, clicks FROM totals ORDER BY link"), expected);
+    let with_all: Vec<_> = [(0, all)].into_iter().chain(expected).collect();
+    for table in ["clicks", "click_hours"] {
+        let counted = sums(&format!("SELECT link, sum(count) FROM {table} GROUP BY link ORDER BY link"));
+        assert_eq!(counted, with_all, "{table}");
+    }
+    assert_eq!(sums("SELECT 0, sum(bots) FROM click_hours WHERE link > 0"), [(0, all / 2)]);
+}
+
 #[test]
 fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
     let fixture = Fixture::new();

@@ -9,9 +9,9 @@ use rusqlite::{CachedStatement, Connection, Params, params};
 use crate::agent::Agent;
 use crate::when::{Timestamp, format_day};
 
-use super::hours::{Hour, Hours};
+use super::hours::Hour;
 use super::scope::Links;
-use super::{countries, folded};
+use super::{countries, folded, hours, many};
 use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{Click, ClickBatch, Count, Error, Stats, TimeCount};
@@ -32,54 +32,56 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
         })
         .collect();
     counts.sort_unstable();
-    let mut by_hour = by_hour(batch).into_iter().peekable();
     let mut totals = Totals::of(connection)?;
     let mut days = Days::of(connection, now)?;
-    let mut hours = Hours::of(connection)?;
     let mut all: HashMap<Key<'_>, u64, foldhash::fast::RandomState> = HashMap::default();
-    let mut all_by_hour: BTreeMap<i32, [u64; 2]> = BTreeMap::new();
+    let mut first: Vec<(Key<'_>, u64)> = Vec::new();
     let mut gone: HashSet<i64> = HashSet::new();
     for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
         let ((link, ..), _) = counts[0];
         let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
         let seen = totals.add(link, clicks)?;
-        let of_link = std::iter::from_fn(|| by_hour.next_if(|((one, _), _)| *one == link));
         if seen == Seen::Gone {
             gone.insert(link);
-            of_link.for_each(drop);
             continue;
         }
         for &((_, day, referrer, agent), clicks) in counts {
             *all.entry((ALL, day, referrer, agent)).or_default() += clicks;
         }
-        days.add(counts, seen)?;
-        for ((_, hour), clicks) in of_link {
-            let sums = all_by_hour.entry(hour).or_default();
-            *sums = [sums[0] + clicks[0], sums[1] + clicks[1]];
-            hours.add(((link, hour), clicks), seen == Seen::First)?;
+        // There is no row yet, and room for half of a day's.
+        if seen == Seen::First && counts.len() <= ROWS_PER_DAY / 2 {
+            first.extend_from_slice(counts);
+        } else {
+            days.add(counts)?;
         }
     }
+    insert(connection, &first, now)?;
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_unstable();
-    days.add(&all, Seen::Before)?;
-    for (hour, clicks) in all_by_hour {
-        hours.add(((ALL, hour), clicks), false)?;
-    }
+    days.add(&all)?;
+    hours::add(connection, &by_hour(batch, &gone))?;
     countries::add(connection, &batch.countries, &gone)
 }
 
-/// Sums the clicks by link and hour, in this order.
-fn by_hour(batch: &ClickBatch) -> Vec<Hour> {
+/// Sums the clicks of existing links by link and hour, in this order, after those of all links.
+fn by_hour(batch: &ClickBatch, gone: &HashSet<i64>) -> Vec<Hour> {
     let hour = |click: &Click| {
         let clicks = u64::from(click.count);
         ((click.link, click.hour), [clicks, if click.agent == Agent::Bot { clicks } else { 0 }])
     };
-    let mut hours: Vec<Hour> = batch.clicks.iter().map(hour).collect();
+    let add = |sum: &mut [u64; 2], clicks: [u64; 2]| *sum = [sum[0] + clicks[0], sum[1] + clicks[1]];
+    let mut hours: Vec<Hour> =
+        batch.clicks.iter().filter(|click| !gone.contains(&click.link)).map(hour).collect();
+    let mut all: BTreeMap<i32, [u64; 2]> = BTreeMap::new();
+    for &((_, hour), clicks) in &hours {
+        add(all.entry(hour).or_default(), clicks);
+    }
+    hours.extend(all.into_iter().map(|(hour, clicks)| ((ALL, hour), clicks)));
     hours.sort_unstable();
     hours.dedup_by(|(key, clicks), (first, sum)| {
         let is_same = key == first;
         if is_same {
-            *sum = [sum[0] + clicks[0], sum[1] + clicks[1]];
+            add(sum, *clicks);
         }
         is_same
     });
@@ -151,15 +153,11 @@ impl<'c> Days<'c> {
     }
 
     /// Adds the sorted counts of one link, or of all links.
-    pub(in crate::store::sqlite) fn add(
-        &mut self,
-        counts: &[(Key<'_>, u64)],
-        seen: Seen,
-    ) -> Result<(), Error> {
+    pub(in crate::store::sqlite) fn add(&mut self, counts: &[(Key<'_>, u64)]) -> Result<(), Error> {
         for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
             let mut new = Vec::new();
             for &(key, clicks) in counts {
-                if seen == Seen::First || !self.update(key, clicks)? {
+                if !self.update(key, clicks)? {
                     new.push((key, clicks));
                 }
             }
@@ -171,14 +169,10 @@ impl<'c> Days<'c> {
                 (!referrer.is_empty(), Reverse(*clicks))
             });
             let (named, rest) = new.split_at(new.len().min(most / 2));
-            if seen == Seen::Before {
-                make_room(self.connection, (link, day), named.len(), most)?;
-            }
-            for &(key, clicks) in named {
-                insert(self.connection, key, clicks, self.now)?;
-            }
+            make_room(self.connection, (link, day), named.len(), most)?;
+            insert(self.connection, named, self.now)?;
             for &((_, _, _, agent), clicks) in rest {
-                insert(self.connection, (link, day, OTHER, agent), clicks, self.now)?;
+                insert(self.connection, &[((link, day, OTHER, agent), clicks)], self.now)?;
             }
         }
         Ok(())
@@ -215,25 +209,18 @@ fn make_room(
         .query_map(params![link, day, OTHER, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     for (agent, clicks) in evicted {
-        insert(connection, (link, day, OTHER, Agent::from_u8(agent)), clicks, Timestamp::now())?;
+        insert(connection, &[((link, day, OTHER, Agent::from_u8(agent)), clicks)], Timestamp::now())?;
     }
     Ok(())
 }
 
-/// Adds to a row, and inserts it if there is none.
-fn insert(
-    connection: &Connection,
-    (link, day, referrer, agent): Key<'_>,
-    clicks: u64,
-    now: Timestamp,
-) -> Result<(), Error> {
-    connection
-        .prepare_cached(
-            "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
-             ON CONFLICT DO UPDATE SET count = count + excluded.count, seen = excluded.seen",
-        )?
-        .execute(params![link, day, referrer, agent as u8, clicks, now.0])?;
-    Ok(())
+/// Adds to rows, and inserts those that are not there.
+fn insert(connection: &Connection, rows: &[(Key<'_>, u64)], now: Timestamp) -> Result<(), Error> {
+    let sums = "count = count + excluded.count, seen = excluded.seen";
+    many::add(connection, "clicks", sums, rows, |&((link, day, referrer, agent), clicks)| {
+        let (agent, clicks) = (agent as u8, clicks.cast_signed());
+        [link.into(), day.into(), referrer.into(), agent.into(), clicks.into(), now.0.into()]
+    })
 }
 
 /// Sums the clicks of one link, of all links, or of some domains.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, params};
 
+use super::many;
 use crate::store::rules::clicks::{ALL, OLDER};
 use crate::store::{CountryClick, Error};
 
@@ -20,13 +21,11 @@ pub(in crate::store::sqlite) fn add(
             *sums.entry((link, click.day, click.country.code())).or_default() += click.count;
         }
     }
-    let mut add = connection.prepare_cached(
-        "INSERT INTO click_countries VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET count = count + excluded.count",
-    )?;
-    for ((link, day, country), clicks) in sums {
-        add.execute(params![link, day, country, clicks])?;
-    }
-    Ok(())
+    let rows: Vec<_> = sums.into_iter().collect();
+    many::add(connection, "click_countries", "count = count + excluded.count", &rows, |&(key, clicks)| {
+        let (link, day, country) = key;
+        [link.into(), day.into(), country.into(), clicks.cast_signed().into()]
+    })
 }
 
 /// Merges a link's days before `before`.

@@ -3,8 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use super::many;
 use super::scope::Links;
 use crate::store::rules::clicks::{MAX_HOURS_FORGOTTEN, MAX_LINKS_FOLDED};
 use crate::store::{Error, TimeCount};
@@ -13,35 +14,12 @@ use crate::when::format_hour;
 /// Clicks of a link in an hour: of everybody, and of bots.
 pub(in crate::store::sqlite) type Hour = ((i64, i32), [u64; 2]);
 
-/// Adds to the clicks by hour.
-pub(in crate::store::sqlite) struct Hours<'c> {
-    connection: &'c Connection,
-    update: CachedStatement<'c>,
-}
-
-impl<'c> Hours<'c> {
-    pub(in crate::store::sqlite) fn of(connection: &'c Connection) -> Result<Self, Error> {
-        let update = connection.prepare_cached(
-            "UPDATE click_hours SET count = count + ?3, bots = bots + ?4 WHERE link = ?1 AND hour = ?2",
-        )?;
-        Ok(Self { connection, update })
-    }
-
-    /// Adds to an hour of a link, or of all links; `is_new` if it certainly has no row yet. Hours in the order of their
-    /// keys share pages.
-    pub(in crate::store::sqlite) fn add(&mut self, hour: Hour, is_new: bool) -> Result<(), Error> {
-        let ((link, hour), [clicks, bots]) = hour;
-        if is_new || self.update.execute(params![link, hour, clicks, bots])? == 0 {
-            // Only the first flush of an hour inserts.
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO click_hours VALUES (?1, ?2, ?3, ?4) \
-                     ON CONFLICT DO UPDATE SET count = count + excluded.count, bots = bots + excluded.bots",
-                )?
-                .execute(params![link, hour, clicks, bots])?;
-        }
-        Ok(())
-    }
+/// Adds to hours of links, and of all links together.
+pub(in crate::store::sqlite) fn add(connection: &Connection, hours: &[Hour]) -> Result<(), Error> {
+    let sums = "count = count + excluded.count, bots = bots + excluded.bots";
+    many::add(connection, "click_hours", sums, hours, |&((link, hour), [clicks, bots])| {
+        [link.into(), hour.into(), clicks.cast_signed().into(), bots.cast_signed().into()]
+    })
 }
 
 /// Sums of hours, oldest first.

@@ -8,6 +8,7 @@ pub(in crate::store::sqlite) mod hours;
 pub(in crate::store::sqlite) mod in_domains;
 pub(in crate::store::sqlite) mod links;
 pub(in crate::store::sqlite) mod list;
+mod many;
 pub(in crate::store::sqlite) mod retention;
 pub(in crate::store::sqlite) mod scope;
 pub(in crate::store::sqlite) mod tokens;

@@ -71,7 +71,7 @@ fn fold_link(connection: &Connection, link: i64, before: i32, most: usize) -> Re
     }
     let sums: Vec<_> = sums.into_iter().collect();
     // The rows count as seen on the last of these days, not now.
-    clicks::Days::of(connection, Timestamp::of_day(*last))?.add(&sums, clicks::Seen::Before)?;
+    clicks::Days::of(connection, Timestamp::of_day(*last))?.add(&sums)?;
     connection
         .prepare_cached(
             "INSERT INTO folded_days VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE \
