@@ -4,7 +4,7 @@
 //!  visitors ─▶ listener ─▶ front: http_service ─▶ visit ─▶ cache: LocalCache ─▶ Cache ─▶ store: Reader ─▶ SQLite
 //!                │                     │            │       (the worker's)  (shared)    (the worker's)     ▲
 //!                ◀── render: templates ◀────────────┘                          ▲                           │
-//!                                                   └▶ clicks: Counter ─▶ ClickBuffer ──── each second ───▶│
+//!                                                   └▶ clicks: Counter ─▶ ClickBuffer ─ each 1 to 3.25 s ─▶│
 //!                                                      (the worker's)          │ what changed              │
 //!  programs ─▶ admin: protocol ─▶ routes ─▶ api ─▶ store ──────────────────────┴────────▶ writer thread ───┘
 //!  people ───▶ cli: commands ─▶ backend ─▶ store, or the API of a running server
@@ -12,7 +12,7 @@
 //!
 //! - [`front`]: the public listener, which only answers `GET|HEAD /{code}`.
 //! - [`cache`]: prepared answers by code, limited in bytes, coherent with the store.
-//! - [`clicks`]: each worker's counts, flushed to the store once a second.
+//! - [`clicks`]: each worker's counts, flushed to the store once a second, or less often if they are many.
 //! - [`geoip`]: the country of a visitor's address, if a file is given.
 //! - [`store`]: SQLite, with one writer thread and one read connection per worker; or PostgreSQL, shared with other
 //!   servers, where a miss has to wait.

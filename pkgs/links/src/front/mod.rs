@@ -62,9 +62,16 @@ const HELD_BYTES: u64 = 64 << 20;
 /// How often a worker updates its clock and passes on its clicks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How often the click buffer is flushed to the store. Together with the tick before it, a click starts on its way to
-/// the store within a second.
-const FLUSH: Duration = Duration::from_millis(750);
+/// The least time between two flushes of the click buffer to the store. Together with the tick before it, a click starts
+/// on its way to the store within a second.
+const LEAST_PAUSE: Duration = Duration::from_millis(750);
+
+/// The time between two flushes for each count in the first one, if that is more than [`LEAST_PAUSE`]. A count costs the
+/// store 5 to 15 µs, whether it stands for one click or for many, so this keeps clicks below some 6 % of one CPU.
+const PAUSE_PER_COUNT: Duration = Duration::from_micros(250);
+
+/// The longest time between two flushes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Settings of visits, except for the links.
 #[derive(Clone, Debug)]
@@ -166,10 +173,10 @@ pub struct Front {
 impl Front {
     /// Flushes the clicks of all workers to the store, repeatedly, until the workers have `ended`.
     pub async fn flush_until(&self, ended: impl Future<Output = ()>) {
-        let mut ended = pin!(ended);
+        let (mut ended, mut counts) = (pin!(ended), 0);
         loop {
             tokio::select! {
-                () = tokio::time::sleep(FLUSH) => self.flush().await,
+                () = tokio::time::sleep(pause(counts)) => counts = self.flush().await,
                 () = &mut ended => return,
             }
         }
@@ -189,14 +196,17 @@ impl Front {
         }
     }
 
-    /// Flushes the clicks of all workers to the store. Clicks that it does not accept wait for the next flush.
-    async fn flush(&self) {
-        let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return };
+    /// Flushes the clicks of all workers to the store. Clicks that it does not accept wait for the next flush. Returns the
+    /// number of counts in the flush.
+    async fn flush(&self) -> usize {
+        let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return 0 };
+        let counts = batch.clicks.len() + batch.countries.len();
         let batch = Arc::new(batch);
         if let Err(error) = self.store.count(Arc::clone(&batch)).await {
             tracing::warn!(%error, "clicks are not in the store yet");
             self.entered(self.click_buffer.enter(Arc::unwrap_or_clone(batch)));
         }
+        counts
     }
 
     /// Flushes the last clicks, after the workers have ended.
@@ -226,4 +236,10 @@ impl Front {
             tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");
         }
     }
+}
+
+/// How long the next flush waits after one with so many counts.
+fn pause(counts: usize) -> Duration {
+    let counts = u32::try_from(counts).unwrap_or(u32::MAX);
+    PAUSE_PER_COUNT.saturating_mul(counts).clamp(LEAST_PAUSE, LONGEST_PAUSE)
 }

@@ -156,3 +156,10 @@ fn a_worker_that_ends_takes_the_service_down() {
     fixture.thread.join().expect("the listener drains");
     assert!(fixture.front.shutdown.outcome().is_err(), "who waits for it learns of it");
 }
+
+#[test]
+fn clicks_on_many_links_are_written_less_often() {
+    for (counts, millis) in [(0, 750), (3_000, 750), (10_000, 2_500), (12_000, 3_000), (usize::MAX, 3_000)] {
+        assert_eq!(pause(counts), Duration::from_millis(millis), "after {counts} counts");
+    }
+}
