@@ -133,7 +133,8 @@ let
                   --zsh <($out/bin/${name} completions zsh)
               ''
             else
-              "cp -r ${sets.generic.${directory}}/share $out/share";
+              # The store's modes would forbid crane to remove references from the copies.
+              "cp -r --no-preserve=mode ${sets.generic.${directory}}/share $out/share";
         }
       )
     ) programs;
