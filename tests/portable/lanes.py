@@ -1,6 +1,6 @@
 """Runs chains of tests, two at a time, since a single chain uses only about 1.2 of two CPUs.
 
-Three at a time leave no CPU idle, where two leave a tenth, and yet take as long: emulated CPUs wait for one another.
+Three at a time leave no CPU idle, where two leave a tenth, and yet take longer: emulated CPUs wait for one another.
 """
 
 import ctypes

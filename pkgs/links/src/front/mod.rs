@@ -67,7 +67,8 @@ const TICK: Duration = Duration::from_millis(250);
 const LEAST_PAUSE: Duration = Duration::from_millis(750);
 
 /// The time between two flushes for each count in the first one, if that is more than [`LEAST_PAUSE`]. A count costs the
-/// store 5 to 15 µs, whether it stands for one click or for many, so this keeps clicks below some 6 % of one CPU.
+/// store 5 to 15 µs, whether it stands for one click or for many, so this keeps clicks below some 6 % of one CPU, until
+/// [`LONGEST_PAUSE`] is reached: beyond that, more counts take more.
 const PAUSE_PER_COUNT: Duration = Duration::from_micros(250);
 
 /// The longest time between two flushes.
