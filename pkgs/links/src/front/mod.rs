@@ -197,8 +197,8 @@ impl Front {
         }
     }
 
-    /// Flushes the clicks of all workers to the store. Clicks that it does not accept wait for the next flush. Returns the
-    /// number of counts in the flush.
+    /// Flushes the clicks of all workers to the store, and returns how many counts they came to. Clicks that it does not
+    /// accept wait for the next flush.
     async fn flush(&self) -> usize {
         let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return 0 };
         let counts = batch.clicks.len() + batch.countries.len();
