@@ -87,6 +87,9 @@ let
           # all programs at once would not fit any of them.
           cargoExtraArgs = "--locked --package ${name}";
           CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
+          # With a target, cargo's flags are for the target alone: build scripts and macros run on the builder, which may
+          # lack that CPU's instructions.
+          CARGO_BUILD_TARGET = pkgs.stdenv.hostPlatform.rust.rustcTarget;
           # The line of each address, for `linerate profile` and backtraces.
           CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
           CARGO_PROFILE_RELEASE_STRIP = "none";
