@@ -68,7 +68,8 @@ pub async fn serve(
             if answered {
                 None
             } else {
-                refuse(&mut respond, Refusal::Panicked.response(&mut record), second)
+                let refusal = Refusal::Panicked.response(&mut record);
+                refuse(&mut respond, refusal, method == Method::HEAD, &shared, second).await
             }
         }
     };
@@ -88,16 +89,17 @@ async fn answer(
     (record, answered): (&mut RequestRecord, &mut bool),
 ) -> Option<()> {
     let (parts, stream) = request.into_parts();
+    let is_head = parts.method == Method::HEAD;
     if parts.headers.len() > shared.limits.fields {
-        return refuse(respond, shared.worker.refuse(Refusal::HeadTooLarge, record), second);
+        return refuse(respond, shared.worker.refuse(Refusal::HeadTooLarge, record), is_head, shared, second)
+            .await;
     }
     if parts.method == Method::CONNECT {
-        return refuse(respond, shared.worker.refuse(Refusal::Method, record), second);
+        return refuse(respond, shared.worker.refuse(Refusal::Method, record), is_head, shared, second).await;
     }
     if let Err(refusal) = Refusal::expectation(&parts.headers) {
-        return refuse(respond, shared.worker.refuse(refusal, record), second);
+        return refuse(respond, shared.worker.refuse(refusal, record), is_head, shared, second).await;
     }
-    let is_head = parts.method == Method::HEAD;
     // Held until the response starts, since what a service makes of a body may be as large.
     let mut reserved = None;
     let body = if stream.is_end_stream() {
@@ -108,7 +110,9 @@ async fn answer(
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let room = match shared.worker.reserve(&parts.method, length) {
             Ok(room) => reserved.insert(room),
-            Err(refusal) => return refuse(respond, shared.worker.refuse(refusal, record), second),
+            Err(refusal) => {
+                return refuse(respond, shared.worker.refuse(refusal, record), is_head, shared, second).await;
+            }
         };
         Body::http2(Reader::new(stream, length, Arc::clone(&shared.received)), &shared.limits).within(room)
     };
@@ -151,10 +155,7 @@ async fn answer(
     let mut sending = respond.send_response(Response::from_parts(parts, ()), ends)?;
     match told {
         _ if ends => {}
-        Some(told) => {
-            record.sent(told.len());
-            sending.send_data(told, true)?;
-        }
+        Some(told) => send(&mut sending, Body::whole(told), shared, record).await?,
         None => send(&mut sending, body, shared, record).await?,
     }
     Some(())
@@ -320,10 +321,20 @@ fn complete(fields: &mut HeaderMap, shared: &ConnectionContext, second: u64) {
     }
 }
 
-/// Answers a request that no service sees.
-fn refuse(respond: &mut Responder, mut response: Response<Bytes>, second: u64) -> Option<()> {
-    response.headers_mut().insert(header::DATE, date::value(second));
-    let (parts, body) = response.into_parts();
-    let mut sending = respond.send_response(Response::from_parts(parts, ()), false)?;
-    sending.send_data(body, true)
+/// Answers a request that no service sees; `None` if that fails.
+async fn refuse(
+    respond: &mut Responder,
+    mut response: Response<Bytes>,
+    is_head: bool,
+    shared: &ConnectionContext,
+    second: u64,
+) -> Option<()> {
+    let length = response.body().len().into();
+    let fields = response.headers_mut();
+    fields.insert(header::DATE, date::value(second));
+    fields.insert(header::CONTENT_LENGTH, length);
+    if is_head {
+        *response.body_mut() = Bytes::new();
+    }
+    send_whole(respond, response, shared).await
 }

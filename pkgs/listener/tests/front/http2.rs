@@ -113,6 +113,32 @@ fn a_client_that_takes_a_drop_at_a_time_is_reset() {
 }
 
 #[test]
+fn a_client_that_takes_no_refusal_is_reset() {
+    let server = start(Limits { write_stall: Duration::from_secs(1), ..Limits::default() });
+    let expecting = b"\x82\x84\x86\x41\x01h\x00\x06expect\x04more";
+    // CONNECT needs no more than an authority (RFC 9113, section 8.5).
+    let connect = b"\x02\x07CONNECT\x41\x01h";
+    for head in [&expecting[..], &connect[..]] {
+        let mut client = server.connect();
+        // No data is accepted.
+        client.send(PREFACE).send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, head));
+        client.until(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 2]));
+    }
+}
+
+#[test]
+fn a_refusal_of_head_has_no_body() {
+    let server = start(Limits::default());
+    let head = b"\x02\x04HEAD\x84\x86\x41\x01h\x00\x06expect\x04more";
+    let mut client = connect(&server);
+    client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &head[..]));
+    client.send(frame(HEADERS, END_STREAM | END_HEADERS, 3, GET));
+    let read = client.until(b"Hello, World!");
+    assert!(!read.windows(6).any(|part| part == b"expect"), "{}", read.escape_ascii());
+}
+
+#[test]
 fn requests_are_answered_in_the_clear_beside_those_of_http1() {
     let server = start(Limits::default());
     let mut client = connect(&server);
