@@ -514,10 +514,14 @@ async fn discard(
     inbound: &mut RequestBody,
 ) -> bool {
     let mut discarded = 0;
-    conn.deadline.set(&conn.worker.registry, conn.limits().head_time);
+    let mut is_timed = false;
     std::future::poll_fn(|context| {
         if ready!(conn.poll_send(context)).is_err() {
             return Poll::Ready(false);
+        }
+        // Only now: a client that takes the answer slowly has a deadline for that, which ends with the answer.
+        if !std::mem::replace(&mut is_timed, true) {
+            conn.deadline.set(&conn.worker.registry, conn.limits().head_time);
         }
         match inbound.poll_discard(conn, context, &mut discarded) {
             Poll::Pending if conn.deadline.has_passed(&conn.worker.registry) => Poll::Ready(false),
@@ -531,6 +535,7 @@ async fn discard(
 /// end. Without TLS, there is nothing to announce if the socket is dropped next.
 async fn close(conn: &mut BufferedIo<'_, impl Transport>, polite: bool, tls: bool) {
     conn.io.expect_end();
+    let mut is_timed = false;
     let sent = std::future::poll_fn(|context| {
         if ready!(conn.poll_send(context)).is_err() {
             return Poll::Ready(false);
@@ -538,7 +543,16 @@ async fn close(conn: &mut BufferedIo<'_, impl Transport>, polite: bool, tls: boo
         if !polite && !tls {
             return Poll::Ready(true);
         }
-        Pin::new(&mut conn.io).poll_shutdown(context).map(|shut| shut.is_ok())
+        let shut = Pin::new(&mut conn.io).poll_shutdown(context).map(|shut| shut.is_ok());
+        if shut.is_pending() {
+            // The socket has no room for TLS's last record.
+            if !std::mem::replace(&mut is_timed, true) {
+                conn.deadline.set(&conn.worker.registry, LINGER);
+            } else if conn.deadline.has_passed(&conn.worker.registry) {
+                return Poll::Ready(false);
+            }
+        }
+        shut
     });
     if !sent.await || !polite {
         return;

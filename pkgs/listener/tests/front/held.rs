@@ -179,3 +179,24 @@ fn a_body_that_drips_has_one_deadline() {
     client.0.set_nonblocking(false).expect("a socket");
     assert_eq!(client.answer().1, "the request body took longer than 1s");
 }
+
+#[test]
+fn who_takes_an_answer_late_and_then_sends_no_body_is_closed() {
+    let server = start(Limits { head_time: SECOND, write_stall: PATIENCE, ..Limits::default() });
+    // The small answers leave together, after the one to POST, when only its body is waited for. At one of these sizes,
+    // the answer before them leaves no room in the socket.
+    let late: Vec<_> = (1..32)
+        .map(|size| {
+            let mut client = server.connect();
+            std::thread::spawn(move || {
+                let small = get("/").repeat(200);
+                let post = "POST /nothing HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n";
+                client.send(get(&format!("/sized/{}", size * 16 * 1024)) + &small + post);
+                // Only now does it take anything.
+                std::thread::sleep(SECOND / 2);
+                client.rest();
+            })
+        })
+        .collect();
+    late.into_iter().for_each(|client| client.join().expect("it is closed"));
+}

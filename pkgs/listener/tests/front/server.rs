@@ -213,6 +213,9 @@ async fn answer(request: Request<Body>) -> Answer {
         }
         // The same as the tests' fast path.
         path if path.starts_with("/fast") => Response::new(text(fast_path::body(&path["/fast".len()..]))),
+        path if path.starts_with("/sized/") => {
+            Response::new(text("x".repeat(path["/sized/".len()..].parse().expect("a size"))))
+        }
         "/large" => Response::new(text("x".repeat(64 << 20))),
         _ => {
             let mut response = Response::new(text("no such thing".into()));
