@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::task;
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ pub(crate) async fn serve(
         window: SendWindow::new(quic.clone(), worker.answers.held()),
         buffer: SendBuffer::new(worker.answers.held()),
         stall: StallDetector::default(),
+        headless: AtomicU32::new(0),
     });
     let (fast, progress, unsent) = StreamFastPath::new(service.clone(), Arc::clone(&context));
     // Twice the limit of a decoded head, so that h3 can still answer a request whose head is slightly too long.
@@ -70,9 +72,11 @@ pub(crate) async fn serve(
     let Ok(Ok(h3)) = timeout(limits.handshake_time, building).await else {
         return worker.counts().handshake_failures.increment();
     };
-    let remote = quic.remote_address();
+    let (remote, control) = (quic.remote_address(), quic.send_streams());
     let requests = JoinSet::new();
-    Connection { h3, quic, remote, context, service, progress, unsent, requests, begun: false }.run().await;
+    Connection { h3, quic, control, remote, context, service, progress, unsent, requests, begun: false }
+        .run()
+        .await;
 }
 
 fn peer(
@@ -106,6 +110,8 @@ type Resolver<S> = server::RequestResolver<transport::Connection<S>, Bytes>;
 struct Connection<S: HttpService> {
     h3: H3<S>,
     quic: quic_driver::Connection,
+    /// How many streams of its own h3 sends on, which never end.
+    control: usize,
     /// The client's address at the last check, since it may move (RFC 9000, section 9).
     remote: SocketAddr,
     context: Arc<Context>,
@@ -157,11 +163,7 @@ impl<S: HttpService> Connection<S> {
                     b"nothing is taken of what is asked for",
                 );
             }
-            End::Done => {
-                // The last packets may have to be sent again.
-                let _ = timeout(self.settling(), self.quic.closed()).await;
-                return;
-            }
+            End::Done => return self.deliver().await,
             End::Idle => {
                 worker.counts().timed_out.increment();
                 false
@@ -243,6 +245,10 @@ impl<S: HttpService> Connection<S> {
         if serving.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())).is_pending() {
             self.requests.spawn(serving);
         }
+        if self.context.has_too_many_headless() {
+            let why = b"too many requests have ended before their head";
+            self.quic.close(varint(Code::H3_EXCESSIVE_LOAD.value()), why);
+        }
     }
 
     /// Sends the rest of an answer that the client did not take at once.
@@ -292,25 +298,50 @@ impl<S: HttpService> Connection<S> {
         self.settle(kept, false).await;
     }
 
-    /// Gives the client time to receive the notice, at least until `kept`. False if the connection has ended meanwhile.
+    /// Gives the client time to receive the notice, at least until `kept`, and afterwards all answers. False if the
+    /// connection has ended meanwhile.
     async fn settle(&mut self, kept: Instant, serving: bool) -> bool {
-        let until = kept.max(Instant::now() + self.settling());
+        let mut until = kept.max(Instant::now() + self.settling());
+        let last = until + self.context.worker.config.limits.write_stall;
         loop {
             let event = tokio::select! {
                 event = self.next() => event,
-                () = tokio::time::sleep_until(until) => return true,
+                () = tokio::time::sleep_until(until) => {
+                    if serving || self.is_delivered() || Instant::now() >= last {
+                        return true;
+                    }
+                    until = Instant::now() + SETTLE;
+                    continue;
+                }
             };
             match event {
                 Event::Request(resolver) if serving => self.begin(resolver),
                 Event::Request(resolver) => reject(resolver),
                 Event::Answered => {}
                 Event::Ended => {
-                    // Packets may have to be sent again to a client that is done.
-                    let _ = timeout(self.settling(), self.quic.closed()).await;
+                    self.deliver().await;
                     return false;
                 }
             }
         }
+    }
+
+    /// Waits until a client that is done has all of its answers: packets may have to be sent again.
+    async fn deliver(&mut self) {
+        let last = Instant::now() + self.context.worker.config.limits.write_stall;
+        let mut pause = self.settling();
+        while timeout(pause, self.quic.closed()).await.is_err()
+            && !self.is_delivered()
+            && Instant::now() < last
+        {
+            pause = SETTLE;
+        }
+    }
+
+    /// Whether the client has acknowledged all answers. A request's task ends once the last piece is in the send
+    /// window, from which closing the connection would drop it.
+    fn is_delivered(&self) -> bool {
+        self.quic.send_streams() <= self.control
     }
 
     fn settling(&self) -> Duration {

@@ -38,15 +38,16 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     let Some(head) = within(limits.head_time, head).await else {
         context.worker.counts().timed_out.increment();
         resolver.frame_stream.reset(Code::H3_REQUEST_INCOMPLETE.value());
-        return;
+        return context.count_headless();
     };
     // If it fails, h3 has told the client.
-    let Ok(resolved) = resolver.accept_with_frame(head) else { return };
+    let Ok(resolved) = resolver.accept_with_frame(head) else { return context.count_headless() };
     let Ok((request, stream)) = resolved.resolve().await else { return };
     let head = (request.method(), request.uri(), request.headers());
     let mut record = RequestRecord::begin(context.worker.log.as_ref(), &context.peer, Version::HTTP_3, head);
     let (send, mut receive) = stream.split();
-    let mut answer = Answer { stream: send, context: &context, sent: 0, ended: false };
+    let is_head = *request.method() == Method::HEAD;
+    let mut answer = Answer { stream: send, context: &context, is_head, sent: 0, ended: false };
 
     let Some(announced) = announced(&request) else {
         receive.stop_sending(Code::H3_MESSAGE_ERROR);
@@ -102,16 +103,15 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
         _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
         Ok(Some(response)) => {
             // A partially sent response is reset when it is dropped.
-            let head = method == Method::HEAD;
             let (mut parts, body) = response.into_parts();
             let sent = match record.respond(&mut parts) {
                 Some(told) => {
                     let response = Response::from_parts(parts, Body::whole(told));
-                    Catch::new(pin!(answer.send(response, head, &mut record))).await
+                    Catch::new(pin!(answer.send(response, &mut record))).await
                 }
                 None => {
                     let response = Response::from_parts(parts, body);
-                    Catch::new(pin!(answer.send(response, head, &mut record))).await
+                    Catch::new(pin!(answer.send(response, &mut record))).await
                 }
             };
             sent.unwrap_or_else(panicked);
@@ -132,7 +132,7 @@ pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, mut 
         context.stall.took(length);
         stream.finish();
     } else {
-        context.stall.reset(length, context.window.bytes());
+        // None of it was recorded as taken.
         stream.reset(varint(Code::H3_INTERNAL_ERROR.value()));
     }
 }
@@ -215,6 +215,8 @@ async fn woken() {
 struct Answer<'a> {
     stream: RequestStream<transport::SendStream, Bytes>,
     context: &'a Context,
+    /// Whether the request wants no body.
+    is_head: bool,
     /// Bytes of the body that were sent.
     sent: u64,
     /// Whether the client was told the end.
@@ -223,7 +225,7 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     /// Sends a complete response, its body as fast as the client takes it.
-    async fn send<B>(mut self, response: Response<B>, head: bool, record: &mut RequestRecord)
+    async fn send<B>(mut self, response: Response<B>, record: &mut RequestRecord)
     where
         B: http_body::Body<Data = Bytes>,
     {
@@ -232,7 +234,7 @@ impl Answer<'_> {
         let second = self.context.worker.registry.clock.second();
         prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten(), second);
         parts.version = Version::HTTP_3;
-        let silent = head || bodyless || body.is_end_stream();
+        let silent = self.is_head || bodyless || body.is_end_stream();
         if !taken(self.context, self.stream.send_response(Response::from_parts(parts, ()))).await {
             return;
         }
@@ -250,7 +252,7 @@ impl Answer<'_> {
 
     /// Sends a refusal, which was logged when it was made.
     async fn tell(self, response: Response<Bytes>) {
-        self.send(response.map(Body::whole), false, &mut RequestRecord::none()).await;
+        self.send(response.map(Body::whole), &mut RequestRecord::none()).await;
     }
 
     /// Sends a body. False if it cannot be sent completely.

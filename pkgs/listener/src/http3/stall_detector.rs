@@ -41,8 +41,8 @@ impl StallDetector {
         self.taken.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that a stream with this many sent bytes was reset, of which no more than `window` bytes are
-    /// unacknowledged. No client took those.
+    /// Records that a stream was reset for which this many bytes were recorded, of which no more than `window` bytes
+    /// are unacknowledged. No client took those.
     pub(super) fn reset(&self, bytes: u64, window: u64) {
         self.taken.fetch_sub(bytes.min(window), Relaxed);
     }

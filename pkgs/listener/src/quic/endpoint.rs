@@ -1,7 +1,7 @@
 //! The endpoint of one worker on one address.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::http_service::HttpService;
 use crate::http3::{self, varint};
-use crate::limits::Permit;
+use crate::limits::{Permit, Refused};
 use crate::quic_driver::{Connection, Driver, Endpoint, Incoming};
 use crate::tls::{self, Tls};
 use crate::worker_context::WorkerContext;
@@ -86,17 +86,22 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
     let mut drain = worker.drain.clone();
     // Has its own clone, since a service need not be `Sync`.
     let begin = move |connections: &mut JoinSet<()>, incoming| {
-        let Some((incoming, permit)) = admit(&worker, incoming, Arc::strong_count(&handshakes)) else {
+        let Some((incoming, mut permit, address)) = admit(&worker, incoming, Arc::strong_count(&handshakes))
+        else {
             return;
         };
         let (worker, service, handshake) = (Arc::clone(&worker), service.clone(), Arc::clone(&handshakes));
         connections.spawn(async move {
             let quic = establish(&worker, incoming).await;
             drop(handshake);
-            match quic {
-                Some(quic) => http3::serve(&worker, local, quic, permit.address_rate(), service).await,
-                None => worker.counts().handshake_failures.increment(),
+            let Some(quic) = quic else { return worker.counts().handshake_failures.increment() };
+            // The handshake has proven the address, if nothing did before.
+            if let Some(Err(why)) = address.map(|address| permit.charge(address)) {
+                worker.counts().refused(why);
+                return quic
+                    .close(varint(Code::H3_EXCESSIVE_LOAD.value()), b"too many connections of this address");
             }
+            http3::serve(&worker, local, quic, permit.address_rate(), service).await;
             drop(permit);
         });
     };
@@ -168,18 +173,34 @@ fn open(
     Ok(Endpoint::new(shared.endpoint(index), shared.server.clone(), socket))
 }
 
-/// Whether a connection attempt may continue.
-fn admit(worker: &WorkerContext, incoming: Incoming, handshakes: usize) -> Option<(Incoming, Permit)> {
+/// Whether a connection attempt may continue. If so, returns the address that the connection counts for. It counts from
+/// now on if the client has proven it. Otherwise anybody could use up the connections of an address by naming it, so it
+/// counts once the handshake succeeds.
+fn admit(
+    worker: &WorkerContext,
+    incoming: Incoming,
+    handshakes: usize,
+) -> Option<(Incoming, Permit, Option<IpAddr>)> {
     if handshakes > UNPROVEN && !incoming.remote_address_validated() {
         // A retry is possible, since its address is not validated.
         incoming.retry();
         return None;
     }
-    let address = incoming.remote_address().ip();
     // As over TCP: a proxy's connections do not count for its address.
-    let counted = worker.config.proxies.source(Some(address)) == Source::Connection;
-    match worker.connections.admit(Some(address).filter(|_| counted)) {
-        Ok(permit) => Some((incoming, permit)),
+    let address = Some(incoming.remote_address().ip())
+        .filter(|address| worker.config.proxies.source(Some(*address)) == Source::Connection);
+    let is_proven = incoming.remote_address_validated();
+    match worker.connections.admit(address) {
+        Ok(mut permit) => {
+            if !is_proven {
+                drop(permit.take_address());
+            }
+            Some((incoming, permit, address))
+        }
+        Err(Refused::Address) if !is_proven => {
+            incoming.retry();
+            None
+        }
         Err(why) => {
             worker.counts().refused(why);
             incoming.refuse();

@@ -338,6 +338,11 @@ impl Connection {
         self.state().inner.rtt()
     }
 
+    /// How many streams may have data that is not acknowledged.
+    pub(crate) fn send_streams(&self) -> usize {
+        self.state().inner.streams().send_streams()
+    }
+
     /// The congestion window, in bytes.
     pub(crate) fn congestion_window(&self) -> u64 {
         self.state().inner.congestion_state().window()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::net::UdpSocket;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest, PATIENCE};
@@ -180,6 +180,56 @@ async fn who_has_a_connection_with_a_process_that_was_killed_is_told_so_by_the_n
     let ended = tokio::time::timeout(PATIENCE, connection.closed()).await.expect("it is told");
     assert_eq!(ended, quinn::ConnectionError::Reset);
     drop(next);
+}
+
+/// A path to a server on which some 1 MB/s comes back, with a queue of 30 datagrams.
+async fn narrow(server: SocketAddr) -> SocketAddr {
+    let (front, back) = sockets(server).await;
+    let (front, back) = (Arc::new(front), Arc::new(back));
+    let address = front.local_addr().expect("an address");
+    let (queue, mut queued) = mpsc::channel::<(Vec<u8>, SocketAddr)>(30);
+    tokio::spawn({
+        let front = Arc::clone(&front);
+        async move {
+            while let Some((datagram, client)) = queued.recv().await {
+                let _ = front.send_to(&datagram, client).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    });
+    tokio::spawn(async move {
+        let mut client = server;
+        let (mut sent, mut received) = ([0; 2_000], [0; 2_000]);
+        loop {
+            tokio::select! {
+                Ok((count, from)) = front.recv_from(&mut sent) => {
+                    client = from;
+                    let _ = back.send(&sent[..count]).await;
+                }
+                Ok(count) = back.recv(&mut received) => {
+                    // What has no room is lost.
+                    let _ = queue.try_send((received[..count].to_vec(), client));
+                }
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_download_that_ends_while_its_server_drains_arrives_whole() {
+    const LENGTH: usize = 3 << 20;
+    let server = Server::start(&["--drain-grace", "200", "--drain", "60000"]);
+    let target = Target::new(server.clear, narrow(server.secure).await, &server.certificate.all());
+    let mut connection = target.connect(ClientProtocol::Http3).await.expect("it listens");
+    connection.ask("/").await.expect("an answer");
+    let path = format!("/bytes/{LENGTH}");
+    let mut download = std::pin::pin!(connection.ask(&path));
+    let begun = tokio::time::timeout(Duration::from_secs(1), download.as_mut()).await;
+    assert!(begun.is_err(), "it takes longer");
+    server.signal(Signal::TERM);
+    let (status, body) = download.await.expect("an answer");
+    assert_eq!((status.as_u16(), body.len()), (200, LENGTH));
 }
 
 /// A path to a server on which nothing comes back: handshakes stay half open.

@@ -151,12 +151,16 @@ def bind():
 class Connected:
     """`async with` a connection, well-behaved unless raw."""
 
-    def __init__(self, raw=False, ticket=None, on_ticket=None, name="localhost"):
-        self.raw, self.ticket, self.on_ticket, self.name = raw, ticket, on_ticket, name
+    def __init__(self, raw=False, ticket=None, on_ticket=None, name="localhost", credit=1 << 20):
+        self.raw, self.ticket, self.on_ticket, self.name, self.credit = raw, ticket, on_ticket, name, credit
 
     async def __aenter__(self):
         configuration = QuicConfiguration(
-            is_client=True, alpn_protocols=["h3"], server_name=self.name, verify_mode=ssl.CERT_NONE
+            is_client=True,
+            alpn_protocols=["h3"],
+            server_name=self.name,
+            verify_mode=ssl.CERT_NONE,
+            max_data=self.credit,
         )
         configuration.session_ticket = self.ticket
         quic = QuicConnection(configuration=configuration, session_ticket_handler=self.on_ticket)
@@ -381,6 +385,12 @@ async def refuses_other_expectations():
                 answer = await client.fetch(method, "/read", body, [(b"expect", expectation)])
                 equal(answer.status, 417, f"the status of {method} that expects {expectation}")
                 equal(answer.fields[b"content-type"], b"application/problem+json", "the type")
+        # aioquic forgets which method it sent, and expects the body.
+        check, client.h3._check_content_length = client.h3._check_content_length, lambda stream: None
+        answer = await client.fetch("HEAD", fields=[(b"expect", b"more")])
+        equal((answer.status, bytes(answer.body)), (417, b""), "the answer to HEAD")
+        assert int(answer.fields[b"content-length"]) > 0, answer.fields
+        client.h3._check_content_length = check
         taken = await client.fetch("POST", "/read", b"body", [(b"expect", b"100-continue")])
         equal((taken.status, bytes(taken.body)), (200, b"4"))
 
@@ -408,16 +418,29 @@ async def refuses_connections_beyond_the_limit():
         equal((await first.fetch()).status, 200, "the status of who was there before")
 
 
+def initial():
+    """Returns the first datagrams of a handshake."""
+    now = asyncio.get_running_loop().time()
+    configuration = QuicConfiguration(is_client=True, alpn_protocols=["h3"], server_name="localhost")
+    quic = QuicConnection(configuration=configuration)
+    quic.connect((HOST, PORT), now=now)
+    return [data for data, _ in quic.datagrams_to_send(now=now)]
+
+
+async def counts_connections_for_proven_addresses_only():
+    """Anybody can send the beginnings of handshakes with somebody else's address."""
+    async with Connected() as before:
+        equal((await before.fetch()).status, 200, "the status")
+        silent = bind()
+        for _ in range(5):
+            for datagram in initial():
+                silent.sendto(datagram, (HOST, PORT))
+        await still_serves()
+        silent.close()
+
+
 async def has_clients_prove_their_addresses_under_load():
     """Many start a handshake and say nothing more; others get in nevertheless, after a Retry."""
-    loop = asyncio.get_running_loop()
-
-    def initial():
-        configuration = QuicConfiguration(is_client=True, alpn_protocols=["h3"], server_name="localhost")
-        quic = QuicConnection(configuration=configuration)
-        quic.connect((HOST, PORT), now=loop.time())
-        return [data for data, _ in quic.datagrams_to_send(now=loop.time())]
-
     async with Connected() as before:
         equal(before._quic._retry_count, 0, "the retries without load")
     silent = bind()
@@ -676,6 +699,40 @@ async def closes_connections_that_take_nothing_again_and_again():
                 while client.terminated is None and stream not in client.resets:
                     client.changed.clear()
                     await client.changed.wait()
+        equal(client.terminated, EXCESSIVE_LOAD, "the code")
+
+
+async def goes_on_after_answers_were_cancelled():
+    """A client leaves a page whose images have not arrived yet, and then downloads a file."""
+    async with Connected(credit=64 << 10) as client:
+        limits = client._quic._write_connection_limits
+        client._quic._write_connection_limits = lambda *args, **kwargs: None
+        images = [client.begin(path="/bytes/16384") for _ in range(30)]
+        # By then it has taken as much as it may.
+        await client.until(lambda: sum(len(client.responses[s].body) for s in images if s in client.responses) > 40_000)
+        for stream in images:
+            client._quic.stop_stream(stream, REQUEST_CANCELLED)
+        client._quic._write_connection_limits = limits
+        client.transmit()
+        # Meanwhile the server looks at it.
+        await asyncio.sleep(0.5)
+        got = await client.fetch(path=f"/bytes/{48 << 20}")
+        equal(len(got.body), 48 << 20, "the length")
+
+
+async def closes_connections_whose_requests_never_begin():
+    """A request that ends before its head costs the server some memory."""
+    async with Connected(raw=True) as client:
+        client.control(frame(SETTINGS))
+        async with asyncio.timeout(PATIENCE):
+            stream = 0
+            while client.terminated is None:
+                while stream // 4 < client._quic._remote_max_streams_bidi:
+                    client._quic.send_stream_data(stream, b"")
+                    client._quic.reset_stream(stream, REQUEST_CANCELLED)
+                    stream += 4
+                client.transmit()
+                await asyncio.sleep(0.001)
         equal(client.terminated, EXCESSIVE_LOAD, "the code")
 
 

@@ -82,6 +82,22 @@ fn connections_have_a_limit() {
 }
 
 #[test]
+fn connections_count_for_addresses_that_are_proven() {
+    let server = Server::start(&["--connections-per-address", "2"]);
+    run(&server, &["counts_connections_for_proven_addresses_only"]);
+}
+
+#[test]
+fn requests_that_never_begin_have_a_limit() {
+    run(&Server::start(&[]), &["closes_connections_whose_requests_never_begin"]);
+}
+
+#[test]
+fn who_cancels_answers_may_go_on() {
+    run(&Server::start(&["--fast", "--patience", "700"]), &["goes_on_after_answers_were_cancelled"]);
+}
+
+#[test]
 fn bodies_under_way_have_a_sum() {
     let server = Server::start(&["--body-bytes", "65536", "--body-bytes-total", "131072"]);
     run(&server, &["refuses_bodies_beyond_what_there_is_room_for"]);
