@@ -216,8 +216,8 @@ mod tests {
                 "a k, b l",
                 "c m",
             ),
-            ("", &[("LINERATE_X_CERT", "a,b"), ("LINERATE_X_KEY", "k,l")], "a k, b l", ""),
-            (&config, &[], "a k, b l", "c m"),
+            ("--tls-listen :1", &[("LINERATE_X_CERT", "a,b"), ("LINERATE_X_KEY", "k,l")], "a k, b l", ""),
+            (&format!("--tls-listen :1 {config}"), &[], "a k, b l", "c m"),
         ];
         for (args, variables, public, admin) in cases {
             let settings = parse(args, variables).expect("settings");
@@ -227,6 +227,20 @@ mod tests {
                 "{args}"
             );
         }
+    }
+
+    #[test]
+    fn a_certificate_is_not_left_unused_wherever_it_is_named() {
+        let needed = "the following required arguments were not provided: --tls-listen <ADDR>";
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(&file, "cert = 'a'\nkey = 'k'").expect("written");
+        let variables = [("LINERATE_X_CERT", "a"), ("LINERATE_X_KEY", "k")];
+        assert_eq!(parse("--cert a --key k", &[]).expect_err("no address"), needed);
+        assert_eq!(parse("", &variables).expect_err("no address"), needed);
+        assert_eq!(
+            parse(&format!("--config {}", file.path().display()), &[]).expect_err("no address"),
+            needed
+        );
     }
 
     #[test]

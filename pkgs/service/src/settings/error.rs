@@ -49,6 +49,14 @@ pub enum Error {
         /// clap's error.
         error: clap::Error,
     },
+    /// Settings exclude each other, and not all of them are on the command line.
+    #[error("{setting} cannot be used with {others}")]
+    Conflict {
+        /// One of them: where its value is, or its flag.
+        setting: String,
+        /// The others.
+        others: String,
+    },
     /// The command line is not acceptable, or requests help or the version.
     #[error("{}", brief(.0))]
     Usage(#[from] clap::Error),
@@ -78,22 +86,34 @@ impl fmt::Display for Origin {
 }
 
 impl Error {
-    /// Classifies clap's `error` by the origin of the value that it is about.
+    /// Classifies clap's `error` by the origin of the values that it is about: those `given` and not overridden.
     pub(super) fn of(error: clap::Error, given: &HashMap<String, Given>) -> Self {
-        let text = |kind| match error.get(kind) {
-            Some(ContextValue::String(text)) => Some(text.as_str()),
-            _ => None,
+        let texts = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => std::slice::from_ref(text),
+            Some(ContextValue::Strings(texts)) => texts,
+            _ => &[],
         };
         // clap names an argument as in its help: `--log-level <FILTER>`.
-        let name = text(ContextKind::InvalidArg)
-            .and_then(|arg| arg.strip_prefix("--")?.split([' ', '=', '[']).next())
-            .and_then(|name| given.get(name));
-        let value = text(ContextKind::InvalidValue).map(OsStr::new);
-        // The error of a secret contains no value, and says itself whether a value was given.
-        let secret = matches!(error.get(ContextKind::Custom), Some(ContextValue::Bool(true)));
-        match name {
-            // A flag overrides the given value, so the error is about the given value only if it names that value.
-            Some(given) if secret || given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
+        let given = |arg: &String| given.get(arg.strip_prefix("--")?.split([' ', '=', '[']).next()?);
+        let [arg, others] = [ContextKind::InvalidArg, ContextKind::PriorArg].map(texts);
+        if error.kind() == ErrorKind::ArgumentConflict
+            && arg.iter().chain(others).any(|arg| given(arg).is_some())
+        {
+            // Nobody typed the flags of given values.
+            let place =
+                |arg: &String| given(arg).map_or_else(|| arg.clone(), |given| given.origin.to_string());
+            let places = |args: &[String]| args.iter().map(place).collect::<Vec<_>>().join(", ");
+            return Self::Conflict { setting: places(arg), others: places(others) };
+        }
+        let value = texts(ContextKind::InvalidValue).first().map(OsStr::new);
+        match (arg.first().and_then(given), texts(ContextKind::Custom)) {
+            // The error of a secret contains no value, but the reason alone.
+            (Some(given), [reason]) => {
+                let error = clap::Error::raw(error.kind(), reason);
+                Self::Value { origin: given.origin.clone(), error }
+            }
+            // The command line may say the same setting in a way that is no value.
+            (Some(given), _) if given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
                 Self::Value { origin: given.origin.clone(), error }
             }
             _ => Self::Usage(error),
@@ -123,7 +143,8 @@ fn shows_help(error: &clap::Error) -> bool {
 /// clap's message on one line, without usage and without the pointer to help.
 fn brief(error: &clap::Error) -> String {
     let mut text = error.to_string();
-    for (_, value) in error.context() {
+    // The reason why a secret is refused contains none.
+    for (_, value) in error.context().filter(|(kind, _)| *kind != ContextKind::Custom) {
         let values = match value {
             ContextValue::String(value) => std::slice::from_ref(value),
             ContextValue::Strings(values) => values,

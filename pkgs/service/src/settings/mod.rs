@@ -11,10 +11,12 @@
 //! | environment | `LINERATE_LINKS_CACHE_BYTES=1`; empty is unset, several values have commas between |
 //! | flag | `--cache-bytes 1` |
 //!
-//! Other subcommands with `--config` take the settings that they share from the same file.
+//! For a flag without a value, `true` sets it and `false` does not. File and environment become arguments in front of
+//! those of the command line, so clap checks them as it checks flags: their values, what they require, and what they
+//! exclude.
 //!
-//! File and environment become the defaults of clap's own arguments, so clap's value parsers check them as they check
-//! flags. For a flag without a value, `true` sets it and `false` does not.
+//! Other subcommands with `--config` take the settings that they share from the same file, as defaults: the file is the
+//! server's, and excludes nothing that somebody asks of another command.
 
 mod error;
 mod file;
@@ -133,7 +135,7 @@ fn read<P: Parser>(
     args: impl IntoIterator<Item: Into<OsString>>,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Read<P>, Error> {
-    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let mut args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let mut command = without_empty(command::<P>(service, subcommand), &env);
     let env = |arg: &Arg| {
         let own = || Some(arg.get_env()?.to_str()?.to_owned());
@@ -160,6 +162,9 @@ fn read<P: Parser>(
                 );
             }
         }
+        override_by(look, settings, &mut given);
+        let start = start(&command, &args, subcommand);
+        args.splice(start..start, as_args(settings, &given));
         command = command.mut_subcommand(subcommand, |settings| overlay(settings, &given));
     } else if let Some(settings) = command.find_subcommand(subcommand) {
         // Another subcommand takes the settings that it shares with this one from the same file, by the same names.
@@ -168,6 +173,7 @@ fn read<P: Parser>(
             if let Some(file) = config(chosen, look, env) {
                 given = file::read(Path::new(&file), settings)?;
             }
+            override_by(look, chosen, &mut given);
             command = mut_below(command, &path, &|chosen| overlay(chosen, &given));
         }
     }
@@ -301,6 +307,47 @@ fn split(arg: &Arg, value: OsString) -> Vec<OsString> {
         }
         _ => vec![value],
     }
+}
+
+/// Removes the given values that the command line overrides.
+fn override_by(look: &ArgMatches, settings: &Command, given: &mut HashMap<String, Given>) {
+    for arg in settings.get_arguments() {
+        if let (Some(name), Some(ValueSource::CommandLine)) =
+            (arg.get_long(), look.value_source(arg.get_id().as_str()))
+        {
+            given.remove(name);
+        }
+    }
+}
+
+/// Where the arguments of the chosen `subcommand` start. The value of an option before it may have the same name.
+fn start(command: &Command, args: &[OsString], subcommand: &str) -> usize {
+    let is_chosen = |end: &usize| {
+        let look = command.clone().ignore_errors(true).try_get_matches_from(&args[..*end]);
+        look.is_ok_and(|look| look.subcommand_name() == Some(subcommand))
+    };
+    (1..args.len()).find(is_chosen).unwrap_or(args.len())
+}
+
+/// The given values as arguments, always in the same order, since the [`Fingerprint`] depends on it. Leaves to
+/// [`overlay`] what no argument can say: an empty list, and that a flag without a value is not set, or set to a text.
+fn as_args(settings: &Command, given: &HashMap<String, Given>) -> Vec<OsString> {
+    let mut args = Vec::new();
+    for arg in settings.get_arguments() {
+        let Some((name, given)) = arg.get_long().and_then(|name| given.get_key_value(name)) else { continue };
+        match (arg.get_action(), &given.values[..]) {
+            (ArgAction::SetTrue, [value]) if value == "true" => args.push(format!("--{name}").into()),
+            (ArgAction::Append, values) | (ArgAction::Set, values @ [_]) => {
+                for value in values {
+                    let mut arg = OsString::from(format!("--{name}="));
+                    arg.push(value);
+                    args.push(arg);
+                }
+            }
+            _ => {}
+        }
+    }
+    args
 }
 
 /// `settings`, with the given values as defaults.

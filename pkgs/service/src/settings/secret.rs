@@ -61,13 +61,14 @@ where
             let variable = arg.and_then(Arg::get_env).map(OsStr::to_string_lossy);
             let message = match (source, variable) {
                 (ValueSource::EnvVariable, Some(variable)) => format!("{variable}: {reason}"),
-                // The value comes from the file or a credential. The code that shows the error adds which one.
-                (ValueSource::DefaultValue, _) => reason,
                 _ => format!("invalid value for '{name}': {reason}"),
             };
             let mut error = clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command);
             error.insert(ContextKind::InvalidArg, ContextValue::String(name));
-            error.insert(ContextKind::Custom, ContextValue::Bool(source == ValueSource::DefaultValue));
+            // If the value is in the file, a variable or a credential, the code that shows the error says which one.
+            if source != ValueSource::EnvVariable {
+                error.insert(ContextKind::Custom, ContextValue::String(reason));
+            }
             error
         })
     }

@@ -63,6 +63,18 @@ struct Serve {
     #[arg(long, env = "LINKS_SECRET", hide_env_values = true, value_parser = secret::<Url>())]
     secret_url: Option<Url>,
 
+    /// With another beside it
+    #[arg(long, requires = "client")]
+    issuer: Option<String>,
+
+    /// Beside another
+    #[arg(long)]
+    client: Option<String>,
+
+    /// Without the other
+    #[arg(long, conflicts_with = "issuer")]
+    anonymous: bool,
+
     #[command(flatten)]
     logs: LogArgs,
 }
@@ -178,6 +190,77 @@ fn flags_replace_lists_rather_than_add_to_them() {
     let env = [("LINERATE_LINKS_LISTEN", "127.0.0.1:2,127.0.0.1:3")];
     let serve = parse("", &env, &["--database", "x", "--listen", "127.0.0.1:4"]).expect("parses");
     assert_eq!(serve.listen, ["127.0.0.1:4".parse().expect("address")]);
+}
+
+#[test]
+fn what_a_setting_requires_and_excludes_may_be_in_any_place() {
+    const ARGS: &Line = &["--database", "x", "-c", "FILE"];
+    const MISSING: &str = "the following required arguments were not provided: --client <CLIENT>";
+    let issuer: &Line = &["--issuer", "i"];
+    let anonymous: &Line = &["--anonymous"];
+    let both = "issuer = 'i'\nclient = 'c'";
+    let cases: [(&str, &Env, &Line, Option<&str>); 12] = [
+        ("client = 'c'", &[], issuer, None),
+        ("", &[("LINERATE_LINKS_CLIENT", "c")], issuer, None),
+        (both, &[], &[], None),
+        ("issuer = 'i'", &[("LINERATE_LINKS_CLIENT", "c")], &[], None),
+        ("", &[], issuer, Some(MISSING)),
+        ("issuer = 'i'", &[], &[], Some(MISSING)),
+        ("", &[("LINERATE_LINKS_ISSUER", "i")], &[], Some(MISSING)),
+        (both, &[], anonymous, Some("FILE: issuer cannot be used with --anonymous")),
+        (
+            both,
+            &[("LINERATE_LINKS_ANONYMOUS", "true")],
+            &[],
+            Some("FILE: issuer cannot be used with LINERATE_LINKS_ANONYMOUS"),
+        ),
+        (
+            "client = 'c'\nanonymous = true",
+            &[],
+            issuer,
+            Some("FILE: anonymous cannot be used with --issuer <ISSUER>"),
+        ),
+        // What is not set excludes nothing.
+        ("client = 'c'\nanonymous = false", &[], issuer, None),
+        ("client = 'c'\nanonymous = true", &[("LINERATE_LINKS_ANONYMOUS", "false")], issuer, None),
+    ];
+    for (toml, env, args, wrong) in cases {
+        let error = parse(toml, env, &[ARGS, args].concat()).err();
+        assert_eq!(error.as_deref(), wrong, "{toml:?} {env:?} {args:?}");
+    }
+}
+
+#[test]
+fn an_option_before_the_subcommand_may_have_its_name_as_value() {
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[arg(long)]
+        machine: Option<String>,
+        #[command(subcommand)]
+        command: Commands,
+    }
+    for args in [&["--machine", "serve", "serve"][..], &["--machine", "serve", "serve", "--follow"]] {
+        let args = ["linerate"].into_iter().chain(args.iter().copied());
+        let env =
+            |name: &str| -> Option<OsString> { (name == "LINERATE_LINKS_DATABASE").then(|| "x".into()) };
+        let Cli { machine, command } = try_parse_from("links", "serve", args, env).expect("parses");
+        assert_eq!(machine.as_deref(), Some("serve"));
+        assert!(matches!(command, Commands::Serve(Serve { database, .. }) if database == PathBuf::from("x")));
+    }
+}
+
+#[test]
+fn settings_that_are_read_again_have_the_same_checksum() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(&file, "database = 'x'\nissuer = 'i'\nclient = 'c'\nfollow = true\ncache-bytes = 2")
+        .expect("written");
+    let read = || {
+        let args =
+            ["linerate-links".as_ref(), "serve".as_ref(), "--config".as_ref(), file.path().as_os_str()];
+        read::<Cli>("links", "serve", args, |_| None).expect("parses").fingerprint
+    };
+    let first = read();
+    assert!((0..10).all(|_| read() == first));
 }
 
 #[test]
