@@ -74,7 +74,8 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
         checked: None,
     };
     let (mut outcome, mut head, mut compressed) = (None, Vec::new(), false);
-    let built = (0..MAX_PENDING).find_map(|_| match builder.answer(&request, outcome.take(), &mut head) {
+    let of_site = |outcome| (outcome, Arc::clone(site));
+    let attempt = |_| match builder.answer(&request, outcome.take().map(of_site), &mut head) {
         Ok(built) => Some(built),
         Err(PendingWork::Lookup(path, _)) => {
             let found = site.find(&path, LookupMode::MayBlock, CodingLookup::Wanted);
@@ -94,7 +95,8 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
         }
         // These require a query or credentials, which this request does not have.
         Err(PendingWork::PlanArchive(_) | PendingWork::Password(_)) => None,
-    });
+    };
+    let built = (0..MAX_PENDING).find_map(attempt);
     let built = built.ok_or_else(|| Box::new(Problem::internal("this cannot be told")))?;
     let sent = match &built.payload {
         Payload::File { file, .. } => Some(file.path().to_vec()),

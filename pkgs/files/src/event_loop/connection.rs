@@ -57,8 +57,8 @@ pub struct Connection {
     /// The log line of the current answer, if it is logged.
     logged: Option<Box<Logged>>,
     state: State,
-    /// The result of what the first buffered request had to wait for, and how often it waited.
-    outcome: Option<WorkOutcome>,
+    /// The result of what the first buffered request had to wait for, on which site, and how often it waited.
+    outcome: Option<(WorkOutcome, Arc<Site>)>,
     /// Since when it waits, if a rule may report that.
     waiting_since: Option<Instant>,
     waits: u8,
@@ -96,8 +96,8 @@ enum State {
     ReadingProxyHeader,
     /// It reads, answers and sends.
     Active,
-    /// It waits for what an answer needs, usually for a look-up on disk.
-    AwaitingWork,
+    /// It waits for what an answer needs on this site, usually for a look-up on disk.
+    AwaitingWork(Arc<Site>),
     /// It waits until a part of a file is read from disk.
     AwaitingDisk(Range<u64>),
     /// It waits until the ring has read a part of a file, or has room for that.
@@ -166,7 +166,7 @@ impl Connection {
     pub fn is_kept_waiting(&self) -> bool {
         matches!(
             self.state,
-            State::AwaitingWork
+            State::AwaitingWork(_)
                 | State::AwaitingDisk(_)
                 | State::AwaitingRing
                 | State::AwaitingBlock
@@ -180,7 +180,7 @@ impl Connection {
             self.deadline = deadline;
         }
         match (std::mem::replace(&mut self.state, State::Active), done) {
-            (State::AwaitingWork, Completed::Work(outcome)) => self.outcome = Some(outcome),
+            (State::AwaitingWork(site), Completed::Work(outcome)) => self.outcome = Some((outcome, site)),
             (State::AwaitingDisk(range), Completed::Warm) => {
                 if let Some(transfer) = self.queue.transfer() {
                     transfer.warmed(range.end);
@@ -227,7 +227,7 @@ impl Connection {
                     Ok(()) => continue,
                     Err(next) => return next,
                 },
-                State::AwaitingWork
+                State::AwaitingWork(_)
                 | State::AwaitingDisk(_)
                 | State::AwaitingRing
                 | State::AwaitingBlock
@@ -361,8 +361,8 @@ impl Connection {
                         continue;
                     }
                     Err((wait, site)) => {
-                        worker.waits.push_back((token, wait, site));
-                        self.state = State::AwaitingWork;
+                        worker.waits.push_back((token, wait, Arc::clone(&site)));
+                        self.state = State::AwaitingWork(site);
                         break;
                     }
                 },
@@ -400,10 +400,13 @@ impl Connection {
         let client = worker.context.shared.client(self.who.source, self.who.address, head);
         let by_proxy = client.filter(|_| self.who.source == Source::Fields);
         let rate = self.who.permit.as_ref().and_then(AddressPermit::rate);
-        let may_ask = self.outcome.is_some() || worker.context.shared.may_ask(rate, by_proxy);
+        // Taken whatever the answer is, so that no later request gets it.
+        let outcome = self.outcome.take();
+        let has_waited = outcome.is_some();
+        let may_ask = has_waited || worker.context.shared.may_ask(rate, by_proxy);
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
         // If it has a result, it was started before.
-        if self.outcome.is_none() {
+        if !has_waited {
             let asked = || RequestSummary::of_whole_head(head, request.path);
             let http = if request.old { "1.0" } else { "1.1" };
             let entry = self.begin(&worker.context, asked, (http, client), given);
@@ -423,7 +426,7 @@ impl Connection {
         builder.id.clone_from(&id);
         builder.defers_lookups = true;
         builder.client = client;
-        builder.waiting_since = self.waiting_since.filter(|_| self.outcome.is_some());
+        builder.waiting_since = self.waiting_since.filter(|_| has_waited);
         if let Some(ktls) = &self.ktls {
             builder.more = ktls.alt_svc();
             builder.last |= ktls.nears_key_limit();
@@ -433,7 +436,7 @@ impl Connection {
         } else if !is_known {
             builder.refuse(HttpError::Misdirected, request, "", out)
         } else {
-            match builder.answer(request, self.outcome.take(), out) {
+            match builder.answer(request, outcome, out) {
                 Ok(answer) => answer,
                 Err(wait) if self.waits < MAX_PENDING => {
                     self.waits += 1;
@@ -545,7 +548,7 @@ impl Connection {
         };
         worker.context.counts(self.ktls.is_some()).sent.add(count);
         // What was found out for the next request does not belong to this one.
-        let logged = self.logged.as_mut().filter(|_| !matches!(self.state, State::AwaitingWork));
+        let logged = self.logged.as_mut().filter(|_| !matches!(self.state, State::AwaitingWork(_)));
         if let Some(logged) = logged {
             let ahead = count.min(logged.ahead);
             logged.ahead -= ahead;

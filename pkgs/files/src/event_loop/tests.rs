@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,12 +16,51 @@ use service::shutdown::Shutdown;
 use super::*;
 use crate::disk::threads::DiskThreads;
 use crate::faults;
-use crate::site::root::Symlinks;
+use crate::response::pending::{PendingWork, WorkOutcome};
+use crate::site::root::{LookupMode, Symlinks};
 use crate::site::{Options, Site};
 use crate::tls::service::TlsService;
 use crate::transfer::engine::Engine;
-use crate::worker::completions::CompletionQueue;
+use crate::worker::completions::{Completed, CompletionQueue};
 use crate::worker::settings::Settings;
+
+/// A directory, and perhaps rules for it, as a site.
+fn load(root: &Path, rules: Option<PathBuf>) -> Site {
+    let options = Options {
+        origin: None,
+        root: root.to_owned(),
+        rules,
+        symlinks: Symlinks::Beneath,
+        hidden: false,
+        listing: true,
+        precompressed: true,
+        charset: String::new(),
+    };
+    Site::load(&options).expect("a site")
+}
+
+/// A worker without a thread: a test gives its connections their turns.
+fn worker_by_hand(shared: &Arc<SharedState>) -> (state::WorkerState, state::TurnBuffers) {
+    let metrics = || shared.metrics.worker(crate::metrics::ListenerKind::Plain);
+    let worker = state::WorkerState {
+        context: crate::worker::context::WorkerContext::new(shared, metrics(), metrics(), 0),
+        completions: Arc::new(CompletionQueue::new().expect("a wakeup")),
+        engine: crate::transfer::engine::EngineState::new(Engine::Auto, 1, None, &shared.ghosts),
+        waits: std::collections::VecDeque::new(),
+    };
+    let buffers = state::TurnBuffers { scratch: vec![0; 16 << 10].into(), out: Vec::new(), asked: 0..0 };
+    (worker, buffers)
+}
+
+/// A connection for such a worker, and its client.
+fn connection_by_hand() -> (connection::Connection, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    for stream in [&ours, &theirs] {
+        stream.set_nonblocking(true).expect("an option");
+    }
+    let who = connection::ClientInfo { address: None, permit: None, source: Source::Connection };
+    (connection::Connection::new(ours.into(), who, None, Vec::new(), 100), theirs)
+}
 
 /// Serves a directory with one worker.
 fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
@@ -43,19 +83,9 @@ fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
         write_timeout: Duration::from_secs(20),
         drain_timeout: Duration::from_secs(1),
     };
-    let site = Site::load(&Options {
-        origin: None,
-        root: root.to_owned(),
-        rules: None,
-        symlinks: Symlinks::Beneath,
-        hidden: false,
-        listing: true,
-        precompressed: true,
-        charset: String::new(),
-    });
     let disk = DiskThreads::start().expect("threads");
-    let shared = SharedState::new(settings, site.expect("a site"), disk, None, None, Shutdown::new(), 1)
-        .expect("a front");
+    let shared = SharedState::new(settings, load(root, None), disk, None, None, Shutdown::new(), 1);
+    let shared = shared.expect("a front");
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");
@@ -230,28 +260,81 @@ async fn a_panic_behind_tls_is_an_answer_of_500_and_the_next_is_served() {
 fn a_client_that_never_pauses_has_turns_as_others_have() {
     let place = tempfile::tempdir().expect("a directory");
     let (shared, _, threads) = serve(place.path());
-    let metrics = || shared.metrics.worker(crate::metrics::ListenerKind::Plain);
-    let mut worker = state::WorkerState {
-        context: crate::worker::context::WorkerContext::new(&shared, metrics(), metrics(), 0),
-        completions: Arc::new(CompletionQueue::new().expect("a wakeup")),
-        engine: crate::transfer::engine::EngineState::new(Engine::Auto, 1, None, &shared.ghosts),
-        waits: std::collections::VecDeque::new(),
-    };
-    let mut buffers = state::TurnBuffers { scratch: vec![0; 16 << 10].into(), out: Vec::new(), asked: 0..0 };
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
-    for stream in [&ours, &theirs] {
-        stream.set_nonblocking(true).expect("an option");
-    }
+    let (mut worker, mut buffers) = worker_by_hand(&shared);
+    let (mut connection, mut client) = connection_by_hand();
     // An endless body that nobody wants.
-    let mut client = &theirs;
     client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n").expect("room");
     let mut fill = || std::iter::from_fn(|| client.write(&[b'x'; 8192]).ok()).sum::<usize>();
     assert!(fill() > 100_000, "more than is read in a turn");
-    let who = connection::ClientInfo { address: None, permit: None, source: Source::Connection };
-    let mut connection = connection::Connection::new(ours.into(), who, None, Vec::new(), 100);
     for turn in 0..10 {
         assert_eq!(connection.turn(&mut worker, &mut buffers, 0), connection::NextStep::Turn, "{turn}");
         fill();
+    }
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+}
+
+#[test]
+fn what_was_found_on_a_site_that_was_replaced_is_no_answer() {
+    let place = tempfile::tempdir().expect("a directory");
+    for root in ["first", "old", "new"] {
+        std::fs::create_dir(place.path().join(root)).expect("a directory");
+        std::fs::write(place.path().join(root).join("x"), format!("of {root}")).expect("a file");
+    }
+    let first = place.path().join("first");
+    let site = |host: &str, root: &str| format!("[[site]]\nhosts = ['{host}']\nroot = '{root}'\n");
+    let replaced = |sites: &[String]| {
+        let rules = place.path().join("rules.toml");
+        std::fs::write(&rules, format!("unknown-hosts = 'refuse'\n{}", sites.concat())).expect("rules");
+        load(&first, Some(rules))
+    };
+    let (shared, _, threads) = serve(&first);
+    let (mut worker, mut buffers) = worker_by_hand(&shared);
+    let find = |(_, wait, site): (_, PendingWork, Arc<Site>)| {
+        let PendingWork::Lookup(path, codings) = wait else { panic!("it is a look-up") };
+        let found = site.find(&path, LookupMode::MayBlock, codings);
+        Completed::Work(WorkOutcome::Found(path, found))
+    };
+    let other = site("b.example", "first");
+    for (after, starts, ends) in [
+        (vec![other.clone()], "HTTP/1.1 421 ", "}"),
+        (vec![other.clone(), site("a.example", "new")], "HTTP/1.1 200 ", "of new"),
+    ] {
+        shared.replace(replaced(&[other.clone(), site("a.example", "old")]));
+        worker.context.refresh();
+        let (mut connection, mut client) = connection_by_hand();
+        let ask = |client: &mut UnixStream, host: &str| {
+            write!(client, "GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("room");
+        };
+        ask(&mut client, "a.example");
+        assert_eq!(connection.turn(&mut worker, &mut buffers, 0), connection::NextStep::Wait);
+        let found = find(worker.waits.pop_front().expect("it waits"));
+        shared.replace(replaced(&after));
+        worker.context.refresh();
+        connection.done(found, 100);
+        let mut receive = |client: &mut UnixStream| {
+            for _ in 0..20 {
+                let next = connection.turn(&mut worker, &mut buffers, 0);
+                match worker.waits.pop_front() {
+                    Some(wait) => connection.done(find(wait), 100),
+                    None if next == connection::NextStep::Wait => {
+                        let mut answer = [0; 4096];
+                        let count = client.read(&mut answer).expect("an answer");
+                        connection.woken(true, true, false);
+                        return String::from_utf8_lossy(&answer[..count]).into_owned();
+                    }
+                    None => {}
+                }
+            }
+            panic!("it has turn after turn, and nothing to do")
+        };
+        let answer = receive(&mut client);
+        assert!(answer.starts_with(starts) && answer.ends_with(ends), "{answer}");
+        // Nothing of it is left for the next request.
+        ask(&mut client, "b.example");
+        let answer = receive(&mut client);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("of first"), "{answer}");
     }
     shared.shutdown.trigger();
     shared.wake();

@@ -77,16 +77,19 @@ pub struct ResponseBuilder<'w> {
 }
 
 impl ResponseBuilder<'_> {
-    /// Appends the head of the answer to `request`; `outcome` is the result of what it waited for.
+    /// Appends the head of the answer to `request`; `outcome` is the result of what it waited for, and the site that
+    /// the result is about.
     ///
     /// # Errors
     /// What it has to wait for, with nothing appended.
     pub fn answer(
         &mut self,
         request: &Request<'_>,
-        outcome: Option<WorkOutcome>,
+        outcome: Option<(WorkOutcome, Arc<Site>)>,
         out: &mut Vec<u8>,
     ) -> Result<BuiltResponse, PendingWork> {
+        // If the site was replaced meanwhile, its result says nothing about the new one.
+        let outcome = outcome.filter(|(_, of)| Arc::ptr_eq(of, self.site)).map(|(outcome, _)| outcome);
         match request.method {
             Method::Get | Method::Head | Method::Options => {}
             Method::Other => return Ok(self.refuse(HttpError::Method, request, "", out)),
@@ -228,7 +231,7 @@ impl ResponseBuilder<'_> {
             let counts = match &entry.kind {
                 EntryKind::File(..) => true,
                 EntryKind::Directory => candidate == path,
-                EntryKind::Listing => entry.policy.listing,
+                EntryKind::Listing(_) => entry.policy.listing,
             };
             if counts {
                 return self.answer_entry(&entry, path, request, out);
