@@ -57,8 +57,8 @@ pub enum EntryKind {
     File(Rc<OpenFile>, [Option<Rc<OpenFile>>; Coding::ALL.len()]),
     /// A directory whose path lacks the final slash.
     Directory,
-    /// A directory without an index.
-    Listing,
+    /// A directory without an index, with its path below the root, which need not be the requested one.
+    Listing(Box<[u8]>),
 }
 
 impl EntryKind {
@@ -68,14 +68,14 @@ impl EntryKind {
             (self, found),
             (Self::File(..), Found::File(_))
                 | (Self::Directory, Found::Directory)
-                | (Self::Listing, Found::Listing(_))
+                | (Self::Listing(_), Found::Listing(_))
         )
     }
 
     fn files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
         let (plain, coded) = match self {
             Self::File(plain, coded) => (Some(plain), coded.as_slice()),
-            Self::Directory | Self::Listing => (None, &[][..]),
+            Self::Directory | Self::Listing(_) => (None, &[][..]),
         };
         plain.into_iter().chain(coded.iter().flatten())
     }
@@ -204,7 +204,7 @@ impl OpenFileCache {
         };
         let (kind, made) = match found {
             Found::Directory => (EntryKind::Directory, None),
-            Found::Listing(_) => (EntryKind::Listing, None),
+            Found::Listing(_) => (EntryKind::Listing(path.into()), None),
             Found::File(files) => match known.as_ref().filter(|known| is_same(&known.kind, &files)) {
                 Some(known) => (known.kind.clone(), known.made.clone()),
                 None => files_of(*files, &sent, &policy, &site.charset, now),

@@ -30,16 +30,17 @@ impl ResponseBuilder<'_> {
         let Some(query) = request.query.filter(|_| self.site.has_archives() && names_directory(path)) else {
             return Ok(None);
         };
-        let is_directory = match &entry.kind {
-            EntryKind::Listing => true,
-            EntryKind::File(index, _) => index.path() == [path, INDEX.as_bytes()].concat(),
-            EntryKind::Directory => false,
+        // What rules lead to may be another directory than the requested one.
+        let directory: &[u8] = match &entry.kind {
+            EntryKind::Listing(found) => found,
+            EntryKind::File(index, _) if index.path() == [path, INDEX.as_bytes()].concat() => path,
+            EntryKind::File(..) | EntryKind::Directory => return Ok(None),
         };
-        if !is_directory || request.method == Method::Options {
+        if request.method == Method::Options {
             return Ok(None);
         }
         // The rules for the directory, whether it has an index or not.
-        let policy = self.site.policy_of(path, path);
+        let policy = self.site.policy_of(path, directory);
         let is_signed = policy.access.as_ref().is_some_and(|access| access.is_signed());
         let query = if is_signed { Cow::Owned(unsigned(query)) } else { Cow::Borrowed(query) };
         let format = match policy.archive.asked(&query) {
@@ -49,7 +50,7 @@ impl ResponseBuilder<'_> {
         };
         let plan = match self.planned.take() {
             None => {
-                let (path, policy) = (path.to_vec(), policy.archive);
+                let (path, policy) = (directory.to_vec(), policy.archive);
                 let (max_entries, max_bytes) = (policy.max_entries, policy.max_bytes);
                 return Err(PendingWork::PlanArchive(Box::new(ArchiveRequest {
                     path,
@@ -67,7 +68,8 @@ impl ResponseBuilder<'_> {
                     PlanError::Failed(root::Error::Denied) => HttpError::Denied,
                     PlanError::Failed(root::Error::Exhausted) => HttpError::Exhausted,
                     PlanError::Failed(error) => {
-                        tracing::warn!(path = %String::from_utf8_lossy(path), %error, "cannot look into a directory");
+                        let path = String::from_utf8_lossy(directory);
+                        tracing::warn!(%path, %error, "cannot look into a directory");
                         HttpError::Failed
                     }
                 };
@@ -83,7 +85,7 @@ impl ResponseBuilder<'_> {
             "HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{chunked}accept-ranges: none\r\n{}\
              x-content-type-options: nosniff\r\n{}",
             format.media_type(),
-            disposition(&format!("{}.{}", name::of_directory(path), format.name())),
+            disposition(&format!("{}.{}", name::of_directory(directory), format.name())),
             without(&policy.fields, "x-content-type-options: ")
         );
         out.extend_from_slice(described.as_bytes());

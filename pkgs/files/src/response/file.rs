@@ -53,8 +53,8 @@ impl ResponseBuilder<'_> {
                 }
             }
             EntryKind::Directory => self.redirect(path, request, out),
-            EntryKind::Listing if entry.policy.listing => self.listing(entry, path, request, out),
-            EntryKind::Listing => self.refuse(HttpError::Missing, request, "", out),
+            EntryKind::Listing(found) if entry.policy.listing => self.listing(entry, found, request, out),
+            EntryKind::Listing(_) => self.refuse(HttpError::Missing, request, "", out),
         })
     }
 

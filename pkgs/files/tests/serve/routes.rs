@@ -5,6 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::archive::unpack;
 use crate::place::{BINARY, Place, forget, settle, until};
 use crate::secure::secure;
 use crate::versions::{self, ALL, knows_head};
@@ -110,6 +111,36 @@ fn requests_are_led_by_every_version_of_http() {
         }
         let options = versions::ask(&server, version, "OPTIONS", "/old/a", &[]);
         assert_eq!((options.status, options.field("location")), (204, None), "{version}");
+    }
+}
+
+#[test]
+fn the_directory_that_rules_lead_to_is_listed_and_archived_and_no_other() {
+    let place = Place::new();
+    for path in ["pub/a", "drop/secret"] {
+        place.file(path, path);
+    }
+    let flags = rules(
+        &place,
+        "[[rule]]\npath = '/pub/*'\nlisting = true\narchive = ['zip']\n\
+         [[rule]]\npath = '/drop/*'\nfallback = '/pub/'\n\
+         [[rule]]\npath = '/files/*'\nrewrite = '/pub/$1'\n",
+    );
+    let server = secure(&place, &flags.each_ref().map(String::as_str));
+    for version in ALL {
+        // Looked up, and then known.
+        for target in ["/drop/", "/files/", "/drop/none", "/drop/", "/files/", "/pub/"] {
+            let answer = versions::get(&server, version, target, &[("accept", "application/json")]);
+            assert_eq!(answer.status, 200, "{version} {target}");
+            let text = answer.text();
+            assert!(text.contains("\"a\"") && !text.contains("secret"), "{version} {target}: {text}");
+        }
+        for target in ["/drop/?archive=zip", "/files/?archive=zip", "/pub/?archive=zip"] {
+            let answer = versions::get(&server, version, target, &[]);
+            assert_eq!(answer.status, 200, "{version} {target}");
+            let all = unpack("zip", &answer.body);
+            assert_eq!(all.into_keys().collect::<Vec<_>>(), ["pub/", "pub/a"], "{version} {target}");
+        }
     }
 }
 
