@@ -60,11 +60,41 @@ pub struct DiskThreads {
 /// What to do with a path and what it names.
 type Then = Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>;
 
+/// What is looked up.
+#[derive(Debug)]
+pub enum Wanted {
+    /// This path, and these of its encodings.
+    One(Vec<u8>, CodingLookup),
+    /// The first of these paths that exists.
+    First {
+        /// The paths.
+        paths: Vec<Vec<u8>>,
+        /// The requested path.
+        asked: Vec<u8>,
+    },
+}
+
+impl Wanted {
+    /// The requested path.
+    fn asked(&self) -> &[u8] {
+        match self {
+            Self::One(asked, _) | Self::First { asked, .. } => asked,
+        }
+    }
+
+    /// Looks it up, as long as the disk takes.
+    fn find(&self, site: &Site) -> (Vec<u8>, Result<Found, Error>) {
+        match self {
+            Self::One(path, codings) => (path.clone(), site.root.find(path, LookupMode::MayBlock, *codings)),
+            Self::First { paths, asked } => site.first(paths.iter().cloned(), asked, LookupMode::MayBlock),
+        }
+    }
+}
+
 /// A lookup.
 struct Lookup {
     site: Arc<Site>,
-    path: Vec<u8>,
-    codings: CodingLookup,
+    wanted: Wanted,
     done: Then,
     /// When it fails, if there is no file descriptor until then.
     until: Instant,
@@ -108,15 +138,15 @@ impl DiskThreads {
         self.health.is_alive(STUCK)
     }
 
-    /// Finds out what a path names. Waits a while if there is no file descriptor.
+    /// Finds out what a path names, or the first of several. Waits a while if there is no file descriptor.
     pub fn find(
         &self,
         site: Arc<Site>,
-        (path, codings): (Vec<u8>, CodingLookup),
+        wanted: Wanted,
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
         let until = Instant::now() + SCARCE_FOR;
-        self.look(Lookup { site, path, codings, done: Box::new(done), until });
+        self.look(Lookup { site, wanted, done: Box::new(done), until });
     }
 
     fn look(&self, lookup: Lookup) {
@@ -125,19 +155,20 @@ impl DiskThreads {
         self.run(move |_| {
             let find = || {
                 #[cfg(test)]
-                crate::faults::strike(crate::faults::LOOKUP, &lookup.path);
-                lookup.site.root.find(&lookup.path, LookupMode::MayBlock, lookup.codings)
+                crate::faults::strike(crate::faults::LOOKUP, lookup.wanted.asked());
+                lookup.wanted.find(&lookup.site)
             };
-            let found = panics::catch(find).unwrap_or_else(|panic| {
-                panic.log("lookup", &String::from_utf8_lossy(&lookup.path));
-                Err(Error::Failed(Errno::IO))
+            let (path, found) = panics::catch(find).unwrap_or_else(|panic| {
+                let asked = lookup.wanted.asked();
+                panic.log("lookup", &String::from_utf8_lossy(asked));
+                (asked.to_vec(), Err(Error::Failed(Errno::IO)))
             });
             match (found, scarce.upgrade()) {
                 (Err(Error::Exhausted), Some(scarce)) if Instant::now() < lookup.until => {
                     scarce.waiting().push(lookup);
                     scarce.times.fetch_add(1, Ordering::Relaxed);
                 }
-                (found, _) => (lookup.done)(lookup.path, found),
+                (found, _) => (lookup.done)(path, found),
             }
         });
     }

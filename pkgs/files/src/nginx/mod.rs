@@ -119,6 +119,16 @@ struct Made {
     keys: Vec<(String, String)>,
 }
 
+/// A `rewrite`.
+struct Rewrite {
+    line: usize,
+    regex: String,
+    /// Whether its target has parts of the path.
+    has_captures: bool,
+    /// What a rule for its paths says, as TOML.
+    keys: Vec<(String, String)>,
+}
+
 impl Import {
     fn leave(&mut self, directive: &Directive, why: &str) {
         let mut shown = directive.name.clone();
@@ -164,7 +174,12 @@ impl Import {
                 ("ssl_certificate_key", None) => server.cert_key = argument(0),
                 ("autoindex", None) => server.listing = Some(argument(0).as_deref() == Some("on")),
                 ("error_page", None) => self.error_page(&mut server, directive),
-                ("rewrite", None) => self.rewrite(&mut server, directive),
+                ("rewrite", None) => {
+                    // In nginx, the first that matches counts; here, the last rule.
+                    let earlier = -isize::try_from(directive.line).unwrap_or(isize::MAX);
+                    let rewrite = self.rewrite(directive);
+                    server.rules.extend(rewrite.map(|rewrite| rewrite.rule((5, earlier))));
+                }
                 _ => self.said(directive, &mut whole),
             }
         }
@@ -193,19 +208,32 @@ impl Import {
         // In nginx, the first matching expression wins; here, the last matching rule.
         let earlier = -isize::try_from(directive.line).unwrap_or(isize::MAX);
         let prefix = |path: &str| ("path", if path == "/" { "*".to_owned() } else { format!("{path}*") });
-        let (order, (key, value)) = match words[..] {
-            ["=", path] => ((4, longer(path)), ("path", path.to_owned())),
-            ["~", regex] => ((2, earlier), ("match", regex.to_owned())),
-            ["~*", regex] => ((2, earlier), ("match", format!("(?i){regex}"))),
-            ["^~", path] => ((3, longer(path)), prefix(path)),
-            [path] if path.starts_with('/') => ((1, longer(path)), prefix(path)),
+        let begins = |path: &str| format!("^{}", escaped(path));
+        // The last is an expression: one that begins like it matches nothing outside of the location.
+        let (order, (key, value), inside) = match words[..] {
+            ["=", path] => ((4, longer(path)), ("path", path.to_owned()), begins(path) + "$"),
+            ["~", regex] => ((2, earlier), ("match", regex.to_owned()), regex.to_owned()),
+            ["~*", regex] => ((2, earlier), ("match", format!("(?i){regex}")), regex.to_owned()),
+            ["^~", path] => ((3, longer(path)), prefix(path), begins(path)),
+            [path] if path.starts_with('/') => ((1, longer(path)), prefix(path), begins(path)),
             _ => return self.leave(directive, "no file is sent for it by name"),
         };
+        let mut rewrites = Vec::new();
         let mut made = Made { line: directive.line, order, keys: vec![(key.to_owned(), quoted(&value))] };
         for inner in block {
             match (&*inner.name, inner.arguments.first()) {
                 ("location", _) => self.location(server, inner, inner.block.as_deref().unwrap_or_default()),
-                ("rewrite", _) => self.rewrite(server, inner),
+                ("rewrite", _) => match self.rewrite(inner) {
+                    None => {}
+                    Some(_) if made.leads_elsewhere() => {
+                        self.leave(inner, "all of its location leads elsewhere before it");
+                    }
+                    Some(rewrite) if rewrite.is_of_everything() => made.keys.extend(rewrite.keys),
+                    Some(rewrite) if (key, &*value) == ("path", "*") || rewrite.is_within(&inside) => {
+                        rewrites.push(rewrite.rule(order));
+                    }
+                    Some(_) => self.leave(inner, "it may match what its location does not"),
+                },
                 ("root", Some(root)) if server.root.as_ref() == Some(root) => {}
                 ("root" | "alias", _) => {
                     self.leave(inner, "a site has one root; a symbolic link below it may lead there")
@@ -217,6 +245,8 @@ impl Import {
         if made.keys.len() > 1 {
             server.rules.push(made);
         }
+        // In nginx, the first that matches counts; here, the last rule.
+        server.rules.extend(rewrites.into_iter().rev());
     }
 
     /// Converts a directive of a server or a location that is about its files.
@@ -280,12 +310,15 @@ impl Import {
         }
     }
 
-    fn rewrite(&mut self, server: &mut Server, directive: &Directive) {
+    fn rewrite(&mut self, directive: &Directive) -> Option<Rewrite> {
         let arguments: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
         let (regex, to, flag) = match arguments[..] {
             [regex, to] => (regex, to, ""),
             [regex, to, flag] => (regex, to, flag),
-            _ => return self.leave(directive, "it has an expression and what is made of it"),
+            _ => {
+                self.leave(directive, "it has an expression and what is made of it");
+                return None;
+            }
         };
         let to = to.trim_end_matches('?').replace("$uri", "$path");
         let elsewhere = to.starts_with("http") || to.starts_with("$scheme");
@@ -295,10 +328,38 @@ impl Import {
             _ if elsewhere => vec![("redirect", quoted(&to)), ("status", "302".to_owned())],
             _ => vec![("rewrite", quoted(&to))],
         };
-        let keys = std::iter::once(("match", quoted(regex))).chain(moves);
-        let keys = keys.map(|(key, value)| (key.to_owned(), value)).collect();
-        let earlier = -isize::try_from(directive.line).unwrap_or(isize::MAX);
-        server.rules.push(Made { line: directive.line, order: (5, earlier), keys });
+        let keys = moves.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let has_captures = to.replace("$path", "").contains('$');
+        Some(Rewrite { line: directive.line, regex: regex.to_owned(), has_captures, keys })
+    }
+}
+
+impl Made {
+    /// Whether its paths are redirected or rewritten.
+    fn leads_elsewhere(&self) -> bool {
+        self.keys.iter().any(|(key, _)| key == "redirect" || key == "rewrite")
+    }
+}
+
+impl Rewrite {
+    /// Whether it does the same with every path, so that it can be part of another rule.
+    fn is_of_everything(&self) -> bool {
+        let is_all = ["^", "^/", ".*", "(.*)", "^.*$", "^(.*)$", "^/(.*)$"].contains(&&*self.regex);
+        is_all && !self.has_captures
+    }
+
+    /// Whether it matches only what the expression `outer` matches, as far as its text shows.
+    fn is_within(&self, outer: &str) -> bool {
+        // A quantifier would make the last character optional, and an alternative may match anything.
+        let is_narrower = |rest: &str| !rest.starts_with(['?', '*', '{']) && !rest.contains('|');
+        self.regex.strip_prefix(outer).is_some_and(is_narrower)
+    }
+
+    /// The rule for the paths that it matches.
+    fn rule(self, order: (u8, isize)) -> Made {
+        let mut keys = vec![("match".to_owned(), quoted(&self.regex))];
+        keys.extend(self.keys);
+        Made { line: self.line, order, keys }
     }
 }
 
@@ -363,6 +424,18 @@ fn expires(time: &str) -> Option<Option<String>> {
         }
     };
     Some(Some(format!("max-age={seconds}")))
+}
+
+/// An expression that matches this text, written as people do: without a backslash where none is needed.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        if "\\^$.|?*+()[]{}".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
 }
 
 fn quoted(text: &str) -> String {
@@ -493,6 +566,35 @@ http {
             "32: server",
         ] {
             assert!(left.iter().any(|left| left == told), "{told}: {left:#?}");
+        }
+    }
+
+    #[test]
+    fn a_rewrite_leads_nothing_elsewhere_that_its_location_does_not_match() {
+        use crate::site::route::Route;
+        let none = None;
+        for (location, of_x, of_old_a, is_left) in [
+            ("/old/ { rewrite ^ /new permanent; }", none, Some("/new"), false),
+            ("/old/ { rewrite ^/old/(.*)$ /new/$1 permanent; }", none, Some("/new/a"), false),
+            ("/ { rewrite (x) /$1/y permanent; }", Some("/x/y"), none, false),
+            ("= /x { rewrite ^/x$ /new permanent; }", Some("/new"), none, false),
+            ("~ ^/old { rewrite ^/old/a /new permanent; }", none, Some("/new"), false),
+            ("/o { rewrite ^/old/(a)$ /$1 permanent; rewrite ^/o /b permanent; }", none, Some("/a"), false),
+            ("/o { rewrite ^ /a permanent; rewrite ^/old/ /b permanent; }", none, Some("/a"), true),
+            ("/old/ { rewrite ^(.*)$ /new$1 permanent; }", none, none, true),
+            ("/old/ { rewrite a|x /new permanent; }", none, none, true),
+            ("/old/ { rewrite ^/old/a|/x /new permanent; }", none, none, true),
+            ("/x/ { rewrite ^/x/? /new permanent; }", none, none, true),
+            ("/.ld/ { rewrite ^/.ld/ /new permanent; }", none, none, true),
+        ] {
+            let imported = import(&format!("server {{ root /srv; location {location} }}")).expect("one");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            for (path, to) in [("x", of_x), ("old/a", of_old_a)] {
+                let route = Route::of(rules.all_routes(), path.as_bytes(), None, false);
+                let elsewhere = |to: &str| Route::Redirected { status: 301, location: to.to_owned() };
+                assert_eq!(route, to.map_or(Route::Direct, elsewhere), "{location} {path}");
+            }
+            assert_eq!(imported.left.is_empty(), !is_left, "{location} {:?}", imported.left);
         }
     }
 

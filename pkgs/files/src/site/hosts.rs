@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Site;
-use super::rules::site_rule::UnknownHosts;
+use super::rules::site_rule::{MAX_NAME_BYTES, UnknownHosts};
 
 /// Sites by host.
 #[derive(Debug)]
@@ -49,6 +49,10 @@ impl VirtualHosts {
     }
 
     fn find(&self, name: &str) -> Option<&Arc<Site>> {
+        // A client could otherwise have thousands of labels looked up, each with all that follow it.
+        if name.len() > MAX_NAME_BYTES {
+            return None;
+        }
         if let Some(site) = self.exact.get(name) {
             return Some(site);
         }
@@ -77,6 +81,35 @@ fn name_of(host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::Options;
+    use crate::site::root::Symlinks;
+    use crate::site::rules::Rules;
+
+    #[test]
+    fn a_name_that_is_longer_than_any_host_has_is_unknown() {
+        let root = tempfile::tempdir().expect("a directory");
+        let options = Options {
+            origin: None,
+            root: root.path().to_owned(),
+            rules: None,
+            symlinks: Symlinks::Beneath,
+            hidden: false,
+            listing: false,
+            precompressed: false,
+            charset: String::new(),
+        };
+        let site = Arc::new(Site::load(&options).expect("a site"));
+        let hosts =
+            VirtualHosts::new([(vec!["*.example.net".to_owned()], Arc::clone(&site))], UnknownHosts::Refuse);
+        let below = |labels: usize| format!("{}example.net", "a.".repeat(labels));
+        for (name, is_known) in [(below(121), true), (below(122), false), (below(4000), false)] {
+            assert_eq!(hosts.of(Some(&name), &site).is_some(), is_known, "{} bytes", name.len());
+        }
+        for (host, is_name) in [(format!("*.{}", below(120)), true), (format!("*.{}", below(121)), false)] {
+            let text = format!("[[site]]\nhosts = ['{host}']\nroot = 'a'\n");
+            assert_eq!(Rules::parse(&text).is_ok(), is_name, "{} bytes", host.len());
+        }
+    }
 
     #[test]
     fn hosts_are_known_by_name_alone() {

@@ -34,6 +34,9 @@ use crate::worker::shared::SharedState;
 /// How much is read at once: two TLS records. Once encrypted, a slow client's answer holds this much.
 const BLOCK_BYTES: usize = 32 * 1024;
 
+/// Pieces up to this length get memory of their own, of exactly their size.
+const SHORT_BYTES: usize = BLOCK_BYTES / 2;
+
 /// The buffers a thread keeps for later, 4 MiB; with HTTP/3, one comes back when its bytes are acknowledged.
 const KEPT: usize = 128;
 
@@ -166,7 +169,7 @@ impl Reader {
                 self.cold.take_if(|cold| cold.left() == 0);
                 read.map(|count| {
                     pooled.length = count;
-                    Bytes::from_owner(pooled)
+                    pooled.bytes()
                 })
             }
             (None, Some(reading)) => {
@@ -366,13 +369,22 @@ fn read(
     {
         return Err(io::Error::other("the file changed while it was sent"));
     }
-    Ok(Bytes::from_owner(pooled))
+    Ok(pooled.bytes())
 }
 
 impl Pooled {
     fn new(length: usize) -> Self {
         let kept = POOL.with_borrow_mut(Vec::pop);
         Self { buffer: kept.unwrap_or_else(|| vec![0; BLOCK_BYTES].into()), length }
+    }
+
+    /// Its bytes. If they are few, in memory of their own: a client that takes nothing may have a hundred pieces, and
+    /// what counts against its budget is their length, not the buffer's.
+    fn bytes(self) -> Bytes {
+        match self.length {
+            ..=SHORT_BYTES => Bytes::copy_from_slice(self.as_ref()),
+            _ => Bytes::from_owner(self),
+        }
     }
 }
 
@@ -425,5 +437,28 @@ impl http_body::Body for Body {
             Kind::File(reader) => SizeHint::with_exact(reader.left),
             Kind::Stream(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_piece_does_not_keep_a_whole_buffer() {
+        let mut file = tempfile::tempfile().expect("a file");
+        io::Write::write_all(&mut file, &[7; BLOCK_BYTES]).expect("written");
+        let fd = OwnedFd::from(file);
+        let piece =
+            |length: usize| read(&fd, None, 0..length as u64, ReadWriteFlags::empty()).expect("bytes");
+        let kept = || POOL.with_borrow(Vec::len);
+        for short in [1, SHORT_BYTES] {
+            let piece = piece(short);
+            assert_eq!((piece.len(), kept()), (short, 1));
+        }
+        let long = piece(SHORT_BYTES + 1);
+        assert_eq!((long.len(), kept()), (SHORT_BYTES + 1, 0));
+        drop(long);
+        assert_eq!(kept(), 1);
     }
 }

@@ -44,6 +44,10 @@ const MAX_FIELDS: usize = 128;
 #[derive(Clone, Debug)]
 pub struct TlsService(Arc<SharedState>);
 
+/// The result of what a request waited for and the site that it is about, how often the request has waited, and since
+/// when.
+type Waited = ((WorkOutcome, Arc<Site>), u8, Instant);
+
 thread_local! {
     static CONTEXT: RefCell<Option<WorkerContext>> = const { RefCell::new(None) };
     /// Heads of answers, before they are taken apart.
@@ -76,12 +80,11 @@ impl TlsService {
         CONTEXT.with_borrow_mut(|context| then(context.get_or_insert_with(|| open(&self.0))))
     }
 
-    /// Makes an answer from what this thread has; `outcome` is the result of what it waited for, and how often it has
-    /// waited.
+    /// Makes an answer from what this thread has.
     fn answer<B>(
         &self,
         request: &Request<B>,
-        outcome: Option<(WorkOutcome, u8, Instant)>,
+        outcome: Option<Waited>,
     ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
         let make = || {
             self.with(|context| {
@@ -174,7 +177,7 @@ fn gone() -> Response<Body> {
 fn answer<B>(
     context: &mut WorkerContext,
     request: &Request<B>,
-    outcome: Option<(WorkOutcome, u8, Instant)>,
+    outcome: Option<Waited>,
     out: &mut Vec<u8>,
 ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
     let asked = asked(request);
@@ -362,10 +365,10 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
                 // The receiver may be gone.
-                this.0.resolve(wait, site, move |outcome| drop(give.send(outcome)));
+                this.0.resolve(wait, Arc::clone(&site), move |outcome| drop(give.send(outcome)));
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));
-                match this.answer(&request, Some((outcome, waits, since))) {
+                match this.answer(&request, Some(((outcome, site), waits, since))) {
                     Ok(response) => return response,
                     Err(next) => (wait, site) = next,
                 }

@@ -4,10 +4,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::io::Errno;
 use service::access_log::AccessLog;
 use service::address_limits::{AddressLimits, AddressPermit, AddressRate};
-use service::panics;
 use service::proxies::Source;
 use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
@@ -20,11 +18,10 @@ use crate::cache::copies::CopyCache;
 use crate::cache::memory_copy::MemoryCopy;
 use crate::cache::pipe_copy::PipeCopy;
 use crate::disk::admission::{self, GhostQueue};
-use crate::disk::threads::DiskThreads;
+use crate::disk::threads::{DiskThreads, Wanted};
 use crate::metrics::Metrics;
 use crate::response::pending::{PendingWork, WorkOutcome};
 use crate::site::Site;
-use crate::site::root::{Error, LookupMode};
 use crate::stream::pool::StreamPool;
 use crate::threads::health::STUCK;
 use crate::variants::VariantCache;
@@ -192,17 +189,13 @@ impl SharedState {
                 origin.find_first(paths, asked, move |path, found| done(WorkOutcome::Found(path, found)));
             }
             (PendingWork::Lookup(path, codings), None) => {
-                self.disk
-                    .find(site, (path, codings), move |path, found| done(WorkOutcome::Found(path, found)));
+                let wanted = Wanted::One(path, codings);
+                self.disk.find(site, wanted, move |path, found| done(WorkOutcome::Found(path, found)));
             }
-            (PendingWork::LookupFirst { paths, asked }, None) => self.disk.run(move |_| {
-                let first = panics::catch(|| site.first(paths, &asked, LookupMode::MayBlock));
-                let (path, found) = first.unwrap_or_else(|panic| {
-                    panic.log("lookup", &String::from_utf8_lossy(&asked));
-                    (asked.clone(), Err(Error::Failed(Errno::IO)))
-                });
-                done(WorkOutcome::Found(path, found));
-            }),
+            (PendingWork::LookupFirst { paths, asked }, None) => {
+                let wanted = Wanted::First { paths, asked };
+                self.disk.find(site, wanted, move |path, found| done(WorkOutcome::Found(path, found)));
+            }
             (PendingWork::Encode { fd, identity, coding }, _) => {
                 self.variants.make(fd, identity, coding, move || done(WorkOutcome::Encoded));
             }

@@ -1,7 +1,7 @@
 //! Files that change while they are sent, and disks and limits that are exhausted.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use files::disk::resident::is_resident;
 
 use crate::client::Client;
 use crate::place::{BINARY, Place, forget, pattern, until};
+use crate::routes::rules;
 
 /// More than all buffers on the way hold.
 const LARGE: usize = 64 << 20;
@@ -113,6 +114,32 @@ fn the_next_file_of_a_manifest_is_read_ahead() {
         server.get("/shard0", "Range: bytes=0-0\r\n");
         is_resident(&next, &(0..1 << 20))
     });
+}
+
+#[test]
+fn a_lookup_waits_for_a_file_descriptor_wherever_rules_lead() {
+    for text in ["", "[[rule]]\npath = '*'\nfallback = '/x'\n"] {
+        let place = Place::new();
+        place.file("f", "f");
+        let flags = rules(&place, text);
+        let server = place.serve(&flags.each_ref().map(String::as_str));
+        let mut client = server.connect();
+        assert_eq!(client.get("/none", "").status, 404);
+        let limit = |descriptors: u32| {
+            let mut prlimit = Command::new("prlimit");
+            prlimit.arg(format!("--pid={}", server.id())).arg(format!("--nofile={descriptors}:"));
+            assert!(prlimit.status().expect("prlimit runs").success());
+        };
+        // None is left but those that are in use.
+        limit(3);
+        client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+        client.stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+        let early = client.stream.peek(&mut [0; 1]).map_err(|error| error.kind());
+        assert_eq!(early, Err(ErrorKind::WouldBlock), "{text:?}");
+        limit(256);
+        client.stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        assert_eq!(client.receive(true).expect("an answer").text(), "f", "{text:?}");
+    }
 }
 
 #[test]

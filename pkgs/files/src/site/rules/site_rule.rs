@@ -38,6 +38,10 @@ pub struct SiteRule {
     rules: Rules,
 }
 
+/// The longest name of a host, in bytes: DNS allows 255 octets, and two of those aren't written (RFC 1035, section
+/// 2.3.4).
+pub const MAX_NAME_BYTES: usize = 253;
+
 /// What is answered for hosts that have no site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -98,7 +102,7 @@ pub fn check(sites: &mut [SiteRule]) -> Result<(), SiteError> {
             let is_address = is_address.is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
             let is_name =
                 !name.is_empty() && name.bytes().all(fits) && !name.starts_with('.') && !name.ends_with('.');
-            if !is_address && !is_name {
+            if !is_address && !is_name || host.len() > MAX_NAME_BYTES {
                 return Err(SiteError::Host(host.clone()));
             }
             host.make_ascii_lowercase();
