@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::disk::{FILE_BYTES, Found};
@@ -29,6 +29,9 @@ pub struct Record {
     id: u64,
     ticket: Ticket,
     state: Mutex<State>,
+    /// Locked while an object of it is opened, so that there is only one. `state` isn't: event loops read it, and
+    /// opening may wait for the disk.
+    opening: Mutex<()>,
     /// How many objects of it are open. Their bytes are freed when they are closed. Only changed under the catalogue's
     /// lock.
     open: AtomicUsize,
@@ -126,6 +129,8 @@ struct Inner {
     names: HashSet<String>,
     /// The bytes of all files, including those without a name that are still open.
     bytes: u64,
+    /// The bytes of the latter, which are freed when they are closed.
+    leaving: u64,
     failures: HashMap<Arc<str>, (Instant, Error)>,
     failed: VecDeque<Arc<str>>,
     /// Objects that aren't stored, with the time until which they are fresh.
@@ -240,6 +245,7 @@ impl Catalogue {
             name,
             ticket: Ticket::default(),
             state: Mutex::new(state),
+            opening: Mutex::default(),
             open: AtomicUsize::new(0),
         })
     }
@@ -259,15 +265,20 @@ impl Catalogue {
         self.inner().names.contains(name)
     }
 
-    /// Adds a version whose files were made, and which is fresh for `ttl`. Returns what was evicted or replaced.
+    /// Adds a version whose files were made, and which is fresh for `ttl`, as an object that `open` makes. Returns it,
+    /// and what was evicted or replaced.
     pub fn insert(
         &self,
         metadata: Arc<Metadata>,
         name: String,
         ttl: Duration,
-    ) -> (Arc<Record>, Vec<Arc<Record>>) {
+        open: impl FnOnce(&Arc<Record>) -> Arc<Object>,
+    ) -> (Arc<Object>, Vec<Arc<Record>>) {
         let now = Instant::now();
         let record = self.record(metadata, name, now + ttl, now);
+        // Others wait for the object, and do not take it for one that nobody uses.
+        let opening = record.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        record.open.store(1, Ordering::Relaxed);
         let mut inner = self.inner();
         let mut out = Vec::new();
         if let Some(old) = inner.records.get(record.metadata.key.as_str()).map(Arc::clone) {
@@ -276,7 +287,11 @@ impl Catalogue {
         }
         inner.put(&record, 2 * FILE_BYTES, false);
         self.shrink(&mut inner, 0, Some(&record), &mut out);
-        (record, out)
+        drop(inner);
+        let object = open(&record);
+        record.state().live = Arc::downgrade(&object);
+        drop(opening);
+        (object, out)
     }
 
     /// Makes room for this many more bytes of an object. Returns whether there is room, and what was evicted. Bytes
@@ -301,13 +316,23 @@ impl Catalogue {
         let mut inner = self.inner();
         inner.queue.shrink(&record.ticket, bytes);
         inner.bytes = inner.bytes.saturating_sub(bytes);
+        // Whoever gives them back has it open.
+        if record.is_gone() {
+            inner.leaving = inner.leaving.saturating_sub(bytes);
+        }
     }
 
     /// Evicts objects until there is room for `bytes` more, but never evicts `not`.
     fn shrink(&self, inner: &mut Inner, bytes: u64, not: Option<&Arc<Record>>, out: &mut Vec<Arc<Record>>) {
         // The bytes of an open object are freed only when it is closed, so objects that aren't open are evicted first.
+        // Open ones are evicted until there will be room once they are closed.
         for open_too in [false, true] {
-            while inner.bytes + bytes > self.capacity || inner.queue.len() > self.most {
+            loop {
+                let freed = if open_too { inner.leaving } else { 0 };
+                let is_full = inner.bytes.saturating_sub(freed) + bytes > self.capacity;
+                if !is_full && inner.queue.len() <= self.most {
+                    break;
+                }
                 let may = |record: &Arc<Record>| {
                     not.is_none_or(|not| !Arc::ptr_eq(not, record))
                         && (open_too || record.open.load(Ordering::Relaxed) == 0)
@@ -336,17 +361,28 @@ impl Catalogue {
         was_in
     }
 
-    /// A record's object: the one that is open, or one that `open` makes. None if the record has been removed.
+    /// A record's object: the one that is open, or one that `open` makes. None if the record has been removed, or if
+    /// another thread is opening the object and this one may not `wait` for that.
     ///
     /// # Errors
     /// Those of `open`.
     pub fn open<E>(
         &self,
         record: &Arc<Record>,
+        wait: bool,
         open: impl FnOnce() -> Result<Arc<Object>, E>,
     ) -> Result<Option<Arc<Object>>, E> {
-        let mut state = record.state();
-        if let Some(object) = state.live.upgrade() {
+        if let Some(object) = record.live() {
+            return Ok(Some(object));
+        }
+        let opening = &record.opening;
+        let locked = if wait { opening.lock().map_err(TryLockError::from) } else { opening.try_lock() };
+        let _opening = match locked {
+            Ok(opening) => opening,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        if let Some(object) = record.live() {
             return Ok(Some(object));
         }
         {
@@ -358,11 +394,10 @@ impl Catalogue {
         }
         match open() {
             Ok(object) => {
-                state.live = Arc::downgrade(&object);
+                record.state().live = Arc::downgrade(&object);
                 Ok(Some(object))
             }
             Err(error) => {
-                drop(state);
                 self.closed(record);
                 Err(error)
             }
@@ -375,6 +410,7 @@ impl Catalogue {
         let was = record.open.fetch_sub(1, Ordering::Relaxed);
         if was == 1 && record.is_gone() {
             inner.bytes = inner.bytes.saturating_sub(record.bytes());
+            inner.leaving = inner.leaving.saturating_sub(record.bytes());
         }
     }
 
@@ -408,6 +444,8 @@ impl Inner {
         }
         if record.open.load(Ordering::Relaxed) == 0 {
             self.bytes = self.bytes.saturating_sub(record.bytes());
+        } else {
+            self.leaving += record.bytes();
         }
     }
 }

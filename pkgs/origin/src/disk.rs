@@ -23,7 +23,8 @@ use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 use rustix::fs::{
     AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, Timespec, Timestamps,
-    fdatasync, flock, ftruncate, futimens, memfd_create, openat, openat2, renameat, statx, unlinkat,
+    fdatasync, flock, fstat, ftruncate, futimens, memfd_create, openat, openat2, renameat, statat, statx,
+    unlinkat,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwrite};
 
@@ -137,8 +138,14 @@ impl Directory {
     /// Records that all bytes of an object are in its file and have been synced.
     ///
     /// # Errors
-    /// The kernel's. The bytes then still count until the machine loses power.
-    pub fn finish(&self, name: &str, metadata: &Metadata) -> io::Result<()> {
+    /// The kernel's. The bytes then still count until the machine loses power. `NotFound` if another file has the name:
+    /// another process that used the directory may have evicted the object and fetched a part of it anew.
+    pub fn finish(&self, name: &str, metadata: &Metadata, data: &OwnedFd) -> io::Result<()> {
+        let named = statat(&self.fd, data_of(name), AtFlags::SYMLINK_NOFOLLOW)?;
+        let open = fstat(data)?;
+        if (named.st_dev, named.st_ino) != (open.st_dev, open.st_ino) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let blocks = blocks::count(metadata.size).unwrap_or(0);
         self.write_meta(name, metadata, SYNCED, &vec![b'x'; blocks as usize])?;
         Ok(())
@@ -181,7 +188,7 @@ impl Directory {
         }
         let is_whole = meta.blocks.is_whole();
         let data = open(data_of(name), if is_whole { OFlags::RDONLY } else { OFlags::RDWR })?;
-        if rustix::fs::fstat(&data)?.st_size as u64 != metadata.size {
+        if fstat(&data)?.st_size as u64 != metadata.size {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let marks = (!is_whole).then_some(Marks { fd: meta_fd, start: meta.start });
@@ -254,7 +261,7 @@ impl Directory {
     fn found(&self, name: &str, path: &Path, bucket: &str, data: Option<fs::Metadata>) -> Option<Found> {
         let data = data.filter(fs::Metadata::is_file)?;
         let fd = OwnedFd::from(fs::File::open(path).ok()?);
-        let checked = rustix::fs::fstat(&fd).ok()?;
+        let checked = fstat(&fd).ok()?;
         let meta = self.parse(&read_all(&fd, true).ok()?)?;
         let fits = meta.counts && data.len() == meta.metadata.size && meta.metadata.name(bucket) == name;
         let seconds = u64::try_from(checked.st_mtime).unwrap_or(0);
@@ -361,7 +368,7 @@ fn write_all(fd: &OwnedFd, bytes: &[u8], at: u64) -> io::Result<()> {
 }
 
 fn read_all(fd: &OwnedFd, wait: bool) -> io::Result<Vec<u8>> {
-    let length = u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(u64::MAX);
+    let length = u64::try_from(fstat(fd)?.st_size).unwrap_or(u64::MAX);
     if length > MAX_META_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -465,9 +472,25 @@ mod tests {
             files.write(index, range.start, &vec![8; (range.end - range.start) as usize]).expect("room");
         }
         files.sync().expect("a disk");
-        directory.finish(&name, &object).expect("room");
+        directory.finish(&name, &object, &files.data).expect("room");
         let (files, blocks) = directory.reopen(&name, &object, false).expect("it is in memory");
         assert!(blocks.is_whole() && files.marks.is_none());
+    }
+
+    #[test]
+    fn a_file_is_not_whole_because_another_of_its_name_is() {
+        let place = tempfile::tempdir().expect("a directory");
+        let object = metadata("a", 5);
+        let name = object.name("b");
+        let directory = Directory::open(place.path()).expect("the directory");
+        let files = directory.create(&name, &object).expect("room");
+        // Another process evicts the object, and fetches it anew.
+        directory.create(&name, &object).expect("room");
+        files.write(0, 0, b"whole").expect("room");
+        files.sync().expect("a disk");
+        let finished = directory.finish(&name, &object, &files.data).map_err(|error| error.kind());
+        assert_eq!(finished, Err(io::ErrorKind::NotFound));
+        assert!(!directory.reopen(&name, &object, true).expect("the files").1.is_whole());
     }
 
     #[test]
@@ -480,7 +503,7 @@ mod tests {
             let files = directory.create(&whole.name("b"), &whole).expect("room");
             files.write(0, 0, b"whole").expect("room");
             files.sync().expect("a disk");
-            directory.finish(&whole.name("b"), &whole).expect("room");
+            directory.finish(&whole.name("b"), &whole, &files.data).expect("room");
         }
         let mut directory = Directory::open(place.path()).expect("the directory");
         directory.boot = "another".to_owned();

@@ -209,13 +209,14 @@ impl Origin {
 }
 
 impl Inner {
-    /// A record's object; none if the record is no longer in the catalogue.
+    /// A record's object; none if the record is no longer in the catalogue, or if another thread is opening the object
+    /// and this one may not `wait`.
     pub(super) fn open(
         self: &Arc<Self>,
         record: &Arc<Record>,
         wait: bool,
     ) -> io::Result<Option<Arc<Object>>> {
-        self.catalogue.open(record, || {
+        self.catalogue.open(record, wait, || {
             let (files, blocks) = self.directory.reopen(&record.name, &record.metadata, wait)?;
             let metadata = Arc::clone(&record.metadata);
             Ok(Object::new(metadata, files, blocks, Some(self.lease(record))))

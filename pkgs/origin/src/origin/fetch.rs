@@ -217,6 +217,9 @@ impl Inner {
         object.sync()?;
         let _names = self.names();
         // If the object was evicted, its name may belong to another one by now.
-        if record.is_gone() { Ok(()) } else { self.directory.finish(&record.name, &object.metadata) }
+        if record.is_gone() {
+            return Ok(());
+        }
+        self.directory.finish(&record.name, &object.metadata, object.file())
     }
 }

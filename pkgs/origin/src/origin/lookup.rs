@@ -257,14 +257,12 @@ impl Inner {
     }
 
     fn opened(self: &Arc<Self>, metadata: Arc<Metadata>, name: String, files: Files) -> Arc<Object> {
-        let (record, out) = self.catalogue.insert(Arc::clone(&metadata), name, self.settings.ttl);
-        out.iter().for_each(|record| self.forget(record));
         let blocks = Blocks::none(metadata.size);
-        let make = || -> Result<_, std::convert::Infallible> {
-            let lease = self.lease(&record);
-            Ok(Object::new(Arc::clone(&metadata), files, blocks, Some(lease)))
+        let open = |record: &Arc<Record>| {
+            Object::new(Arc::clone(&metadata), files, blocks, Some(self.lease(record)))
         };
-        let Ok(opened) = self.catalogue.open(&record, make);
-        opened.expect("what was just taken in is not evicted by itself")
+        let (object, out) = self.catalogue.insert(Arc::clone(&metadata), name, self.settings.ttl, open);
+        out.iter().for_each(|record| self.forget(record));
+        object
     }
 }

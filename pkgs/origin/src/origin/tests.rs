@@ -4,12 +4,14 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path as Place;
+use std::sync::mpsc::channel;
 
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 use super::*;
+use crate::catalogue::Entry;
 
 const MIB: u64 = BLOCK_BYTES;
 
@@ -227,6 +229,70 @@ fn bytes_and_objects_are_bounded_and_what_is_open_is_counted() {
     }
     assert!(fixture.origin.evictions() > 40);
     assert!(fixture.read(&kept, 0..2 * MIB) == Ok(bytes(2 * MIB, 9)), "it is open");
+}
+
+#[test]
+fn a_block_evicts_as_many_open_objects_as_it_takes_and_no_more() {
+    let fixture = Fixture::new(|settings| settings.capacity = 10 * MIB);
+    let read = |key: &str, size: u64| {
+        let object = fixture.find(key).expect("an object");
+        fixture.read(&object, 0..size).expect("bytes");
+        object
+    };
+    let open: Vec<_> = (0..9_u64)
+        .map(|number| {
+            fixture.put(&number.to_string(), bytes(MIB, number));
+            read(&number.to_string(), MIB)
+        })
+        .collect();
+    fixture.put("new", bytes(2 * MIB, 9));
+    let new = read("new", 2 * MIB);
+    let gone = open.iter().filter(|object| object.is_gone()).count();
+    assert!((1..=3).contains(&gone) && fixture.origin.evictions() == gone as u64, "{gone} were evicted");
+    assert!(fixture.origin.size().0 <= 10 * MIB);
+    // Their room is free once they are closed.
+    drop(open);
+    while !new.is_whole() {
+        fixture.fetch(&new, 0..2 * MIB).expect("a block");
+        fixture.fetch(&new, MIB..2 * MIB).expect("a block");
+    }
+    let (used, objects) = fixture.origin.size();
+    assert!(used <= 10 * MIB && objects >= 7, "{used} {objects}");
+}
+
+#[test]
+fn nobody_waits_where_an_object_is_being_opened() {
+    let fixture = Fixture::new(|_| ());
+    fixture.put("a", bytes(MIB, 1));
+    drop(fixture.find("a").expect("an object"));
+    let (origin, inner) = (&fixture.origin, &fixture.origin.inner);
+    let Entry::Record(record) = inner.catalogue.get("a") else { panic!("it is stored") };
+    while record.live().is_some() {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let (opens, opening) = channel();
+        let (opened, done) = channel::<()>();
+        let record = &record;
+        scope.spawn(move || {
+            let slow = || {
+                opens.send(()).expect("somebody waits");
+                let _ = done.recv();
+                Err(Error::Busy)
+            };
+            assert_eq!(inner.catalogue.open(record, true, slow).err(), Some(Error::Busy));
+        });
+        opening.recv().expect("it is being opened");
+        let (tell, told) = channel();
+        scope.spawn(move || {
+            let is_unknown = matches!(origin.known("a"), Known::Unknown);
+            tell.send((record.is_fresh(), is_unknown)).expect("somebody waits");
+        });
+        let told = told.recv_timeout(Duration::from_secs(60));
+        drop(opened);
+        assert_eq!(told, Ok((true, true)));
+    });
+    assert!(fixture.find("a").is_ok());
 }
 
 #[test]
