@@ -30,7 +30,7 @@ use service::workers::WorkerArgs;
 use super::database::{self, DatabaseArgs};
 use super::{Cli, Command};
 use crate::http::access::cors::{self, Cors};
-use crate::http::{Api, Front, Logs, Settings, admin, routes};
+use crate::http::{Api, Auditor, Front, Logs, Settings, admin, routes};
 use crate::json::object::Unknown;
 use crate::store;
 use crate::user::Limits;
@@ -305,7 +305,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         }
     });
 
-    let logs = Logs { access: access_log.is_some(), audit: audit_log.clone(), trace: args.trace_database };
+    let auditor = audit_log.clone().map(|log| Arc::new(Auditor::new(log, runtime.handle().clone())));
+    let logs = Logs { access: access_log.is_some(), audit: auditor.clone(), trace: args.trace_database };
     let api = Api::logging(users.clone(), (keys, tokens.clone()), settings(&args), logs);
     let mut front = Front::new(api.clone(), routes::router()).holding(args.max_bodies_bytes);
     if let Some(rate) = args.rate.address_rate {
@@ -382,8 +383,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(log) = &access_log {
         log.finish();
     }
-    if let Some(log) = &audit_log {
-        log.finish();
+    if let Some(auditor) = &auditor {
+        runtime.block_on(auditor.finish());
     }
     Ok(shutdown.outcome()?)
 }

@@ -57,6 +57,8 @@ impl From<store::Error> for Failure {
                 tracing::debug!(error = service::exit::chain(&error), "the database did not answer");
                 Self::from(Problem::unavailable(error.to_string())).with(header::RETRY_AFTER, RETRY_AFTER)
             }
+            store::Error::Full => Problem::insufficient_storage(error.to_string()).into(),
+            store::Error::ReadOnly => Problem::unavailable(error.to_string()).into(),
             store::Error::Unusable(_) | store::Error::Failed(_) => {
                 tracing::error!(error = service::exit::chain(&error), "the database failed");
                 Problem::internal("the database failed; the log says how").into()
@@ -102,6 +104,8 @@ mod tests {
         for (error, status, retry) in [
             (store::Error::Busy, 503, true),
             (store::Error::Unreachable("away".into()), 503, true),
+            (store::Error::Full, 507, false),
+            (store::Error::ReadOnly, 503, false),
             (store::Error::Failed("broken".into()), 500, false),
         ] {
             let response = Failure::from(error).into_response();

@@ -26,7 +26,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use oidc::jwt::Tokens;
-use service::access_log::AuditLog;
 
 use crate::user::Limits;
 use crate::users::Users;
@@ -36,6 +35,7 @@ use access::guard::Guard;
 use metrics::Metrics;
 use routes::Described;
 
+pub use audit::Auditor;
 pub use front::Front;
 
 /// The state of operations. Clones share it.
@@ -57,7 +57,7 @@ pub struct Logs {
     /// Whether the listener logs requests, and so needs their keys.
     pub access: bool,
     /// The audit log.
-    pub audit: Option<AuditLog>,
+    pub audit: Option<Arc<Auditor>>,
     /// Whether statements carry the traces of recorded requests.
     pub trace: bool,
 }

@@ -11,6 +11,12 @@ pub enum Error {
     /// It cannot be reached, or did not answer in time. It is then unknown whether a write was done.
     #[error("the database cannot be reached")]
     Unreachable(#[source] Box<dyn Cause + Send + Sync>),
+    /// There is no space for a write.
+    #[error("the disk is full")]
+    Full,
+    /// The database cannot be written.
+    #[error("the database is read-only")]
+    ReadOnly,
     /// This program cannot use the database, and has not changed it.
     #[error(transparent)]
     Unusable(#[from] Unusable),
@@ -30,6 +36,8 @@ impl Error {
         let cause = |cause: &(dyn Cause + Send + Sync)| cause.to_string().into();
         match self {
             Self::Busy => Self::Busy,
+            Self::Full => Self::Full,
+            Self::ReadOnly => Self::ReadOnly,
             Self::Unusable(unusable) => Self::Failed(unusable.to_string().into()),
             Self::Unreachable(error) => Self::Unreachable(cause(&**error)),
             Self::Failed(error) => Self::Failed(cause(&**error)),

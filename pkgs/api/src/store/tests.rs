@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::postgres::{Durability, Postgres as Server};
 use serde_json::{Map, Value, json};
@@ -81,6 +81,7 @@ on_every_database! {
     a_deletion_needs_the_version_it_was_made_for
     a_claimed_request_is_made_once
     what_is_kept_of_a_request_goes_with_the_users_it_created
+    what_is_kept_of_a_large_request_goes_as_fast_as_it_came
     a_list_is_read_page_by_page_in_every_order
     filters_and_searches_find_what_they_say
     what_is_loaded_is_what_was_not_there
@@ -258,6 +259,30 @@ async fn what_is_kept_of_a_request_goes_with_the_users_it_created(store: &impl S
     assert_eq!(create(&["b@b.c", "c@b.c"], "two").await, Created::Erased);
     assert!(matches!(create(&["d@b.c"], "three").await, Created::Before(_)));
     assert_eq!(store.count(&Filter::default()).await.expect("the database answers"), 2);
+}
+
+async fn what_is_kept_of_a_large_request_goes_as_fast_as_it_came(store: &impl Store) {
+    const USERS: usize = 1000;
+    let note = json!("x".repeat(8 << 10));
+    let create = async || {
+        let draft = |number: usize| {
+            let more = Map::from_iter([("note".to_owned(), note.clone())]);
+            drafted(&Document { more, ..document(&format!("a{number}@b.c"), "A") })
+        };
+        let record = IdempotencyRecord { owner: None, key: "large".into(), digest: [1; 32] };
+        store.create((0..USERS).map(draft).collect(), Some(record)).await.expect("the database answers")
+    };
+    let begun = Instant::now();
+    let Created::Done(records) = create().await else { panic!("it is the first") };
+    let creating = begun.elapsed();
+    let ids: Vec<UserId> = records.iter().map(|record| record.id).collect();
+    let begun = Instant::now();
+    let deleted = store.delete(&ids, None).await.expect("the database answers");
+    let deleting = begun.elapsed();
+    assert!(matches!(deleted, Deleted::Done(gone) if gone.len() == USERS));
+    // A search for each user in all of it would take ten times as long. The second is for a busy machine.
+    assert!(deleting < 4 * creating + Duration::from_secs(1), "{deleting:?} after {creating:?}");
+    assert!(matches!(create().await, Created::Erased));
 }
 
 /// All of a list's pages, as names.

@@ -27,22 +27,31 @@ const EACH: Duration = Duration::from_millis(100);
 /// become rarer.
 const PART: u32 = 10;
 
-/// The keys, as of the last query.
+/// The keys, as of the last query that succeeded.
 pub struct Keyring {
     known: ArcSwap<Known>,
     /// The number of times that keys may have changed.
     epoch: AtomicU64,
-    pace: Mutex<Pace>,
+    looking: Mutex<Looking>,
     looks: AtomicU64,
     freshness: Arc<Freshness>,
     staleness: Duration,
 }
 
+/// The last query that succeeded. A later failure takes nothing away, since known keys are used while the database is
+/// away.
 struct Known {
-    /// None before the first query; an error if the last one failed.
-    keys: Result<HashMap<[u8; 32], Arc<Key>>, Option<Error>>,
+    keys: HashMap<[u8; 32], Arc<Key>>,
     begun: Instant,
     epoch: u64,
+}
+
+/// The last query, which may have failed.
+struct Looking {
+    pace: Pace,
+    begun: Instant,
+    epoch: u64,
+    failed: Option<Error>,
 }
 
 impl Keyring {
@@ -50,10 +59,16 @@ impl Keyring {
     pub fn new(freshness: Arc<Freshness>, staleness: Duration) -> Self {
         let now = Instant::now();
         Self {
-            known: ArcSwap::from_pointee(Known { keys: Err(None), begun: now, epoch: 0 }),
+            known: ArcSwap::from_pointee(Known { keys: HashMap::new(), begun: now, epoch: 0 }),
             epoch: AtomicU64::new(0),
             looks: AtomicU64::new(0),
-            pace: Mutex::new(Pace { ahead: Duration::ZERO, at: now }),
+            looking: Mutex::new(Looking {
+                pace: Pace { ahead: Duration::ZERO, at: now },
+                begun: now,
+                epoch: 0,
+                // There was no query yet.
+                failed: Some(Error::Busy),
+            }),
             freshness,
             staleness,
         }
@@ -72,7 +87,7 @@ impl Keyring {
     /// The key of a digest, if it is known and still valid.
     pub fn get(&self, digest: &[u8; 32]) -> Option<Arc<Key>> {
         let known = self.known.load();
-        let key = known.keys.as_ref().ok()?.get(digest)?;
+        let key = known.keys.get(digest)?;
         let right = known.epoch == self.epoch.load(Ordering::Acquire)
             && (self.freshness.holds()
                 || self.freshness.lingers().is_some()
@@ -90,22 +105,21 @@ impl Keyring {
             return Ok(Some(key));
         }
         let (came, epoch) = (Instant::now(), self.epoch.load(Ordering::SeqCst));
-        let mut pace = self.pace.lock().await;
-        let known = self.known.load_full();
-        if known.begun < came || known.epoch < epoch {
-            pace.wait().await;
+        let mut looking = self.looking.lock().await;
+        if looking.begun < came || looking.epoch < epoch {
+            looking.pace.wait().await;
             self.looks.fetch_add(1, Ordering::Relaxed);
             let (begun, epoch) = (Instant::now(), self.epoch.load(Ordering::SeqCst));
-            let keys = match look().await {
-                Ok(keys) => Ok(keys.into_iter().map(|key| (key.digest, Arc::new(key))).collect()),
-                Err(error) => Err(Some(error)),
-            };
-            pace.took(begun.elapsed());
-            self.known.store(Arc::new(Known { keys, begun, epoch }));
+            let looked = look().await.map(|keys| {
+                let keys = keys.into_iter().map(|key| (key.digest, Arc::new(key))).collect();
+                self.known.store(Arc::new(Known { keys, begun, epoch }));
+            });
+            looking.pace.took(begun.elapsed());
+            (looking.begun, looking.epoch, looking.failed) = (begun, epoch, looked.err());
         }
-        match &self.known.load().keys {
-            Ok(keys) => Ok(keys.get(digest).cloned()),
-            Err(error) => Err(error.as_ref().map_or(Error::Busy, Error::again)),
+        match &looking.failed {
+            Some(error) => Err(error.again()),
+            None => Ok(self.known.load().keys.get(digest).cloned()),
         }
     }
 }
@@ -217,5 +231,21 @@ mod tests {
             assert!(matches!(keyring.find(&[1; 32], failed).await, Err(Error::Unreachable(_))));
         }
         assert!(matches!(keyring.find(&[1; 32], async || Ok(vec![key(1)])).await, Ok(Some(_))));
+    }
+
+    #[tokio::test]
+    async fn while_the_database_is_away_known_keys_stay_known_whoever_asks_for_others() {
+        let freshness = Arc::new(Freshness::never());
+        let keyring = Keyring::new(Arc::clone(&freshness), Duration::ZERO);
+        freshness.extend(Instant::now(), Duration::ZERO);
+        assert!(matches!(keyring.find(&[1; 32], async || Ok(vec![key(1)])).await, Ok(Some(_))));
+        assert_eq!(keyring.get(&[1; 32]), None, "it may have been revoked meanwhile");
+        freshness.linger(Duration::from_secs(60));
+        let failed = async || Err(Error::Unreachable("away".into()));
+        assert!(matches!(keyring.find(&[2; 32], failed).await, Err(Error::Unreachable(_))));
+        assert_eq!(keyring.get(&[1; 32]).map(|key| key.id), Some(1));
+        // A change that was heard of before counts.
+        keyring.change();
+        assert_eq!(keyring.get(&[1; 32]), None);
     }
 }

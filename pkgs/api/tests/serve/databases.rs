@@ -58,6 +58,24 @@ fn what_is_another_programs_is_left_as_it_is() {
 }
 
 #[test]
+fn a_name_that_looks_like_a_uri_is_the_name_of_a_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let made =
+        Connection::open(path("x.db")).and_then(|database| database.execute_batch("CREATE TABLE x (y)"));
+    made.expect("it is another program's");
+    let before = fs::read(path("x.db")).expect("it is there");
+    let output = Command::new(BINARY)
+        .args(["migrate", "--database-url", "sqlite:file:x.db"])
+        .current_dir(&directory)
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read(path("x.db")).expect("it is there"), before);
+    assert!(fs::read(path("file:x.db")).expect("it is there").starts_with(b"SQLite format 3"));
+}
+
+#[test]
 fn a_database_of_a_newer_release_is_left_to_it() {
     let place = Place::new();
     assert!(place.command(&["migrate"]).status.success());

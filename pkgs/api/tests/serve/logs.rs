@@ -1,14 +1,20 @@
 //! The access log, the audit log, request ids and traces.
 
 use std::fs;
+use std::net::Shutdown;
 use std::path::Path;
 use std::time::Duration;
 
 use bench::postgres::{Durability, Postgres};
+use bytes::Bytes;
+use http::{Method, Request};
+use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use testkit::until;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 
 use crate::client::Answer;
 use crate::place::{Place, Server, ask, problem, user, value};
@@ -219,6 +225,66 @@ fn each_write_has_a_line_with_who_wrote_and_digests_of_what_get_sends(place: &Pl
         let at = ids.iter().position(|id| *id == line["target"]).expect("one of those");
         assert_eq!((&line["action"], &line["before"]), (&"user.delete".into(), &sums[at]), "{line}");
     }
+}
+
+#[test]
+fn a_write_whose_client_leaves_has_a_line_once_it_is_committed() {
+    let place = Place::new();
+    let log = place.path("audit.log");
+    let server = place.serve(&["--h2c", "--audit-log", log.to_str().expect("text")]);
+    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    // No write is committed for now.
+    let holder = Connection::open(place.path("users.db")).expect("it opens");
+    holder.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+    replace_and_leave(&server, &format!("/v1/users/{id}"));
+    let mut client = server.connect();
+    let body = user("c@example.org").to_string();
+    let head = "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    client.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()));
+    client.stream.shutdown(Shutdown::Write).expect("it is open");
+    assert!(client.is_closed());
+    // The service does not end before both are logged.
+    server.signal(Signal::TERM);
+    holder.execute_batch("ROLLBACK").expect("it writes nothing");
+    assert!(server.wait(Duration::from_secs(120)).success());
+    let written = holder.query_row("SELECT count(*), sum(version) FROM users", [], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    });
+    assert_eq!(written.expect("it is read"), (2, 3), "two were created and one replaced");
+    let mut actions: Vec<Value> = logged(&log).iter().map(|line| line["action"].clone()).collect();
+    actions.sort_by_key(Value::to_string);
+    assert_eq!(actions, ["user.create", "user.create", "user.replace"]);
+}
+
+/// Replaces a user over HTTP/2, and resets the stream once the service has begun to.
+fn replace_and_leave(server: &Server, path: &str) {
+    let reads = || {
+        let metric = |name: &str| server.metric(&format!("linerate_api_cache_{name}_total"));
+        metric("hits") + metric("misses")
+    };
+    let request = |method: Method| {
+        let request = Request::builder().method(method).uri(format!("http://localhost{path}"));
+        request.header("content-type", "application/json").header("if-match", "\"1\", \"7\"")
+    };
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let stream = TcpStream::connect(server.public).await.expect("it listens");
+        let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let mut sender = sender.ready().await.expect("it takes requests");
+        let before = reads();
+        let put = request(Method::PUT).body(()).expect("a request");
+        let (_response, mut stream) = sender.send_request(put, false).expect("it is open");
+        let body = Bytes::from(user("b@example.org").to_string());
+        stream.send_data(body, true).expect("it is open");
+        // The conditions are checked just before the write.
+        until("the user is read for the conditions", || reads() > before);
+        stream.send_reset(h2::Reason::CANCEL);
+        // The service has seen the reset when it answers what follows.
+        let get = request(Method::GET).body(()).expect("a request");
+        let (response, _) = sender.send_request(get, true).expect("it is open");
+        assert_eq!(response.await.expect("an answer").status(), 200);
+    });
 }
 
 /// Reads PostgreSQL's own log, which has a statement before the statement is answered.

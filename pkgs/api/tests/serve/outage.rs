@@ -1,12 +1,18 @@
 //! PostgreSQL is stopped under the service while clients read and write, hangs, and comes back.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bench::postgres::{Durability, Postgres};
-use serde_json::json;
+use data_encoding::BASE64URL_NOPAD;
+use rustls::SignatureScheme;
+use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use serde_json::{Value, json};
 use testkit::until;
 
 use crate::client::{Answer, Client};
@@ -164,6 +170,64 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
         assert_eq!(found["missing"], json!([]));
         assert_eq!(found["users"].as_array().map(Vec::len), Some(ids.len()));
     }
+}
+
+/// The URL of an issuer, and a token of it that is for reading.
+fn issuer() -> (String, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    // A private key of Ed25519 is any 32 bytes, after this head (RFC 8410, section 7).
+    let head = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+    let key = any_eddsa_type(&PrivatePkcs8KeyDer::from([&head[..], &[7; 32]].concat())).expect("a key");
+    let public = key.public_key().expect("it has one");
+    let x = BASE64URL_NOPAD.encode(&public[public.len() - 32..]);
+    let keys = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": x }] }).to_string();
+    let metadata = json!({ "issuer": url, "jwks_uri": format!("{url}/jwks") }).to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = [0; 4096];
+            let count = stream.read(&mut request).unwrap_or_default();
+            let body = if request[..count].starts_with(b"GET /jwks ") { &keys } else { &metadata };
+            let length = body.len();
+            // A client that has left needs no answer.
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        }
+    });
+    let part = |value: Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
+    let claims = json!({ "iss": url, "aud": "api", "sub": "1", "exp": now + 3600, "groups": ["staff"] });
+    let signed = format!("{}.{}", part(json!({ "alg": "EdDSA", "kid": "a" })), part(claims));
+    let signer = key.choose_scheme(&[SignatureScheme::ED25519]).expect("its own");
+    let signature = signer.sign(signed.as_bytes()).expect("it signs");
+    (url, format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature)))
+}
+
+#[test]
+fn whoever_may_read_goes_on_reading_from_the_cache_and_a_key_that_is_unknown_is_503() {
+    let (url, token) = issuer();
+    let flags = ["--auth", "keys", "--jwt-issuer", &url, "--jwt-audience", "api", "--jwt-read", "staff"];
+    let (mut postgres, place, server) = start(Durability::None, &flags);
+    let (key, stranger) = (place.key("write", &["--rate", "0"]), Place::new().key("read", &[]));
+    let bearer = |key: &str| format!("Authorization: Bearer {key}\r\n");
+    let created = server.send("POST", "/v1/users", &bearer(&key), &user("a@example.org"));
+    let path = created.field("location").expect("where it is");
+    let read = |key: &str| server.ask("GET", &path, &bearer(key), "");
+    until("the user is cached", || {
+        assert_eq!(read(&key).status, 200);
+        server.metric("linerate_api_cache_hits_total") > 0.0
+    });
+    postgres.stop();
+    let is_said = |answer: &Answer| {
+        if answer.status != 200 {
+            unavailable(answer);
+        }
+        answer.field("cache-status").is_some_and(|status| status.ends_with("detail=database-away"))
+    };
+    until("answers say how old they may be", || is_said(&read(&key)));
+    unavailable(&read(&stranger));
+    assert!(is_said(&read(&key)), "it is still known");
+    assert!(is_said(&read(&token)), "nobody has to be asked for it but its issuer");
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub(in crate::http) async fn create(
     let record = idempotency::record(&head, &caller, "/v1/users:batchCreate", &body)?;
     let documents = parse::documents(&body, &api.settings().limits)?;
     let drafts = documents.iter().map(draft).collect::<Result<_, _>>()?;
+    audit.begin();
     let created_users = api.users().create(drafts, record).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;
     if !replayed {
@@ -105,6 +106,7 @@ pub(in crate::http) async fn delete(
         let records = api.users().get_many(part).await?;
         before.extend(records.iter().map(|record| (record.id, Written::new(record.id, Some(record), None))));
     }
+    audit.begin();
     let Deleted::Done(deleted) = api.users().delete(&ids, None).await? else {
         return Err(Problem::internal("no version was asked for").into());
     };

@@ -128,6 +128,7 @@ pub(in crate::http) async fn create(
     if keys.len() >= MOST {
         return Err(wrong("/name", format!("there are {MOST} keys already; revoke some")));
     }
+    audit.begin();
     let info = KeyInfo::from(api.users().add_key(new).await?);
     audit.wrote("key.create", || [Written::key(info.id, None, Some(&info))]).await;
     let location = format!("/v1/keys/{}", info.id);
@@ -167,6 +168,7 @@ pub(in crate::http) async fn revoke(
     if caller.key() == Some(id) {
         return Err(Problem::conflict("a key does not revoke itself; ask by another one").into());
     }
+    audit.begin();
     if !api.users().revoke_key(id).await? {
         return Err(missing());
     }

@@ -72,8 +72,9 @@ pub(in crate::http) async fn create(
 ) -> Result<Response, Failure> {
     let record = idempotency::record(&head, &caller, "/v1/users", &body)?;
     let document = parse::document(&body, &api.settings().limits)?;
-    let (records, replayed) =
-        created(api.users().create(vec![draft(&document)?], record).await?, |_| "/email".to_owned())?;
+    let drafts = vec![draft(&document)?];
+    audit.begin();
+    let (records, replayed) = created(api.users().create(drafts, record).await?, |_| "/email".to_owned())?;
     let record = records.into_iter().next().ok_or_else(|| Problem::internal("nothing was created"))?;
     if !replayed {
         audit.wrote("user.create", || [Written::new(record.id, None, Some(&record))]).await;
@@ -123,6 +124,7 @@ pub(in crate::http) async fn replace(
     for _ in 0..ATTEMPTS {
         let before = before(&api, &audit, id).await?;
         let at = expected.or(before.as_ref().map(|before| before.version));
+        audit.begin();
         match api.users().replace(id, at, draft(&document)?).await? {
             Replaced::Done(record) => {
                 let written_user = || [Written::new(id, before.as_ref(), Some(&record))];
@@ -171,6 +173,7 @@ pub(in crate::http) async fn patch(
             return Err(Failure::precondition());
         }
         let user = patched(&record, change.clone(), &api)?;
+        audit.begin();
         match api.users().replace(id, Some(record.version), user).await? {
             Replaced::Done(after) => {
                 audit.wrote("user.patch", || [Written::new(id, Some(&record), Some(&after))]).await;
@@ -200,6 +203,7 @@ pub(in crate::http) async fn delete(
     for _ in 0..ATTEMPTS {
         let before = before(&api, &audit, id).await?;
         let at = expected.or(before.as_ref().map(|before| before.version));
+        audit.begin();
         match api.users().delete(&[id], at).await? {
             Deleted::Done(ids) if ids.is_empty() => return Err(Failure::no_user()),
             Deleted::Done(_) => {

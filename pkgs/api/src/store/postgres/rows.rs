@@ -220,12 +220,14 @@ async fn update(session: &Session, version: i64, entry: &Entry) -> Result<bool, 
 pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let session = pool.get().await?;
-    // All deletions lock in this order, so that two of them never deadlock.
+    // All deletions lock in this order, so that two of them never deadlock. A stored answer is searched only until one
+    // of the users is found in it, since it may have thousands of them in some megabytes.
     let sql = "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
          gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
-         stale AS (SELECT claims.seq FROM claims JOIN gone ON claims.created_at = gone.created_at \
-         WHERE position(uuid_send(gone.id) IN claims.answer) > 0 ORDER BY claims.seq FOR UPDATE OF claims), \
+         stale AS (SELECT claims.seq FROM claims WHERE EXISTS (SELECT FROM gone \
+         WHERE gone.created_at = claims.created_at AND position(uuid_send(gone.id) IN claims.answer) > 0) \
+         ORDER BY claims.seq FOR UPDATE OF claims), \
          erased AS (UPDATE claims SET answer = '' FROM stale WHERE claims.seq = stale.seq) \
          SELECT id FROM gone";
     let gone = session.query(sql, values![ids => UUID_ARRAY, expected => INT8]).await?;

@@ -10,7 +10,7 @@ use crate::store::Error;
 use super::file;
 
 /// How long a statement waits for a lock that another process holds.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause between attempts where SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
@@ -33,15 +33,15 @@ const LOG_BYTES: i64 = 64 << 20;
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 64;
 
-/// Opens for writing. A missing file is created with its directories.
+/// Opens for writing. A missing file is created with its directories. The path has to be absolute, here and below:
+/// SQLite takes a name that starts with `file:` for a URI, since it is built with `SQLITE_USE_URI`, whatever the flags.
 pub fn writer(path: &Path) -> Result<Connection, Error> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // If this fails, opening the file reports why.
         let _ = std::fs::create_dir_all(directory);
     }
     file::claim(path)?;
-    // Not as a URI: SQLite would treat a name that starts with `file:` as one.
-    let connection = Connection::open_with_flags(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
+    let connection = Connection::open(path)?;
     // This has an effect only before the file has a first page.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mark: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;

@@ -12,6 +12,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rusqlite::ffi;
 use service::ready::Heartbeats;
 
 use crate::user::{Record, UserId};
@@ -19,7 +20,7 @@ use crate::user::{Record, UserId};
 use super::list::{self, Dialect};
 use super::{
     Alarm, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Query,
-    Replaced, Store, Watch,
+    Replaced, Store, Unusable, Watch,
 };
 
 use pool::Pool;
@@ -45,7 +46,8 @@ impl Sqlite {
     /// Opens a database file, which is created if absent, and migrates it. `watch` is told of each commit before it is
     /// acknowledged, and of other processes' within 100 ms.
     pub async fn open(path: &Path, watch: Arc<dyn Watch>) -> Result<Self, Error> {
-        let path: PathBuf = path.to_owned();
+        // SQLite takes only an absolute path as it is.
+        let path: PathBuf = std::path::absolute(path).map_err(Unusable::File)?;
         let mut connection = connection::writer(&path)?;
         schema::migrate(&mut connection)?;
         Ok(Self {
@@ -128,9 +130,16 @@ impl Store for Sqlite {
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
+        let Some(code) = error.sqlite_error() else { return Self::failed(error) };
+        match (code.extended_code & 0xff, code.extended_code) {
             // Another process holds the lock for longer than the timeout.
-            Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => Self::Busy,
+            (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Self::Busy,
+            // Without space, the write-ahead log and its index cannot grow (sqlite.org/rescode.html).
+            (ffi::SQLITE_FULL, _)
+            | (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => {
+                Self::Full
+            }
+            (ffi::SQLITE_READONLY, _) => Self::ReadOnly,
             _ => Self::failed(error),
         }
     }

@@ -68,12 +68,14 @@ impl Writer {
         let armed = alarm.arm();
         let beats = Heartbeats::new(1);
         let beating = beats.clone();
+        // Taken before anybody can read, so that a commit from now on is noticed.
+        let version = data_version(&connection);
         let thread = std::thread::Builder::new()
             .name("store".into())
             .spawn(move || {
                 // If this thread ends by a panic, nothing is written any more.
                 let armed = armed;
-                run(&connection, &jobs, &*watch, &beating);
+                run(&connection, version, &jobs, &*watch, &beating);
                 armed.disarm();
             })
             .expect("the system can start a thread");
@@ -132,8 +134,19 @@ fn lost() -> Error {
     Error::failed("the transaction could not be committed")
 }
 
-fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: &Heartbeats) {
-    let mut version = None;
+/// A number that a commit by another connection changes. Our own commits do not. None if it cannot be read.
+fn data_version(connection: &Connection) -> Option<i64> {
+    let statement = connection.prepare_cached("PRAGMA data_version");
+    statement.and_then(|mut statement| statement.query_row([], |row| row.get(0))).ok()
+}
+
+fn run(
+    connection: &Connection,
+    mut version: Option<i64>,
+    jobs: &Receiver<Job>,
+    watch: &dyn Watch,
+    beats: &Heartbeats,
+) {
     loop {
         beats.beat(0);
         match jobs.recv_timeout(FOREIGN_POLL) {
@@ -145,16 +158,19 @@ fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        // A commit by another connection changes the data version. Our own commits do not.
-        let now = connection.prepare_cached("PRAGMA data_version");
-        let now: Option<i64> = now.and_then(|mut statement| statement.query_row([], |row| row.get(0))).ok();
-        if now != version && version.is_some() {
+        let now = data_version(connection);
+        if now.is_none() || now != version {
             watch.changed(Change::All);
         }
         version = now;
     }
-    // Durability needs neither of these. Both make the next start quick.
-    if let Err(error) = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
+    // Durability needs none of it. It makes the next start quick. A checkpoint holds the lock for writing, so it does
+    // not wait for readers, which may stay for minutes: other processes could not write meanwhile.
+    let tidied = connection.execute_batch("PRAGMA optimize").and_then(|()| {
+        connection.busy_timeout(Duration::ZERO)?;
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+    });
+    if let Err(error) = tidied {
         tracing::warn!(%error, "cannot tidy the database up");
     }
     beats.done(0);
@@ -271,6 +287,53 @@ mod tests {
         assert!(write().await.is_err());
         writer.alarm().raised().await;
         assert!(write().await.is_err());
+    }
+
+    /// Sends on whether everything may have changed.
+    struct Telling(std::sync::mpsc::Sender<bool>);
+
+    impl Watch for Telling {
+        fn changed(&self, change: Change<'_>) {
+            let _ = self.0.send(matches!(change, Change::All));
+        }
+
+        fn heard_all_before(&self, _: std::time::Instant) {}
+
+        fn away(&self) {}
+    }
+
+    #[test]
+    fn another_connections_commit_is_noticed_from_the_start() {
+        let (sender, told) = std::sync::mpsc::channel();
+        let (directory, _writer) = writer(Arc::new(Telling(sender)));
+        let other = Connection::open(directory.path().join("x.db")).expect("it opens");
+        other.execute("INSERT INTO written VALUES (1)", []).expect("nobody else writes");
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+    }
+
+    #[tokio::test]
+    async fn without_space_a_write_says_so() {
+        let (_directory, writer) = writer(Arc::new(()));
+        // The lowest possible limit: the existing pages.
+        let limit = "PRAGMA max_page_count = 1";
+        let limit = writer
+            .submit(move |work| Ok(work.connection.query_one(limit, [], |row| row.get::<_, i64>(0))?));
+        limit.await.expect("it is set");
+        let large = "INSERT INTO written VALUES (zeroblob(100000))";
+        let written = writer.submit(move |work| Ok(work.connection.execute(large, [])?)).await;
+        assert!(matches!(written, Err(Error::Full)), "{written:?}");
+    }
+
+    #[test]
+    fn ending_waits_for_nobody_who_reads() {
+        let (directory, writer) = writer(Arc::new(()));
+        let reader = Connection::open(directory.path().join("x.db")).expect("it opens");
+        reader.execute_batch("BEGIN; SELECT count(*) FROM written;").expect("it is read");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(writer.submit(|work| insert(work, 1))).expect("it is written");
+        let begun = std::time::Instant::now();
+        drop(writer);
+        assert!(begun.elapsed() < super::super::connection::BUSY_TIMEOUT / 2, "{:?}", begun.elapsed());
     }
 
     #[test]
