@@ -42,6 +42,9 @@ pub struct Issuer {
     pub(crate) client: Client,
     known: RwLock<Option<Arc<Known>>>,
     looks: Mutex<Looks>,
+    /// When the issuer last failed to answer; `None` once it has answered again.
+    failed: RwLock<Option<Instant>>,
+    fresh: Duration,
     pause: Duration,
 }
 
@@ -90,13 +93,27 @@ impl Issuer {
     /// When the file has no certificates.
     pub fn new(url: IssuerUrl, authorities: Option<&Path>) -> Result<Self, InvalidRoots> {
         let client = Client::new(authorities)?;
-        Ok(Self { url, client, known: RwLock::default(), looks: Mutex::default(), pause: PAUSE })
+        Ok(Self {
+            url,
+            client,
+            known: RwLock::default(),
+            looks: Mutex::default(),
+            failed: RwLock::default(),
+            fresh: FRESH,
+            pause: PAUSE,
+        })
     }
 
     /// The same issuer with another pause between requests.
     #[cfg(test)]
     pub(crate) fn impatient(self, pause: Duration) -> Self {
         Self { pause, ..self }
+    }
+
+    /// The same issuer with keys that are fetched again after another time.
+    #[cfg(test)]
+    pub(crate) fn forgetful(self, fresh: Duration) -> Self {
+        Self { fresh, ..self }
     }
 
     /// The issuer's URL.
@@ -108,18 +125,30 @@ impl Issuer {
     /// The issuer's metadata and keys.
     pub(crate) async fn known(self: &Arc<Self>) -> Result<Arc<Known>, Unavailable> {
         let asked = Instant::now();
-        match self.last() {
-            Some(known) if known.at.elapsed() < FRESH => Ok(known),
-            // Newer data is fetched in the background. Nobody waits for it; until then, the known data is used.
-            Some(known) if known.at.elapsed() < KEPT => {
-                if self.looks.try_lock().is_ok() {
-                    let issuer = Arc::clone(self);
-                    tokio::spawn(async move { drop(issuer.look(asked).await) });
-                }
-                Ok(known)
-            }
-            _ => self.look(asked).await,
+        let Some(known) = self.last() else { return self.look(asked).await };
+        let age = known.at.elapsed();
+        if age < self.fresh {
+            return Ok(known);
         }
+        // Newer data is fetched in the background. Nobody waits for it; until then, the known data is used.
+        if age < 2 * self.fresh || (age < KEPT && self.is_failing()) {
+            if self.looks.try_lock().is_ok() {
+                let issuer = Arc::clone(self);
+                tokio::spawn(async move { drop(issuer.look(asked).await) });
+            }
+            return Ok(known);
+        }
+        // Nobody has asked for a while. A key may have been withdrawn meanwhile.
+        match self.look(asked).await {
+            Err(_) if age < KEPT => Ok(known),
+            looked => looked,
+        }
+    }
+
+    /// Whether the issuer did not answer lately, so that waiting for it is likely in vain.
+    fn is_failing(&self) -> bool {
+        let failed = *self.failed.read().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|at| at.elapsed() < self.fresh)
     }
 
     /// The issuer's metadata and keys, including the key with this id. `None` if the issuer has no such key.
@@ -160,7 +189,9 @@ impl Issuer {
             };
         }
         let found = self.fetch().await.map_err(|why| self.unavailable(why));
-        looks.last = Some((Instant::now(), found.as_ref().err().cloned()));
+        let (ended, error) = (Instant::now(), found.as_ref().err().cloned());
+        *self.failed.write().unwrap_or_else(PoisonError::into_inner) = error.as_ref().map(|_| ended);
+        looks.last = Some((ended, error));
         let found =
             found.inspect_err(|error| tracing::warn!(%error, "tokens are verified by the keys there are"))?;
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));

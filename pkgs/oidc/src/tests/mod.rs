@@ -164,6 +164,24 @@ async fn a_new_key_is_found_at_once_and_a_withdrawn_one_is_one_no_more() {
 }
 
 #[tokio::test]
+async fn a_key_that_was_withdrawn_in_a_quiet_time_is_one_no_more_unless_the_issuer_is_down() {
+    let (old, new) = (Key::new("old", Algorithm::ES256), Key::new("new", Algorithm::ES256));
+    let fake = Fake::start(&[&old]).await;
+    let issuer = Issuer::new(fake.url(), None).expect("an issuer").impatient(Duration::ZERO);
+    // All that is known is overdue at once.
+    let issuer = Arc::new(issuer.forgetful(Duration::ZERO));
+    let token = old.sign(&fake.claims());
+    assert!(verify(&issuer, &audience(), &token).await.is_ok());
+    let jwks = fake.says.answers.lock().expect("no panic")["/jwks"].1.clone();
+    fake.say("/jwks", 503, String::new());
+    assert!(verify(&issuer, &audience(), &token).await.is_ok(), "by the keys there are");
+    fake.say("/jwks", 200, jwks);
+    assert!(verify(&issuer, &audience(), &token).await.is_ok());
+    fake.publish(&[&new]);
+    assert_eq!(verify(&issuer, &audience(), &token).await.err(), Some(Refused::UnknownKey));
+}
+
+#[tokio::test]
 async fn however_many_made_up_keys_come_the_issuer_is_asked_once_in_a_while() {
     let (key, made_up) = (Key::new("a", Algorithm::ES256), Key::new("b", Algorithm::ES256));
     let fake = Fake::start(&[&key]).await;
