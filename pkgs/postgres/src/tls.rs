@@ -201,6 +201,7 @@ mod tests {
             ("", here, TlsMode::Disable),
             ("", mapped, TlsMode::Disable),
             ("?sslrootcert=/ca.pem", here, TlsMode::VerifyFull),
+            ("?sslrootcert=system", here, TlsMode::VerifyFull),
             ("?sslmode=require", here, TlsMode::Require),
             ("", there, TlsMode::VerifyFull),
             ("?sslmode=verify-ca", there, TlsMode::VerifyCa),

@@ -175,9 +175,17 @@ fn known(name: &str) -> Result<&'static str, InvalidConninfo> {
 
 fn meaning(mut given: Parameters) -> Result<Conninfo, InvalidConninfo> {
     let mut take = |name: &str| given.remove(name).filter(|value| !value.is_empty());
+    let (mode, roots) = (take("sslmode").map(|mode| tls_mode(&mode)).transpose()?, take("sslrootcert"));
+    // As in libpq: anybody has a certificate of the system's authorities, so only one for the host's name says
+    // anything.
+    let mode = match (roots.as_deref(), mode) {
+        (Some("system"), None | Some(TlsMode::VerifyFull)) => Some(TlsMode::VerifyFull),
+        (Some("system"), Some(_)) => return Err(InvalidConninfo::Value("sslmode")),
+        (_, mode) => mode,
+    };
     let tls = Tls {
-        mode: take("sslmode").map(|mode| tls_mode(&mode)).transpose()?,
-        roots: take("sslrootcert").filter(|file| file != "system").map(file),
+        mode,
+        roots: roots.filter(|file| file != "system").map(file),
         certificate: take("sslcert").map(file),
         key: take("sslkey").map(file),
         binding: match take("channel_binding").as_deref() {

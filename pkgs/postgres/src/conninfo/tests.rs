@@ -45,6 +45,9 @@ fn what_could_show_a_password_or_means_nothing_is_refused() {
         ("postgres://h%40x/x", Value("host")),
         ("postgres://h/x?sslmode=prefer", Opportunistic),
         ("postgres://h/x?sslmode=on", Value("sslmode")),
+        ("postgres://h/x?sslmode=disable&sslrootcert=system", Value("sslmode")),
+        ("postgres://h/x?sslmode=require&sslrootcert=system", Value("sslmode")),
+        ("host=h sslmode=verify-ca sslrootcert=system", Value("sslmode")),
         ("postgres://h/x?target_session_attrs=leader", Value("target_session_attrs")),
         ("postgres://h/x?sslcert=c.pem", KeyPair),
         ("postgres://h/x?hostaddr=1.2.3", Value("hostaddr")),
@@ -87,5 +90,8 @@ fn every_parameter_says_what_it_says_in_libpq() {
         [Endpoint { address: Some([10, 0, 0, 1].into()), ..endpoint("10.0.0.1", PORT) }]
     );
     assert_eq!(parsed("host=@abstract").hosts[0].host, Host::Unix("@abstract".into()));
-    assert_eq!(parsed("postgres://h/x?sslrootcert=system").tls.roots, None);
+    for text in ["postgres://h/x?sslrootcert=system", "host=h sslmode=verify-full sslrootcert=system"] {
+        let tls = parsed(text).tls;
+        assert_eq!((tls.roots, tls.mode), (None, Some(TlsMode::VerifyFull)), "{text}");
+    }
 }
