@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::agent::Agent;
 use crate::country::Country;
@@ -18,6 +18,12 @@ const MAX_REFERRERS: usize = 1024;
 
 /// Distinct counts that the buffer holds while the store cannot write: some 64 MiB. Counts beyond that are lost.
 const MAX_ENTRIES: usize = 1 << 20;
+
+/// Memory for the referrers of these counts, in bytes. Further ones are counted as [`OTHER`].
+const MAX_REFERRER_BYTES: usize = 16 << 20;
+
+/// What the buffer holds for a referrer besides its text, in bytes: two entries of a table that is half full.
+const REFERRER_BYTES: usize = 2 * size_of::<(String, u32)>();
 
 /// Distinct pairs of link and address, per worker, that wait for their country. Further visits count for an unknown
 /// country.
@@ -145,6 +151,8 @@ struct Entries {
     counts: HashMap<(i64, i32, u32, Agent), u32, foldhash::fast::RandomState>,
     /// Index of each host in a batch, from 1; 0 is none.
     referrers: HashMap<String, u32, foldhash::fast::RandomState>,
+    /// The memory that they take.
+    referrer_bytes: usize,
     clicks: u64,
     /// Visits whose countries still have to be looked up.
     visits: Vec<Visits>,
@@ -157,21 +165,29 @@ type Countries = HashMap<(i64, i32, Country), u64, foldhash::fast::RandomState>;
 impl ClickBuffer {
     /// Adds a worker's counts. Returns how many of its clicks found no room.
     pub fn enter_counted(&self, counted: Counted) -> u64 {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.lock();
         // Visits wait for the next flush only. If it fails, their countries come back as part of the batch.
         let room = MAX_ENTRIES.saturating_sub(entries.visits.len());
         entries.visits.extend(counted.visits.into_iter().take(room));
         entries.enter(counted.clicks)
     }
 
-    /// Adds a batch. Returns how many of its clicks found no room.
+    /// Adds back a batch that the store did not accept. Returns how many clicks found no room.
     pub fn enter(&self, batch: ClickBatch) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).enter(batch)
+        // Workers wait for the lock. So the batch, which grows while the store is away, is entered without it, and then
+        // the few clicks that came meanwhile.
+        let mut all = Entries::default();
+        let lost = all.enter(batch);
+        let mut entries = self.lock();
+        std::mem::swap(&mut *entries, &mut all);
+        entries.visits = std::mem::take(&mut all.visits);
+        let newer = all.batch(|_| Country::UNKNOWN);
+        lost + newer.map_or(0, |newer| entries.enter(newer))
     }
 
     /// Takes everything for the store, with the visits' countries. The caller adds back what the store does not accept.
     pub fn take(&self, geoip: Option<&GeoIp>) -> Option<ClickBatch> {
-        let taken = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let taken = std::mem::take(&mut *self.lock());
         // The look-ups happen here, since no client waits for this call.
         let country = |address: Option<IpAddr>| match (geoip, address) {
             (Some(geoip), Some(address)) => geoip.country(address),
@@ -182,39 +198,61 @@ impl ClickBuffer {
 
     /// Clicks that were added and not taken.
     pub fn pending(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clicks
+        self.lock().clicks
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entries {
     fn enter(&mut self, batch: ClickBatch) -> u64 {
-        let Self { counts, referrers, clicks, countries, .. } = self;
         for CountryClick { link, day, country, count } in batch.countries {
             let key = (link, day, country);
-            if countries.len() < MAX_ENTRIES || countries.contains_key(&key) {
-                *countries.entry(key).or_insert(0) += count;
+            if self.countries.len() < MAX_ENTRIES || self.countries.contains_key(&key) {
+                *self.countries.entry(key).or_insert(0) += count;
             }
         }
-        let indices: Vec<u32> = batch
-            .referrers
-            .into_iter()
-            .map(|host| {
-                let next = referrers.len() as u32 + 1;
-                if host.is_empty() { 0 } else { *referrers.entry(host).or_insert(next) }
-            })
-            .collect();
+        let mut hosts = batch.referrers;
+        let mut indices: Vec<Option<u32>> = hosts.iter().map(|host| self.known(host)).collect();
         let mut lost = 0;
         for click in batch.clicks {
-            let referrer = indices.get(click.referrer as usize).copied().unwrap_or(0);
-            let key = (click.link, click.hour, referrer, click.agent);
-            if counts.len() < MAX_ENTRIES || counts.contains_key(&key) {
-                *counts.entry(key).or_insert(0) += click.count;
-                *clicks += u64::from(click.count);
-            } else {
-                lost += u64::from(click.count);
+            let at = click.referrer as usize;
+            let full = self.counts.len() >= MAX_ENTRIES;
+            // A host is added along with a count, so there are never more hosts than counts.
+            if !full && indices.get(at) == Some(&None) {
+                indices[at] = Some(self.referrer(std::mem::take(&mut hosts[at])));
+            }
+            let referrer = indices.get(at).copied().unwrap_or(Some(0));
+            let key = referrer.map(|referrer| (click.link, click.hour, referrer, click.agent));
+            match key.filter(|key| !full || self.counts.contains_key(key)) {
+                Some(key) => {
+                    *self.counts.entry(key).or_insert(0) += click.count;
+                    self.clicks += u64::from(click.count);
+                }
+                None => lost += u64::from(click.count),
             }
         }
         lost
+    }
+
+    /// The index of a host, if it has one.
+    fn known(&self, host: &str) -> Option<u32> {
+        if host.is_empty() { Some(0) } else { self.referrers.get(host).copied() }
+    }
+
+    /// The index of a host that may be new.
+    fn referrer(&mut self, mut host: String) -> u32 {
+        let bytes = REFERRER_BYTES + host.len();
+        if self.referrer_bytes + bytes > MAX_REFERRER_BYTES {
+            host = OTHER.to_owned();
+        }
+        let next = self.referrers.len() as u32 + 1;
+        *self.referrers.entry(host).or_insert_with(|| {
+            self.referrer_bytes += bytes;
+            next
+        })
     }
 
     /// Everything as a batch, with the country of each address.
@@ -336,6 +374,70 @@ mod tests {
             batch.clicks.iter().find(|click| click.referrer as usize == other).expect("it was counted");
         assert_eq!(rest.count as usize, MAX_REFERRERS + 1);
     }
+
+    #[test]
+    fn a_lost_click_leaves_no_referrer_behind() {
+        let click = |link, referrer| Click { link, hour: 7, referrer, agent: Agent::None, count: 1 };
+        let batch = |hosts: u32, clicks| {
+            let hosts = (0..hosts).map(|n| if n == 0 { String::new() } else { format!("h{n}.example") });
+            ClickBatch { referrers: hosts.collect(), clicks, ..ClickBatch::default() }
+        };
+        let click_buffer = ClickBuffer::default();
+        let full = batch(2, (0..MAX_ENTRIES as i64).map(|link| click(link, 1)).collect());
+        assert_eq!(click_buffer.enter(full), 0);
+        for _ in 0..2 {
+            let new = batch(1_001, (1..=1_000).map(|n| click(0, n)).collect());
+            // The first host is known, and so is the count.
+            assert_eq!(click_buffer.enter_counted(Counted { clicks: new, visits: Vec::new() }), 999);
+            let batch = click_buffer.take(None).expect("clicks were entered");
+            assert_eq!((batch.referrers.len(), batch.clicks.len()), (2, MAX_ENTRIES));
+            assert_eq!(click_buffer.enter(batch), 0);
+        }
+        assert_eq!(click_buffer.pending(), MAX_ENTRIES as u64 + 2);
+    }
+
+    #[test]
+    fn referrers_past_the_memory_share_one_name() {
+        let host = |n: usize| format!("{n:0>width$}", width = MAX_HOST_BYTES);
+        let fits = MAX_REFERRER_BYTES / (REFERRER_BYTES + MAX_HOST_BYTES);
+        let clicks = (0..2 * fits as u32)
+            .map(|referrer| Click { link: 1, hour: 7, referrer, agent: Agent::None, count: 1 })
+            .collect();
+        let batch =
+            ClickBatch { referrers: (0..2 * fits).map(host).collect(), clicks, ..ClickBatch::default() };
+        let click_buffer = ClickBuffer::default();
+        assert_eq!(click_buffer.enter(batch), 0);
+        let batch = click_buffer.take(None).expect("clicks were entered");
+        assert_eq!(batch.referrers.len(), fits + 2, "with none, and with the other ones");
+        let other = batch.clicks.iter().find(|click| batch.referrers[click.referrer as usize] == OTHER);
+        assert_eq!(other.map(|click| click.count as usize), Some(fits));
+    }
+
+    #[test]
+    fn what_came_while_the_store_refused_a_batch_is_added_to_it() {
+        let counted = |links: &[i64]| {
+            let mut counter = Counter::new(30);
+            for &link in links {
+                counter.count(link, Some(b"https://a.example/"), None);
+                counter.locate(link, None);
+            }
+            counter.take(31).expect("clicks were counted")
+        };
+        let click_buffer = ClickBuffer::default();
+        click_buffer.enter_counted(counted(&[1, 2]));
+        let refused = click_buffer.take(None).expect("clicks were entered");
+        click_buffer.enter_counted(counted(&[2, 3]));
+        click_buffer.enter(refused);
+        assert_eq!(click_buffer.pending(), 4);
+        let batch = click_buffer.take(None).expect("clicks were entered");
+        let mut counts: Vec<_> = batch.clicks.iter().map(|click| (click.link, click.count)).collect();
+        let mut countries: Vec<_> = batch.countries.iter().map(|click| (click.link, click.count)).collect();
+        counts.sort_unstable();
+        countries.sort_unstable();
+        assert_eq!((counts, batch.referrers.len()), (vec![(1, 1), (2, 2), (3, 1)], 2));
+        assert_eq!(countries, [(1, 1), (2, 2), (3, 1)]);
+    }
+
     #[test]
     fn countries_are_looked_up_when_clicks_are_taken_and_entered_again_as_they_are() {
         let mut counter = Counter::new(30);

@@ -476,6 +476,21 @@ fn a_backup_is_a_sound_copy_and_replaces_nothing() {
 }
 
 #[test]
+fn a_name_that_looks_like_a_uri_is_that_of_a_file() {
+    let place = Place::with_database();
+    let database = ["--database", "file:links.db?mode=memory"];
+    let run = |args: &[&str]| place.ok(&[args, &database].concat());
+    run(&["add", "https://example.com", "--code", "a"]);
+    assert!(run(&["get", "a"]).contains("https://example.com"));
+    run(&["backup", "file:copy.db"]);
+    let names =
+        std::fs::read_dir(place.path("")).expect("readable").map(|entry| entry.expect("one").file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().expect("UTF-8")).collect();
+    assert!(names.iter().all(|name| name.starts_with("file:")), "{names:?}");
+    assert_eq!(place.ok(&["check", "--database", "file:copy.db"]), "sound: 1 links\n");
+}
+
+#[test]
 fn check_finds_a_corrupted_database() {
     let place = Place::with_database();
     for code in ["a", "b", "c", "d"] {

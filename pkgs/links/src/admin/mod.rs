@@ -38,7 +38,7 @@ use service::allowed_hosts::AllowedHosts;
 use service::metrics::Registry;
 use service::ready::Readiness;
 use service::socket::Address;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::domains::short_url;
 use crate::link::Link;
@@ -105,6 +105,8 @@ pub struct State {
     transfers: Arc<Semaphore>,
     /// Permits of [`BODIES_KIB`].
     bodies: Semaphore,
+    /// Each running write has a receiver.
+    writes: watch::Sender<()>,
     /// The start of short URLs, without a final slash.
     base: String,
     readiness: Readiness,
@@ -139,6 +141,7 @@ impl State {
             pages: pages::Pages::new(),
             transfers: Arc::new(Semaphore::new(TRANSFERS)),
             bodies: Semaphore::new(BODIES_KIB),
+            writes: watch::Sender::new(()),
             base: base.trim_end_matches('/').to_owned(),
             readiness,
             requests,
@@ -178,6 +181,12 @@ impl State {
     pub fn logging(mut self, audit_log: Option<AuditLog>) -> Self {
         self.audit_log = audit_log;
         self
+    }
+
+    /// Completes once no write is running. The listener waits only for writes whose clients are still there.
+    pub fn writes_ended(&self) -> impl Future<Output = ()> + use<> {
+        let writes = self.writes.clone();
+        async move { writes.closed().await }
     }
 
     fn short_url(&self, link: &Link) -> String {

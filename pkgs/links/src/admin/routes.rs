@@ -87,3 +87,20 @@ async fn wrong_method(request: HttpRequest) -> HttpResponse {
         methods.map(|method| if method == Method::GET { "GET, HEAD" } else { method.as_str() }).collect();
     pages::wrong_method(&names.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{CodePolicy, InvalidCode};
+
+    #[test]
+    fn no_link_has_a_code_that_is_a_path_of_the_api() {
+        let words = ENDPOINTS.iter().filter_map(|endpoint| endpoint.path.strip_prefix("/api/v1/links/"));
+        let words: Vec<&str> = words.filter(|word| !word.contains('{')).collect();
+        assert!(words.contains(&"import"), "{words:?}");
+        for word in words {
+            let refused = CodePolicy::default().validate(word);
+            assert_eq!(refused, Err(InvalidCode::Reserved(word.to_owned())), "{word}");
+        }
+    }
+}

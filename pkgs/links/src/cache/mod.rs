@@ -215,7 +215,8 @@ impl Cache {
     pub fn changed(&self, change: &Change<'_>) {
         match change {
             Change::Codes(codes) => {
-                for LinkKey { domain, code } in *codes {
+                // A longer text is no code, and has no entry.
+                for LinkKey { domain, code } in codes.iter().filter(|key| key.code.len() <= code::MAX_BYTES) {
                     let hash = with_key(*domain, code, |key| self.hasher.hash_one(key));
                     self.generations.raise(hash);
                 }

@@ -167,6 +167,14 @@ fn a_key_is_of_one_domain_and_one_code() {
 }
 
 #[test]
+fn a_text_that_is_too_long_for_a_code_changes_nothing() {
+    let cache = Cache::new(1 << 20);
+    let code = "x".repeat(code::MAX_BYTES + 1);
+    cache.changed(&Change::Codes(&[LinkKey { domain: DomainId(7), code }]));
+    assert!(cache.is_empty());
+}
+
+#[test]
 fn an_answer_is_read_once_for_all_workers_until_it_changes() {
     let fixture = Fixture::new(1 << 20);
     fixture.add("one", None);

@@ -12,7 +12,7 @@ use postgres::{Conninfo, InvalidConninfo};
 
 use super::Error;
 use super::policy::PolicyArgs;
-use crate::store::{self, Options, Pending, PostgresOptions, Store};
+use crate::store::{self, Options, Pending, PostgresOptions, Reader, Store};
 
 /// How many writes of a command may wait for the writer. A command has few at a time.
 const QUEUE: usize = 64;
@@ -109,13 +109,17 @@ impl DatabaseArgs {
         self.database.clone().unwrap_or_else(|| Location::File(default_database()))
     }
 
-    /// Checks that the database is a file, for commands that need one.
+    /// Opens the database for reading alone, for commands that need a file. They do not migrate it: a server of an
+    /// older release may use it, or it may be kept for one.
     ///
     /// # Errors
-    /// When it is not a file.
-    pub fn of_a_file(&self) -> Result<&Self, Error> {
+    /// When it is not a file, or cannot be opened.
+    pub fn read_a_file(&self) -> Result<Reader, Error> {
         match self.location() {
-            Location::File(_) => Ok(self),
+            Location::File(path) if !path.exists() => Err(Error::NoDatabase(path)),
+            Location::File(path) => {
+                store::open_reader(&path).map_err(|source| Error::Database { path, source })
+            }
             Location::Postgres(_) => Err(store::Error::OnlyFiles.into()),
         }
     }

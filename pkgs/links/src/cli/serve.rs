@@ -50,6 +50,10 @@ const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to check that the threads run.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// How long the admin listener goes on at shutdown for writes that are running. Together with its drain, that is less
+/// than the 20 s after which systemd kills the service.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
 /// How often to check during the drain.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
@@ -322,7 +326,8 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     // Everything that can fail has succeeded, so the old process can end.
     takeover.complete(&shutdown)?;
     let public = public.start("links", service, &shutdown)?;
-    let admin = operators.start_boxed("links-admin", admin::service(state), &shutdown)?;
+    let (writes_ended, admin_shutdown) = (state.writes_ended(), Shutdown::new());
+    let admin = operators.start_boxed("links-admin", admin::service(state), &admin_shutdown)?;
 
     // The server must be ready before it prints its addresses, since a program that reads them may connect at once.
     readiness.set_ready();
@@ -340,6 +345,10 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
                 never = front.give_back_grants() => match never {},
             }
             readiness.set_stopping();
+            // The admin listener does not wait for writes whose clients have left, but their lines in the audit log
+            // need its thread.
+            let _ = tokio::time::timeout(LAST_WRITES, writes_ended).await;
+            admin_shutdown.trigger();
             // The public listener ends once its connections have drained.
             while !public.is_finished() {
                 tokio::time::sleep(DRAIN_LOOK).await;

@@ -11,12 +11,13 @@ pub const ALPHABET: &str = "23456789abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUV
 
 /// Custom codes that are always refused: paths that programs request from any site, words that would make a link look
 /// like a part of the service, and words that the API's paths use where a code can stand.
-const RESERVED: [&str; 20] = [
+const RESERVED: [&str; 21] = [
     "admin",
     "api",
     "assets",
     "batch",
     "batch-delete",
+    "batch-edit",
     "export",
     "favicon.ico",
     "healthz",

@@ -290,6 +290,14 @@ impl Store {
 /// A read connection. It blocks the calling thread, and is `Send` but not `Sync`.
 pub struct Reader(Source);
 
+/// Opens a file for reading alone. Its schema remains as it is, so that an older release may still use it.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_reader(path: &Path) -> Result<Reader, Error> {
+    Ok(Reader(Source::Sqlite(Box::new(sqlite::Reader::of_a_file(path)?))))
+}
+
 enum Source {
     Sqlite(Box<sqlite::Reader>),
     Postgres(Arc<postgres::Postgres>),

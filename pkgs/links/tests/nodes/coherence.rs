@@ -75,6 +75,33 @@ fn misses(server: &crate::server::Server) -> u64 {
 }
 
 #[test]
+fn what_is_no_code_of_a_domain_fails_alone_among_many() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let server = node(&place, &[]);
+    let mut api = server.api();
+    let made = api.ask_domains("POST", "", r#"{"host":"b.example"}"#).expect("an answer");
+    assert_eq!(made.status, 201);
+    let link = json!({ "code": "way", "domain": "b.example", "target": "https://t.example/" });
+    assert_eq!(api.add(&link).expect("an answer"), 201);
+    let too_long = "x".repeat(65);
+    let names = ["way", &too_long].map(|code| json!({ "code": code, "domain": "b.example" }));
+    let edit = json!({ "links": names, "set": { "title": "A title" } }).to_string();
+    for (path, body, expected) in [
+        ("/batch-edit", edit, [200, 404]),
+        ("/batch-delete?domain=b.example", json!(["way", too_long]).to_string(), [204, 404]),
+    ] {
+        let answer = api.ask("POST", path, &body).expect("an answer");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let outcomes: Vec<serde_json::Value> = serde_json::from_slice(&answer.body).expect("JSON");
+        let statuses: Vec<_> = outcomes.iter().map(|outcome| outcome["status"].as_u64()).collect();
+        assert_eq!(statuses, expected.map(Some), "{path}");
+    }
+    assert!(!server.log().contains("panicked"), "{}", server.log());
+    server.stop();
+}
+
+#[test]
 fn a_domain_of_one_server_is_one_of_the_other() {
     let _alone = alone();
     let (_postgres, place) = start(Durability::None);

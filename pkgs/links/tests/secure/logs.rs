@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -157,6 +158,79 @@ fn each_write_of_a_token_has_a_line_with_the_etags_from_before_and_after() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn a_write_whose_client_leaves_has_its_line_too() {
+    let secure = Secure::new();
+    let log = secure.directory.path().join("audit.log");
+    let server = secure.serve(&["--audit-log", log.to_str().expect("UTF-8")]);
+    let send = |path: &str, media_type: &str, length: usize, body: &str| {
+        let mut client = Client::connect(server.admin).expect("it listens");
+        client
+            .send(format!(
+                "POST /api/v1/links{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+                 Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}",
+                server.token
+            ))
+            .expect("it reads");
+    };
+    let rows: String = (0..1_000).map(|n| format!("c{n},https://t.example/\n")).collect();
+    let rows = format!("code,target\n{rows}");
+    send("/import", "text/csv", 2 * rows.len(), &rows);
+    until("a line of the import", || logged(&log).len() == 1);
+    assert_eq!(server.api().ask("GET", "/c999", "").expect("an answer").status, 200);
+
+    // Nor is the line lost if the server is told to stop meanwhile.
+    let rival = rusqlite::Connection::open(&secure.place.database).expect("it opens");
+    rival.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+    let link = json!({ "code": "late", "target": "https://t.example/" }).to_string();
+    send("", "application/json", link.len(), &link);
+    until("the write waits", || metric(&server, &["linerate_links_write_queue_depth"]) > 0.0);
+    server.terminate();
+    server.wait_for_log("stopping");
+    std::thread::sleep(Duration::from_millis(500));
+    rival.execute_batch("ROLLBACK").expect("it ends");
+    assert_eq!(server.wait(Duration::from_secs(60)).code(), Some(0));
+    let found = logged(&log);
+    let said: Vec<_> = found.iter().map(|line| (&line["action"], &line["target"], &line["count"])).collect();
+    assert_eq!(
+        said,
+        [
+            (&"links.import".into(), &Value::Null, &1_000.into()),
+            (&"link.create".into(), &"late".into(), &1.into()),
+        ]
+    );
+}
+
+#[test]
+fn a_domain_that_is_deleted_in_part_has_a_line() {
+    let secure = Secure::new();
+    let log = secure.directory.path().join("audit.log");
+    let server = secure.serve(&["--audit-log", log.to_str().expect("UTF-8")]);
+    let mut api = server.api();
+    let made = api.ask_domains("POST", "", r#"{"host":"go.example"}"#).expect("an answer");
+    assert_eq!(made.status, 201);
+    // More than are deleted at once, and the last of them cannot be deleted.
+    let rows: Vec<_> = (0..2_001)
+        .map(
+            |n| json!({ "code": format!("c{n:04}"), "target": "https://t.example/", "domain": "go.example" }),
+        )
+        .collect();
+    let rows = json!(rows).to_string();
+    assert_eq!(api.ask("POST", "/import?format=json", &rows).expect("an answer").status, 200);
+    let fault = "CREATE TRIGGER fault BEFORE DELETE ON links WHEN old.code = 'c2000' \
+         BEGIN SELECT raise(ABORT, 'a fault'); END";
+    let database = rusqlite::Connection::open(&secure.place.database).expect("it opens");
+    database.execute_batch(fault).expect("it is made");
+    let deleted = api.ask_domains("DELETE", "/go.example?force=true", "").expect("an answer");
+    assert_eq!(deleted.status, 500, "{}", deleted.text());
+    assert_eq!(api.ask("GET", "/c0000?domain=go.example", "").expect("an answer").status, 404);
+    server.stop();
+    let found = logged(&log);
+    let line = found.last().expect("a line");
+    assert_eq!((&line["action"], &line["target"]), (&"domain.delete".into(), &"go.example".into()), "{line}");
+    assert!(line["before"].is_string() && line["before"] == line["after"], "it is still there: {line}");
 }
 
 #[test]

@@ -59,6 +59,14 @@ fn a_database_of_before_survives_kill_9_while_it_is_migrated() {
         command.args(["get", "c1", "--json", "--database"]).arg(database);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
+    // An older release may use it, or need it again.
+    for arguments in [&["check"][..], &["backup", copy("backup.db").to_str().unwrap()]] {
+        let mut reading = std::process::Command::new(BINARY);
+        let read = reading.args(arguments).arg("--database").arg(copy("old.db")).output().unwrap();
+        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    }
+    assert_eq!((version(&copy("old.db")), version(&copy("backup.db"))), (4, 4), "reading migrates nothing");
+    assert_eq!(counts(&copy("backup.db")), before);
     std::fs::copy(copy("old.db"), database).unwrap();
     let begun = Instant::now();
     let whole = migrate().wait_with_output().unwrap();

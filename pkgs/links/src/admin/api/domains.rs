@@ -188,8 +188,19 @@ pub(in crate::admin) async fn delete(
     auth::for_all_domains(&request)?;
     let Deletion { force } = query::parse(&request)?;
     let before = known(&state, &host);
-    while !state.store.delete_domain(host.clone(), force).await? {}
-    let written = Written { target: host.into_inner(), before, after: None };
-    Audit::of(&request, &state).wrote("domain.delete", &[written]).await;
+    let mut wrote = false;
+    let deleted = loop {
+        match state.store.delete_domain(host.clone(), force).await {
+            Ok(false) => wrote = true,
+            ended => break ended,
+        }
+    };
+    if wrote || deleted.is_ok() {
+        // After an error, links are gone and the domain is still there.
+        let after = deleted.as_ref().err().and_then(|_| known(&state, &host));
+        let written = Written { target: host.into_inner(), before, after };
+        Audit::of(&request, &state).wrote("domain.delete", &[written]).await;
+    }
+    deleted?;
     Ok(HttpResponse::NoContent().finish())
 }

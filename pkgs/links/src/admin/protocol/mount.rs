@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::io;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -96,7 +97,24 @@ impl tower_service::Service<Request<Body>> for Mounted {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let trace = self.state.store.trace(request.extensions(), request.headers());
-        SendWrapper::new(Box::pin(commented(trace, self.clone().answer(request))))
+        let is_safe = request.method().is_safe();
+        let answer = commented(trace, self.clone().answer(request));
+        if is_safe {
+            return SendWrapper::new(Box::pin(answer));
+        }
+        // The listener drops the future that is returned here when the client leaves. The write may be committed all
+        // the same, so a task takes it to its line in the audit log.
+        let running = self.state.writes.subscribe();
+        let task = tokio::spawn(SendWrapper::new(async move {
+            let _running = running;
+            answer.await
+        }));
+        SendWrapper::new(Box::pin(async move {
+            task.await.unwrap_or_else(|ended| match ended.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(cancelled) => Err(cancelled.into()),
+            })
+        }))
     }
 }
 

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cli::database::{DatabaseArgs, IfMissing};
-use crate::cli::policy::PolicyArgs;
+use crate::cli::database::DatabaseArgs;
 use crate::cli::{Error, Output, progress};
 
 /// The mode of a backup.
@@ -36,7 +35,7 @@ struct Written {
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let Args { file, database } = args;
     let failed = |source| Error::File { path: file.clone(), source };
-    let store = database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+    let reader = database.read_a_file()?;
     // The backup is readable only for its owner, and never replaces another file.
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(&file).map_err(|error| {
         match error.kind() {
@@ -45,7 +44,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         }
     })?;
     let bar = progress::pages();
-    let copied = store.reader()?.backup(&file, &mut |progress| {
+    let copied = reader.backup(&file, &mut |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     });

@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use crate::cli::database::{DatabaseArgs, IfMissing};
-use crate::cli::policy::PolicyArgs;
+use crate::cli::database::DatabaseArgs;
 use crate::cli::{Error, Output};
-use crate::store::Store;
+use crate::store::Reader;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -25,14 +24,14 @@ struct Report {
 
 /// Checks the database. Fails if it is damaged.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
-    let opened = args.database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse);
-    let report = opened.and_then(|store| check(&store)).or_else(|error| match error {
-        // A database that is too damaged to be opened.
-        Error::Database { source, .. } | Error::Store(source) if source.is_damage() => {
-            Ok(Report { ok: false, links: 0, problems: vec![source.to_string()] })
-        }
-        error => Err(error),
-    })?;
+    let report =
+        args.database.read_a_file().and_then(|reader| check(&reader)).or_else(|error| match error {
+            // A database that is too damaged to be opened.
+            Error::Database { source, .. } | Error::Store(source) if source.is_damage() => {
+                Ok(Report { ok: false, links: 0, problems: vec![source.to_string()] })
+            }
+            error => Err(error),
+        })?;
     output.show(&report, |report, output| {
         for problem in &report.problems {
             output.line(problem)?;
@@ -45,8 +44,7 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     }
 }
 
-fn check(store: &Store) -> Result<Report, Error> {
-    let reader = store.reader()?;
+fn check(reader: &Reader) -> Result<Report, Error> {
     let problems = reader.check()?;
     // In a damaged database, counting may fail too, and the damage is already known.
     let links = if problems.is_empty() { reader.len()? } else { 0 };

@@ -460,12 +460,14 @@ impl Postgres {
         patch: ManyPatch,
         see: impl Fn(&Link) -> T + Send + Sync + 'static,
     ) -> Pending<Vec<Result<(T, Link), Error>>> {
-        let edited = keys.clone();
         match Edit::of_many(patch, &self.policy) {
             Ok(edit) => self.write(
                 MANY,
                 |pool| async move { links::edit_many(&pool, &keys, edit, see).await },
-                move |_, watch| watch.changed(Change::Codes(&edited)),
+                |edited: &Vec<Result<(T, Link), Error>>, watch| {
+                    let keys: Vec<LinkKey> = edited.iter().flatten().map(|(_, link)| key_of(link)).collect();
+                    watch.changed(Change::Codes(&keys));
+                },
             ),
             Err(error) => Pending::refused(error),
         }
@@ -498,11 +500,14 @@ impl Postgres {
         keys: Vec<LinkKey>,
         see: impl Fn(&Link) -> T + Send + 'static,
     ) -> Pending<Vec<Result<T, Error>>> {
-        let gone = keys.clone();
+        let named = keys.clone();
         self.write(
             MANY,
             |pool| async move { links::delete_many(&pool, &keys, see).await },
-            move |_, watch| watch.changed(Change::Codes(&gone)),
+            move |deleted: &Vec<Result<T, Error>>, watch| {
+                let gone = named.into_iter().zip(deleted).filter(|(_, deleted)| deleted.is_ok());
+                watch.changed(Change::Codes(&gone.map(|(key, _)| key).collect::<Vec<_>>()));
+            },
         )
     }
 

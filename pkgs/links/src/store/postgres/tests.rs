@@ -336,6 +336,33 @@ fn a_limit_counts_the_clicks_from_before_it_was_set() {
 }
 
 #[test]
+fn a_limit_that_an_import_sets_counts_the_clicks_from_before_too() {
+    let fixture = Fixture::new();
+    let link = fixture.add("one");
+    fixture.add("two");
+    // No node has added these clicks up yet.
+    fixture.count(link, 50);
+    let limited = |code: &str, max_clicks| {
+        let target = "https://example.com/".to_owned();
+        let link = NewLink { code: Some(code.to_owned()), target, max_clicks, ..NewLink::default() };
+        Record { link, created_at: None, clicks: 0, password_hash: None }
+    };
+    let import = |max_clicks| {
+        let rows = vec![limited("one", max_clicks), limited("two", None)];
+        assert_eq!(fixture.node.import(rows, OnConflict::Replace).wait().unwrap().replaced, 2);
+    };
+    import(Some(60));
+    assert_eq!(fixture.number("SELECT sum(taken) FROM limits"), 50);
+    assert_eq!(fixture.granted(link), 10);
+    // Setting it again doesn't give more clicks.
+    import(Some(60));
+    assert_eq!(fixture.granted(link), 0);
+    import(Some(65));
+    assert_eq!(fixture.granted(link), 5);
+    assert_eq!(fixture.number("SELECT count(*) FROM limits"), 1, "the other link has no limit");
+}
+
+#[test]
 fn lists_hold_every_link_once_and_in_order_however_little_a_page_looks_at() {
     let fixture = Fixture::new();
     let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \

@@ -15,10 +15,10 @@ use crate::store::rules::links::{DRAWS, MAX_ERRORS, number_of, redirect_of, stat
 use crate::store::{Error, OnConflict, Record, Tally};
 use crate::when::Timestamp;
 
-use super::clicks;
 use super::links::{is_referred, redirect};
 use super::list::ids;
 use super::values::{count, integer, values};
+use super::{clicks, limits};
 
 /// A draft to be inserted, with its number and its code.
 struct Row {
@@ -186,9 +186,15 @@ async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Err
          tags = string_to_array(given.tags, ' '), status = given.status, redirect = given.redirect, \
          forward_query = given.forward_query, password_hash = given.password_hash, \
          not_before = given.not_before, expires_at = given.expires_at, max_clicks = given.max_clicks, \
-         updated_at = given.updated_at FROM {GIVEN} WHERE links.domain = given.domain AND links.code = given.code"
+         updated_at = given.updated_at FROM {GIVEN} WHERE links.domain = given.domain AND links.code = given.code \
+         RETURNING CASE WHEN given.max_clicks IS NOT NULL THEN links.id END"
     );
-    run(transaction, &sql, rows, Some(Timestamp::now())).await?;
+    let replaced = run(transaction, &sql, rows, Some(Timestamp::now())).await?;
+    let limited: Vec<Option<i64>> = replaced.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let limited: Vec<i64> = limited.into_iter().flatten().collect();
+    if !limited.is_empty() {
+        limits::begin(transaction, &limited).await?;
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -34,9 +34,16 @@ const MODE: u32 = 0o600;
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 64;
 
+/// The absolute path of a file, for SQLite. It would take a name that starts with `file:` for a URI, whichever flags it
+/// gets (sqlite.org/compile.html#use_uri), and so open another file than the one that was checked.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path).map_err(|_| Error::CannotOpen)
+}
+
 /// Opens the database for writing and migrates it. A read-only database is opened for reading, and the returned flag is
 /// then false.
 pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
+    let path = &absolute(path)?;
     if path.is_dir() {
         return Err(Error::Directory);
     }
@@ -54,8 +61,6 @@ pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
 }
 
 fn try_writer(path: &Path) -> Result<Connection, Error> {
-    // The path is not opened as a URI, since SQLite would treat a name that starts with `file:` as one.
-    let flags = OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI;
     if create(path).is_err() {
         // A foreign database is not even opened for writing, since that could clean up its log. If this check fails,
         // opening it for writing reports why.
@@ -66,7 +71,7 @@ fn try_writer(path: &Path) -> Result<Connection, Error> {
             return Err(refused);
         }
     }
-    let mut connection = Connection::open_with_flags(path, flags)?;
+    let mut connection = Connection::open(path)?;
     if connection.is_readonly("main")? {
         return Err(Error::ReadOnly);
     }
@@ -115,6 +120,7 @@ fn is_unwritable(error: &Error) -> bool {
 
 /// Opens for reading.
 pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
+    let path = &absolute(path)?;
     let open = |file: &Path, flags: OpenFlags| -> Result<Connection, Error> {
         let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         common(&connection, READER_CACHE_KIB)?;
@@ -130,7 +136,6 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
         Err(error)
             if !matches!(error, Error::Full) && is_unwritable(&error) && path.is_file() && !has_log(path) =>
         {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
             let uri = format!("file:{path}?immutable=1");
             open(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::backup::Backup;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, Status};
@@ -43,6 +43,11 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Opens a file that this process does not write.
+    pub(in crate::store) fn of_a_file(path: &Path) -> Result<Self, Error> {
+        Self::open(path, Arc::default())
+    }
+
     pub(super) fn open(path: &Path, commits: Arc<AtomicU64>) -> Result<Self, Error> {
         let connection = connection::reader(path)?;
         let deadline = Arc::new(Mutex::new(None));
@@ -240,7 +245,7 @@ impl Reader {
         // Without a snapshot, each commit would restart the copy.
         let snapshot = self.latest()?.unchecked_transaction()?;
         schema::is_current(&snapshot)?;
-        let mut copy = Connection::open_with_flags(to, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
+        let mut copy = Connection::open(connection::absolute(to)?)?;
         copy.busy_timeout(connection::BUSY_TIMEOUT)?;
         let backup = Backup::new(&self.connection, &mut copy)?;
         loop {

@@ -244,8 +244,13 @@ impl Writer {
             self.look_for_foreign_commits();
         }
         if self.writable {
-            // Neither statement is needed for durability. Both make the next start quick.
-            let tidied = self.connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);");
+            // None of it is needed for durability. It makes the next start quick. A checkpoint holds the lock for
+            // writing, so it does not wait for readers, which may stay for minutes: other processes could not write
+            // meanwhile.
+            let tidied = self.connection.execute_batch("PRAGMA optimize").and_then(|()| {
+                self.connection.busy_timeout(Duration::ZERO)?;
+                self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+            });
             if let Err(error) = tidied {
                 tracing::warn!(%error, "cannot tidy the database up");
             }

@@ -41,14 +41,17 @@ pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
     Ok(Lease::UsedUp)
 }
 
-/// Starts a new limit of a link from the clicks that the database knows: those added up, those waiting to be added up,
-/// and those granted under an earlier limit.
-pub async fn begin(session: &Session, link: i64) -> Result<(), Error> {
-    let sql = "INSERT INTO limits (link, taken) SELECT $1, least(9223372036854775807, \
-         coalesce((SELECT clicks FROM totals WHERE link = $1), 0) + coalesce((SELECT sum(c.count) \
+/// Starts a new limit of each link from the clicks that the database knows: those added up, those waiting to be added
+/// up, and those granted under an earlier limit. A limit that the link already has goes on.
+pub async fn begin(session: &Session, links: &[i64]) -> Result<(), Error> {
+    let sql = "INSERT INTO limits (link, taken) SELECT l.link, least(9223372036854775807, \
+         coalesce(t.clicks, 0) + coalesce(w.clicks, 0))::int8 \
+         FROM unnest($1::int8[]) AS l (link) LEFT JOIN totals AS t ON t.link = l.link \
+         LEFT JOIN (SELECT c.link, sum(c.count) AS clicks \
          FROM (SELECT links, counts FROM click_flushes LIMIT $2) AS f, unnest(f.links, f.counts) AS c (link, count) \
-         WHERE c.link = $1), 0))::int8 ON CONFLICT (link) DO UPDATE SET taken = greatest(limits.taken, excluded.taken)";
-    session.execute(sql, values![link => INT8, FLUSHES => INT8]).await?;
+         WHERE c.link IN (SELECT unnest($1::int8[])) GROUP BY c.link) AS w ON w.link = l.link \
+         ON CONFLICT (link) DO UPDATE SET taken = greatest(limits.taken, excluded.taken)";
+    session.execute(sql, values![links => INT8_ARRAY, FLUSHES => INT8]).await?;
     Ok(())
 }
 

@@ -351,7 +351,7 @@ impl Change {
         ];
         session.execute(sql, values).await?;
         if self.begins_limit {
-            limits::begin(session, link.id).await?;
+            limits::begin(session, &[link.id]).await?;
         }
         Ok(())
     }
