@@ -67,7 +67,12 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     } else if path.starts_with("/assets/") && matches!(*request.method(), Method::GET | Method::HEAD) {
         assets::answer(path, request.headers())
     } else {
-        let visitor = visitor(&app, &request);
+        let mut visitor = visitor(&app, &request);
+        if let Ok((visitor, _)) = &mut visitor
+            && pages::operation::is_over(&app, visitor).await
+        {
+            (visitor.grant, visitor.session) = (None, false);
+        }
         admit(visitor, request, next).await
     };
     harden(response.headers_mut());

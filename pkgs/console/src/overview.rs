@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use crate::metrics::{Metrics, quantile};
 use crate::upstream::{Ask, Upstream};
@@ -15,6 +16,10 @@ const FRESH: Duration = Duration::from_millis(900);
 
 /// If two readings are further apart than this, nobody was watching in between, so they don't give a current rate.
 const LATELY: Duration = Duration::from_secs(10);
+
+/// How long a service may take to answer. All cards wait for the slowest, and readings have to stay closer than
+/// [`LATELY`].
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many readings are kept for the charts.
 const KEPT: usize = 61;
@@ -35,8 +40,8 @@ struct Moment {
 enum Said {
     /// There was no answer, for this reason.
     Nothing(String),
-    /// Whether it is ready, or why not, and its counters.
-    Counts { unready: Option<String>, counts: Box<Counts> },
+    /// When it answered, whether it is ready, or why not, and its counters.
+    Counts { at: Instant, unready: Option<String>, counts: Box<Counts> },
 }
 
 /// A service's counters since it was started.
@@ -119,16 +124,18 @@ impl Sampler {
 
 /// Asks a service.
 async fn said(service: &Upstream) -> Said {
-    let (ready, metrics) =
-        tokio::join!(service.ask(Ask::get("/readyz")), service.ask_well(Ask::get("/metrics")));
-    match (ready, metrics) {
-        (Ok(ready), Ok(metrics)) => {
+    let asked =
+        async { tokio::join!(service.ask(Ask::get("/readyz")), service.ask_well(Ask::get("/metrics"))) };
+    match timeout(PATIENCE, asked).await {
+        Ok((Ok(ready), Ok(metrics))) => {
+            let at = Instant::now();
             let unready = (ready.status != StatusCode::OK).then(|| reason(&ready.body));
             let text = String::from_utf8_lossy(&metrics.body);
             let counts = counts(service.name, &Metrics::parse(&text));
-            Said::Counts { unready, counts: Box::new(counts) }
+            Said::Counts { at, unready, counts: Box::new(counts) }
         }
-        (Err(error), _) | (_, Err(error)) => Said::Nothing(error.to_string()),
+        Ok((Err(error), _) | (_, Err(error))) => Said::Nothing(error.to_string()),
+        Err(_) => Said::Nothing(service.late(PATIENCE).to_string()),
     }
 }
 
@@ -171,7 +178,7 @@ fn rate(before: f64, after: f64, time: Duration) -> Option<f64> {
 
 fn shown(name: &'static str, index: usize, readings: &[Arc<Moment>]) -> Service {
     let counted = |moment: &Moment| match &moment.services[index] {
-        Said::Counts { counts, .. } => Some((moment.at, (**counts).clone())),
+        Said::Counts { at, counts, .. } => Some((*at, (**counts).clone())),
         Said::Nothing(_) => None,
     };
     let pair = |pair: &[Arc<Moment>]| {
@@ -191,7 +198,7 @@ fn shown(name: &'static str, index: usize, readings: &[Arc<Moment>]) -> Service 
             service.state = State::Down(why.clone());
             return service;
         }
-        Some(Said::Counts { unready, counts }) => {
+        Some(Said::Counts { unready, counts, .. }) => {
             if let Some(why) = unready {
                 service.state = State::NotReady(why.clone());
             }
@@ -224,11 +231,18 @@ fn part((hits, misses): (f64, f64)) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use service::socket::Address;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
     use super::*;
 
     fn moment(at: Instant, requests: Option<f64>) -> Arc<Moment> {
         let said = match requests {
             Some(requests) => Said::Counts {
+                at,
                 unready: None,
                 counts: Box::new(Counts { requests, hits: Some((3.0, 1.0)), ..Counts::default() }),
             },
@@ -256,5 +270,43 @@ mod tests {
         }
         let down = shown("links", 0, &[moment(at(0), None)]);
         assert_eq!(down.state, State::Down("nobody".into()));
+    }
+
+    /// A service at a Unix socket that gives every request this answer or, without one, never answers.
+    fn serve(place: &Path, name: &'static str, answer: Option<&'static str>) -> Upstream {
+        let socket = place.join(name);
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                if let Some(answer) = answer {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await.expect("a head"));
+                    }
+                    let length = answer.len();
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{answer}");
+                    stream.write_all(answer.as_bytes()).await.expect("a client");
+                }
+                open.push(stream);
+            }
+        });
+        Upstream { name, address: Address::Unix(socket) }
+    }
+
+    #[tokio::test]
+    async fn a_service_that_never_answers_does_not_hide_the_rates_of_the_others() {
+        let place = tempfile::tempdir().expect("a directory");
+        let links = serve(place.path(), "links", Some("linerate_links_requests_total 7\n"));
+        let sampler = Sampler::new(vec![links, serve(place.path(), "files", None)]);
+        let begun = Instant::now();
+        sampler.now().await;
+        tokio::time::sleep(FRESH).await;
+        let services = sampler.now().await;
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        assert_eq!((&services[0].state, services[0].rate), (&State::Ready, Some(0.0)));
+        let State::Down(why) = &services[1].state else { panic!("{services:?}") };
+        assert!(why.ends_with("nothing came within 2 s"), "{why}");
     }
 }

@@ -215,6 +215,12 @@ impl Sessions {
         self.lock().remove(&digest(id));
     }
 
+    /// Ends all sessions with this grant's links key or token, which links no longer accepts. Sessions that only share
+    /// the key of linerate-api stay, and so do the same user's sessions with newer tokens.
+    pub(crate) fn end_refused(&self, grant: &Grant) {
+        self.lock().retain(|_, session| session.grant.links.is_none() || session.grant.links != grant.links);
+    }
+
     /// Ends all sessions that have a key in common with this grant.
     pub(crate) fn end_all(&self, grant: &Grant) {
         self.lock().retain(|_, session| !session.grant.shares_with(grant));
@@ -295,6 +301,19 @@ mod tests {
             [one, two, other].map(|id| sessions.grant(&id, true, now).is_some()),
             [false, false, true]
         );
+    }
+
+    #[test]
+    fn a_key_that_links_refuses_ends_the_sessions_that_have_it_and_no_others() {
+        let (sessions, now) = sessions();
+        let team = |key: &str| Grant { api: Some("lrk_1".into()), ..links(key) };
+        let ada =
+            |token: &str| Grant { user: Some(User { id: "1".into(), name: "ada".into() }), ..links(token) };
+        let ids = [team("lr_1"), links("lr_1"), team("lr_2"), ada("old"), ada("new")]
+            .map(|grant| sessions.begin(grant, None, now).expect("random"));
+        sessions.end_refused(&team("lr_1"));
+        sessions.end_refused(&ada("old"));
+        assert_eq!(ids.map(|id| sessions.grant(&id, true, now).is_some()), [false, false, true, false, true]);
     }
 
     #[test]

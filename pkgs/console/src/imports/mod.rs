@@ -5,6 +5,8 @@ pub(crate) mod rows;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::csrf;
 use crate::links::Tally;
 
@@ -17,13 +19,19 @@ const RUNNING: usize = 2;
 /// How many refused rows are reported.
 const ERRORS: usize = 100;
 
-/// The task that performs an import. When it is dropped, even by a panic, the import is over.
+/// A place for an import, which is taken before its file is read.
+pub(crate) type Place = OwnedSemaphorePermit;
+
+/// The task that performs an import. When it is dropped, even by a panic, the import is over and its place is free.
 #[derive(Debug)]
-pub(crate) struct Worker(pub(crate) Arc<Import>);
+pub(crate) struct Worker {
+    pub(crate) import: Arc<Import>,
+    _place: Place,
+}
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.0.end(Err("the console failed".to_owned()));
+        self.import.end(Err("the console failed".to_owned()));
     }
 }
 
@@ -81,18 +89,29 @@ impl Import {
     }
 }
 
-/// The imports that are kept, newest last.
-#[derive(Debug, Default)]
-pub(crate) struct Imports(Mutex<VecDeque<Arc<Import>>>);
+/// The imports that are kept, and places for running ones.
+#[derive(Debug)]
+pub(crate) struct Imports {
+    /// Newest last.
+    kept: Mutex<VecDeque<Arc<Import>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Imports {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), places: Arc::new(Semaphore::new(RUNNING)) }
+    }
+}
 
 impl Imports {
-    /// Begins an import of this many rows; none if too many imports are running.
-    pub(crate) fn begin(&self, owner: &str, total: u64) -> Option<Arc<Import>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = kept.iter().filter(|import| import.lock().ended.is_none()).count();
-        if running >= RUNNING {
-            return None;
-        }
+    /// Takes a place for one more import; none if too many are running.
+    pub(crate) fn place(&self) -> Option<Place> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Begins an import of this many rows; none if the system has no randomness for its id.
+    pub(crate) fn begin(&self, owner: &str, total: u64, place: Place) -> Option<Worker> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             let oldest = kept.iter().position(|import| import.lock().ended.is_some())?;
             kept.remove(oldest);
@@ -100,12 +119,12 @@ impl Imports {
         let progress = Mutex::new(Progress { total, ..Progress::default() });
         let import = Arc::new(Import { id: csrf::random().ok()?, owner: owner.to_owned(), progress });
         kept.push_back(Arc::clone(&import));
-        Some(import)
+        Some(Worker { import, _place: place })
     }
 
     /// One of this visitor's imports.
     pub(crate) fn find(&self, owner: &str, id: &str) -> Option<Arc<Import>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|import| import.id == id && import.owner == owner).cloned()
     }
 }
@@ -114,26 +133,32 @@ impl Imports {
 mod tests {
     use super::*;
 
+    fn begin(imports: &Imports, owner: &str, total: u64) -> Worker {
+        let place = imports.place().expect("there is room");
+        imports.begin(owner, total, place).expect("random")
+    }
+
     #[test]
     fn imports_are_their_owners_and_so_many_at_a_time() {
         let imports = Imports::default();
-        let [one, two] = ["a", "b"].map(|owner| imports.begin(owner, 10).expect("there is room"));
-        assert!(imports.begin("c", 1).is_none(), "two are under way");
-        assert!(imports.find("a", &one.id).is_some() && imports.find("b", &one.id).is_none());
+        let [one, two] = ["a", "b"].map(|owner| begin(&imports, owner, 10));
+        assert!(imports.place().is_none(), "two are under way");
+        let [one_id, two_id] = [&one, &two].map(|worker| worker.import.id.clone());
+        assert!(imports.find("a", &one_id).is_some() && imports.find("b", &one_id).is_none());
+        drop(two);
         for _ in 0..2 * KEPT {
-            two.end(Ok(()));
-            imports.begin("c", 1).expect("there is room").end(Err("broken".into()));
+            begin(&imports, "c", 1).import.end(Err("broken".into()));
         }
-        assert!(imports.find("a", &one.id).is_some(), "one that is under way stays");
-        assert!(imports.find("b", &two.id).is_none(), "the oldest that has ended makes room");
-        assert_eq!(imports.0.lock().expect("nobody panicked").len(), KEPT);
+        assert!(imports.find("a", &one_id).is_some(), "one that is under way stays");
+        assert!(imports.find("b", &two_id).is_none(), "the oldest that has ended makes room");
+        assert_eq!(imports.kept.lock().expect("nobody panicked").len(), KEPT);
     }
 
     #[test]
     fn what_panics_is_over() {
         let imports = Imports::default();
-        let import = imports.begin("a", 1).expect("there is room");
-        let worker = Worker(Arc::clone(&import));
+        let worker = begin(&imports, "a", 1);
+        let import = Arc::clone(&worker.import);
         let panicked = std::thread::spawn(move || {
             let _worker = worker;
             panic!("on purpose");
@@ -145,7 +170,7 @@ mod tests {
     #[test]
     fn what_pieces_came_to_is_summed_and_rows_have_the_numbers_of_the_file() {
         let imports = Imports::default();
-        let import = imports.begin("a", 2_000).expect("there is room");
+        let import = &begin(&imports, "a", 2_000).import;
         let errors = |count: u64| (1..=count).map(|row| (row, format!("row {row}"))).collect();
         import.add(1_000, Tally { created: 990, failed: 10, errors: errors(10), ..Tally::default() });
         import.add(1_000, Tally { skipped: 900, failed: 100, errors: errors(100), ..Tally::default() });

@@ -1,7 +1,12 @@
 //! Splits a file into pieces of a thousand rows, so that the console knows their number and can show progress.
 
+use std::fmt;
+
 use csv::ReaderBuilder;
-use serde_json::{Deserializer, Value};
+use serde::Deserializer as _;
+use serde::de::{SeqAccess, Visitor};
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
 
 /// How many rows are sent at once. links stores them in one transaction, which takes about 50 ms.
 const PIECE: usize = 1_000;
@@ -44,24 +49,56 @@ impl Rows {
         Ok(Self { media_type: "text/csv", pieces: pieces.into_iter().chain(alone).collect() })
     }
 
-    /// Reads JSON, which is either an array or one object per line.
+    /// Reads JSON, which is either an array or one object per line. Rows stay text, since their values would take up to
+    /// a hundred times as much memory.
     pub(crate) fn of_json(file: &[u8]) -> Result<Self, String> {
-        let rows: Vec<Value> = if file.trim_ascii_start().starts_with(b"[") {
-            serde_json::from_slice(file).map_err(|error| error.to_string())?
+        let mut pieces = JsonPieces::default();
+        let mut reader = Deserializer::from_slice(file);
+        let read = if file.trim_ascii_start().starts_with(b"[") {
+            reader.deserialize_seq(&mut pieces).and_then(|()| reader.end())
         } else {
-            let rows = Deserializer::from_slice(file).into_iter::<Value>();
-            rows.collect::<Result<_, _>>().map_err(|error| error.to_string())?
+            reader.into_iter().try_for_each(|row| row.map(|row| pieces.push(row)))
         };
-        let piece = |rows: &[Value]| {
-            let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
-            (lines.join("\n").into_bytes(), rows.len() as u64)
-        };
-        Ok(Self { media_type: "application/x-ndjson", pieces: rows.chunks(PIECE).map(piece).collect() })
+        read.map_err(|error| error.to_string())?;
+        Ok(Self { media_type: "application/x-ndjson", pieces: pieces.0 })
     }
 
     /// How many rows there are.
     pub(crate) fn count(&self) -> u64 {
         self.pieces.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// The pieces of a JSON file, made while it is read.
+#[derive(Default)]
+struct JsonPieces(Vec<(Vec<u8>, u64)>);
+
+impl JsonPieces {
+    fn push(&mut self, row: &RawValue) {
+        let row = row.get().as_bytes();
+        match self.0.last_mut() {
+            Some((piece, count)) if *count < PIECE as u64 => {
+                piece.push(b'\n');
+                piece.extend_from_slice(row);
+                *count += 1;
+            }
+            _ => self.0.push((row.to_vec(), 1)),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for &mut JsonPieces {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of rows")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
+        while let Some(row) = rows.next_element()? {
+            self.push(row);
+        }
+        Ok(())
     }
 }
 
@@ -96,6 +133,32 @@ mod tests {
                 (pieces.len(), pieces[0].1, &pieces[1]),
                 (2, 1_000, &("{\"code\":\"c1000\"}".to_owned(), 1))
             );
+        }
+    }
+
+    /// The most memory that this process has ever used, in bytes.
+    fn peak() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim_end_matches("kB").trim().parse::<usize>().expect("a number") << 10
+    }
+
+    #[test]
+    fn the_rows_of_a_file_take_little_more_memory_than_the_file() {
+        let nested = format!("{{\"tags\":[{}[0]]}}", "[0],".repeat(2 << 20));
+        for (file, count) in [
+            ("{\"\":0}\n".repeat(1 << 20), 1 << 20),
+            (format!("[{}{{}}]", "{\"\":0},".repeat(1 << 20)), (1 << 20) + 1),
+            (nested, 1),
+        ] {
+            let before = peak();
+            let rows = Rows::of_json(file.as_bytes()).expect("rows");
+            let taken = peak().saturating_sub(before);
+            assert!(taken < 64 << 20, "{taken} bytes for {:.20}", file);
+            assert_eq!(rows.count(), count);
+            let sent: usize = rows.pieces.iter().map(|(piece, _)| piece.len()).sum();
+            // Brackets and what stands between pieces are left out.
+            assert!(sent + rows.pieces.len() + 1 >= file.len(), "{sent} bytes are sent");
         }
     }
 

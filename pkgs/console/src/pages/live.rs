@@ -13,6 +13,7 @@ use http::header::{self, HeaderValue};
 use maud::{Markup, html};
 use tokio::time::sleep;
 
+use super::operation;
 use crate::app::App;
 use crate::live::Full;
 use crate::visitor::Visitor;
@@ -73,8 +74,9 @@ where
                 () = app.shutdown.wait() => return None,
             }
         }
-        let signed_in =
-            app.open.is_some() || app.sessions.grant(&visitor.cookie, false, Instant::now()).is_some();
+        let signed_in = app.open.is_some()
+            || !operation::is_over(&app, &visitor).await
+                && app.sessions.grant(&visitor.cookie, false, Instant::now()).is_some();
         let (markup, goes_on) = if !signed_in {
             (over("You are signed out.", "/sign-in", "Sign in"), None)
         } else if begun.elapsed() > LIFE {

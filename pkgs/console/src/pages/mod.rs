@@ -11,7 +11,7 @@ pub(crate) mod link;
 pub(crate) mod link_form;
 pub(crate) mod links;
 mod live;
-mod operation;
+pub(crate) mod operation;
 pub(crate) mod overview;
 pub(crate) mod profile;
 pub(crate) mod queues;
@@ -263,13 +263,8 @@ fn failed(
                 app.sessions.forget(key);
                 return see_other("/users");
             }
-            // This session's token has expired. The same user's other sessions may have newer ones.
-            _ if grant.is_some_and(|grant| grant.user.is_some()) => {
-                app.sessions.end(&visitor.cookie);
-                return see_other("/sign-in");
-            }
             _ => {
-                grant.inspect(|grant| app.sessions.end_all(grant));
+                grant.inspect(|grant| app.sessions.end_refused(grant));
                 return see_other("/sign-in");
             }
         }

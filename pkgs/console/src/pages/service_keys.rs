@@ -49,6 +49,12 @@ fn of(name: &str) -> Result<KeyOf, Error> {
     found.ok_or_else(|| Error::Refused(Box::new(Problem::not_found("there is no such service"))))
 }
 
+/// A client for the service with this name, or the page that says why there is none.
+fn begun<'a>(app: &'a App, visitor: &'a Visitor, name: &str, title: &str) -> Result<Keys<'a>, Box<Response>> {
+    let of = of(name).map_err(|error| Box::new(failed((app, visitor), (Screen::Access, title), &error)))?;
+    keys(app, visitor, of).map_err(|error| Box::new(not_done(app, visitor, of, title, &error)))
+}
+
 /// The page for an error. If the linerate-api key is no longer valid, the session keeps the rest of its grant.
 fn not_done(app: &App, visitor: &Visitor, of: KeyOf, title: &str, error: &Error) -> Response {
     let screen = if of == KeyOf::Api { Screen::Users } else { Screen::Access };
@@ -67,7 +73,7 @@ pub(super) async fn listed(app: &App, visitor: &Visitor, fields: &Fields) -> Mar
             } @else {
                 @if app.links.is_some() { (one(app, visitor, KeyOf::Links).await) }
                 @if app.users.is_some() { (one(app, visitor, KeyOf::Api).await) }
-                p.hint { "A revoked key ends at once, and its sessions with their next page." }
+                p.hint { "A revoked key ends at once, and its sessions within five seconds." }
             }
         }
     }
@@ -178,13 +184,12 @@ pub(crate) async fn new(
     Path(service): Path<String>,
     visitor: Visitor,
 ) -> Response {
-    let begun = of(&service).and_then(|of| keys(&app, &visitor, of));
-    match begun {
+    match begun(&app, &visitor, &service, "New key") {
         Ok(keys) => {
             let form = Form { scope: "read".to_owned(), ..Form::default() };
             ask(&app, &visitor, keys.of, &form, None)
         }
-        Err(error) => failed((&app, &visitor), (Screen::Access, "New key"), &error),
+        Err(response) => *response,
     }
 }
 
@@ -195,9 +200,9 @@ pub(crate) async fn create(
     visitor: Visitor,
     fields: Fields,
 ) -> Response {
-    let keys = match of(&service).and_then(|of| keys(&app, &visitor, of)) {
+    let keys = match begun(&app, &visitor, &service, "New key") {
         Ok(keys) => keys,
-        Err(error) => return failed((&app, &visitor), (Screen::Access, "New key"), &error),
+        Err(response) => return *response,
     };
     let form = Form::of_fields(&fields);
     let made = keys.create(&form.key(keys.of)).await;
@@ -262,9 +267,9 @@ pub(crate) async fn ask_revoke(
     visitor: Visitor,
 ) -> Response {
     let title = "Revoke key";
-    let keys = match of(&service).and_then(|of| keys(&app, &visitor, of)) {
+    let keys = match begun(&app, &visitor, &service, title) {
         Ok(keys) => keys,
-        Err(error) => return failed((&app, &visitor), (Screen::Access, title), &error),
+        Err(response) => return *response,
     };
     let key = match keys.read(id).await {
         Ok(key) => key,
@@ -289,9 +294,9 @@ pub(crate) async fn revoke(
     visitor: Visitor,
 ) -> Response {
     let title = "Revoke key";
-    let keys = match of(&service).and_then(|of| keys(&app, &visitor, of)) {
+    let keys = match begun(&app, &visitor, &service, title) {
         Ok(keys) => keys,
-        Err(error) => return failed((&app, &visitor), (Screen::Access, title), &error),
+        Err(response) => return *response,
     };
     let revoked = keys.revoke(id).await;
     operation::note(&app, &visitor, "key.revoke", &format!("{service}/{id}"), revoked.is_ok()).await;

@@ -13,7 +13,7 @@ use super::{Screen, attachment, csrf, failed, links, missing, page as shown, see
 use crate::app::App;
 use crate::fields::Fields;
 use crate::imports::rows::Rows;
-use crate::imports::{Import, Progress, Worker};
+use crate::imports::{Import, Progress};
 use crate::links::Tally;
 use crate::sent_file::SentFile;
 use crate::visitor::Visitor;
@@ -48,10 +48,19 @@ pub(crate) async fn import(
     if let Err(error) = links(&app, &visitor) {
         return failed((&app, &visitor), TITLE, &error);
     }
-    // Parsing megabytes takes a while. On a blocking thread, it doesn't delay other visitors.
-    let rows = move || if is_json { Rows::of_json(&bytes) } else { Rows::of_csv(&bytes) };
-    let rows = match tokio::task::spawn_blocking(rows).await {
-        Ok(Ok(rows)) => rows,
+    // The rows of each import are in memory from here on.
+    let Some(place) = app.imports.place() else {
+        let why = "Two imports are under way already; wait for one of them.";
+        return wrong(StatusCode::SERVICE_UNAVAILABLE, why);
+    };
+    // Parsing megabytes takes a while. On a blocking thread, it doesn't delay other visitors. It has the place, since
+    // it goes on even if the visitor doesn't wait for it.
+    let rows = move || {
+        let rows = if is_json { Rows::of_json(&bytes) } else { Rows::of_csv(&bytes) };
+        rows.map(|rows| (rows, place))
+    };
+    let (rows, place) = match tokio::task::spawn_blocking(rows).await {
+        Ok(Ok(read)) => read,
         Err(_) => {
             return wrong(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -62,23 +71,25 @@ pub(crate) async fn import(
             return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}"));
         }
     };
-    let Some(import) = app.imports.begin(&visitor.cookie, rows.count()) else {
-        let why = "Two imports are under way already; wait for one of them.";
-        return wrong(StatusCode::SERVICE_UNAVAILABLE, why);
+    let Some(worker) = app.imports.begin(&visitor.cookie, rows.count(), place) else {
+        return wrong(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Nothing was imported: the system has no randomness.",
+        );
     };
-    let place = format!("/links/import/{}", import.id);
+    let location = format!("/links/import/{}", worker.import.id);
     let on_conflict = fields.get("on_conflict").to_owned();
-    let going_on = (Arc::clone(&app), visitor.clone(), Worker(import));
+    let going_on = (Arc::clone(&app), visitor.clone(), worker);
     tokio::spawn(async move {
         let (app, visitor, worker) = going_on;
-        let import = &worker.0;
+        let import = &worker.import;
         let ended = tokio::select! {
             ended = run(&app, &visitor, import, rows, &on_conflict) => ended,
             () = app.shutdown.wait() => Err("the console ended meanwhile".to_owned()),
         };
         import.end(ended);
     });
-    see_other(&place)
+    see_other(&location)
 }
 
 /// Sends rows to links, piece by piece.

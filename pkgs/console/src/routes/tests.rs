@@ -1,7 +1,7 @@
 //! Tests the routes and the checks before them as a client sees them, with a service that knows one key.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,6 +18,7 @@ use tokio::net::UnixListener;
 use tower_service::Service;
 
 use super::router;
+use crate::answer_cache::AnswerCache;
 use crate::app::{self, App, Known};
 use crate::csrf::Secret;
 use crate::imports::Imports;
@@ -62,11 +63,19 @@ impl Machine for Nothing {
     }
 }
 
-/// A service without links, which accepts one key. Counts how often it was asked about a client's permissions.
-fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
+/// A service without links, which accepts one key.
+#[derive(Default)]
+struct Links {
+    /// How often it was asked about a client's permissions.
+    asked_who: AtomicUsize,
+    /// Whether the key is revoked.
+    revoked: AtomicBool,
+}
+
+fn serve(path: &std::path::Path) -> Arc<Links> {
     let listener = UnixListener::bind(path).expect("a socket");
-    let asked_who = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&asked_who);
+    let links = Arc::new(Links::default());
+    let state = Arc::clone(&links);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");
@@ -74,8 +83,9 @@ fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.expect("a head"));
             }
-            counted.fetch_add(usize::from(head.starts_with(b"GET /api/v1/whoami ")), Relaxed);
-            let known = String::from_utf8_lossy(&head).contains(&format!("Bearer {KEY}\r\n"));
+            state.asked_who.fetch_add(usize::from(head.starts_with(b"GET /api/v1/whoami ")), Relaxed);
+            let known = !state.revoked.load(Relaxed)
+                && String::from_utf8_lossy(&head).contains(&format!("Bearer {KEY}\r\n"));
             let (status, body) = match known {
                 true => ("200 OK", r#"{"links":[],"next":null,"scope":"write"}"#),
                 false => ("401 Unauthorized", r#"{"title":"","status":401,"detail":"unknown"}"#),
@@ -86,20 +96,20 @@ fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
             stream.write_all(answer.as_bytes()).await.expect("a client");
         }
     });
-    asked_who
+    links
 }
 
-/// A console; the directory with the service's socket and the console's audit log; and how often links was asked about
-/// a client's permissions.
-fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
+/// A console, which `change` adapts; the directory with the service's socket and the console's audit log; and the
+/// service.
+fn console(open: bool, change: impl FnOnce(&mut App)) -> (tempfile::TempDir, axum::Router, Arc<Links>) {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("links");
-    let asked_who = serve(&socket);
+    let service = serve(&socket);
     let log = AuditLogArgs { audit_log: Some(Destination::File(directory.path().join("audit"))) };
     let links = Upstream { name: "links", address: Address::Unix(socket) };
     let hour = Duration::from_secs(3600);
     let (may_all, clicks) = app::answer_caches();
-    let app = App {
+    let mut app = App {
         sampler: Sampler::new(vec![links.clone()]),
         links: Some(links),
         users: None,
@@ -124,7 +134,8 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
         profiles: Profiles::default(),
         imports: Imports::default(),
     };
-    (directory, router(Arc::new(app)), asked_who)
+    change(&mut app);
+    (directory, router(Arc::new(app)), service)
 }
 
 /// A client of the console, with the last cookie that it got.
@@ -132,16 +143,27 @@ struct Client {
     router: axum::Router,
     cookie: Option<String>,
     directory: tempfile::TempDir,
-    asked_who: Arc<AtomicUsize>,
+    links: Arc<Links>,
 }
 
 impl Client {
     fn new(open: bool) -> Self {
-        let (directory, router, asked_who) = console(open);
-        Self { router, cookie: None, directory, asked_who }
+        Self::of(open, |_| {})
     }
 
-    async fn send(&mut self, mut request: Request<Body>) -> (Response<()>, String) {
+    fn of(open: bool, change: impl FnOnce(&mut App)) -> Self {
+        let (directory, router, links) = console(open, change);
+        Self { router, cookie: None, directory, links }
+    }
+
+    async fn send(&mut self, request: Request<Body>) -> (Response<()>, String) {
+        let (parts, body) = self.begin(request).await.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (Response::from_parts(parts, ()), String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Sends a request, and returns its response before its body has arrived.
+    async fn begin(&mut self, mut request: Request<Body>) -> Response<Body> {
         let fields = request.headers_mut();
         fields.entry(header::HOST).or_insert(HeaderValue::from_static("localhost:8110"));
         if let Some(cookie) = &self.cookie {
@@ -153,9 +175,7 @@ impl Client {
             assert!(set.contains("HttpOnly; SameSite=Strict"), "{set}");
             self.cookie = set.split(';').next().map(str::to_owned);
         }
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("a body").to_bytes();
-        (Response::from_parts(parts, ()), String::from_utf8_lossy(&body).into_owned())
+        response
     }
 
     async fn get(&mut self, path: &str) -> (Response<()>, String) {
@@ -261,6 +281,73 @@ async fn a_session_is_new_with_each_sign_in_and_ends_with_signing_out() {
         StatusCode::SEE_OTHER,
         "its cookie is of no use any more"
     );
+}
+
+/// Lets a console ask with every request whether a key is still valid, as it otherwise does every few seconds.
+fn always_ask(app: &mut App) {
+    app.may_all = AnswerCache::new(Duration::ZERO);
+}
+
+#[tokio::test]
+async fn every_page_ends_the_session_of_a_revoked_key() {
+    for path in ["/", "/doctor", "/queues", "/access", "/users", "/links", "/none"] {
+        let mut client = Client::of(false, always_ask);
+        client.sign_in().await;
+        assert_ne!(client.get(path).await.0.status(), StatusCode::SEE_OTHER, "{path}");
+        client.links.revoked.store(true, Relaxed);
+        let (response, _) = client.get(path).await;
+        assert_eq!(response.status(), StatusCode::SEE_OTHER, "{path}");
+        assert!(location(&response).starts_with("/sign-in"), "{path}");
+        client.links.revoked.store(false, Relaxed);
+        assert_eq!(client.get(path).await.0.status(), StatusCode::SEE_OTHER, "{path}: it has ended");
+    }
+}
+
+#[tokio::test]
+async fn a_live_page_ends_with_the_session_of_a_revoked_key() {
+    let mut client = Client::of(false, always_ask);
+    client.sign_in().await;
+    let request = Request::get("/live/overview").body(Body::empty()).expect("a request");
+    let mut events = client.begin(request).await.into_body();
+    let first = events.frame().await.expect("an event").expect("a body").into_data().expect("bytes");
+    assert!(!String::from_utf8_lossy(&first).contains("signed out"), "{first:?}");
+    client.links.revoked.store(true, Relaxed);
+    let last = events.collect().await.expect("a body").to_bytes();
+    assert!(String::from_utf8_lossy(&last).contains("You are signed out."), "{last:?}");
+}
+
+#[tokio::test]
+async fn a_session_goes_on_while_links_does_not_answer() {
+    let mut client = Client::of(false, always_ask);
+    client.sign_in().await;
+    std::fs::remove_file(client.directory.path().join("links")).expect("a socket");
+    assert_eq!(client.get("/doctor").await.0.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_page_that_needs_a_key_of_the_api_asks_for_it_and_signs_nobody_out() {
+    let mut client = Client::of(false, |app| {
+        app.users = app.links.clone().map(|links| Upstream { name: "api", ..links });
+    });
+    let form = format!("csrf={}", client.sign_in().await);
+    for path in ["/access/keys/api/new", "/access/keys/api/1/revoke"] {
+        for (response, page) in [client.get(path).await, client.post(path, &form).await] {
+            assert_eq!(response.status(), StatusCode::OK, "{path}");
+            assert!(page.contains("A key for the users"), "{path}: {page}");
+        }
+    }
+    assert_eq!(client.get("/links").await.0.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_read_leaves_its_place_to_others() {
+    let mut client = Client::new(true);
+    let (_, page) = client.get("/links/import").await;
+    let form = format!("csrf={}&format=json&rows=%7B", token(&page));
+    for _ in 0..3 {
+        let (response, page) = client.post("/links/import", &form).await;
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{page}");
+    }
 }
 
 #[tokio::test]
@@ -489,5 +576,5 @@ async fn whether_a_key_may_everything_is_not_asked_with_every_request() {
     for _ in 0..5 {
         client.get("/profile").await;
     }
-    assert_eq!(client.asked_who.load(Relaxed), 1);
+    assert_eq!(client.links.asked_who.load(Relaxed), 1);
 }

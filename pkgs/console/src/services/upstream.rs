@@ -97,7 +97,7 @@ impl Upstream {
         match timeout(PATIENCE, self.answer(ask)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.down(exit::chain(&*error))),
-            Err(_) => Err(self.down(format!("nothing came within {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(self.late(PATIENCE)),
         }
     }
 
@@ -132,13 +132,18 @@ impl Upstream {
             // A task drives the connection until the response is complete or dropped.
             Ok(Ok((response, _))) => response,
             Ok(Err(error)) => return Err(self.down(exit::chain(&*error))),
-            Err(_) => return Err(self.down(format!("nothing came within {} s", PATIENCE.as_secs()))),
+            Err(_) => return Err(self.late(PATIENCE)),
         };
         if response.status().is_success() {
             return Ok(response);
         }
         let why = format!("{} answers {}", self.name, response.status());
         Err(Error::Refused(Box::new(Problem::new(response.status().as_u16(), why))))
+    }
+
+    /// The error that it didn't answer within this time.
+    pub(crate) fn late(&self, patience: Duration) -> Error {
+        self.down(format!("nothing came within {} s", patience.as_secs()))
     }
 
     fn down(&self, why: String) -> Error {
