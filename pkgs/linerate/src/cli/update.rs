@@ -19,7 +19,8 @@ pub enum Command {
     Apply(ApplyArgs),
     /// Show which version runs, and what is in the slots.
     Status(Args),
-    /// Boot the other slot's version from the next boot on, and mark the running one as failed.
+    /// Take back an update that has not been healthy yet, or else boot the other slot's version from the next boot on,
+    /// and mark the running one as failed.
     Rollback(RollbackArgs),
 }
 

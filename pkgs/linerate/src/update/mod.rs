@@ -94,7 +94,7 @@ pub enum Error {
     #[error("{0} runs already")]
     Runs(Version),
     /// There is nothing to go back to.
-    #[error("there is no other version to go back to that has not failed")]
+    #[error("there is no other version to go back to that has been healthy")]
     NothingElse,
     /// The running version has no boot file.
     #[error("what runs, {0}, has no boot file on the EFI partition")]
@@ -258,20 +258,38 @@ impl Appliance {
         Ok(Some(mirror.saved()))
     }
 
-    /// Makes the other slot's version boot from the next boot on, by marking the running version as failed.
+    /// Takes back what would boot next: an update that isn't proven yet, so that the running version boots again, or
+    /// else the running version, by marking it as failed, so that the other slot's version boots. Returns what boots
+    /// next.
     pub fn rollback(&self) -> Result<Version, Error> {
         let entries = self.entries()?;
         let running = self.running(&entries)?;
+        // Marking the running version as failed would leave no version to fall back to if the update fails too.
+        if running.trial == Trial::Good
+            && let Some((update, done)) = entries.iter().find_map(|entry| match entry.trial {
+                Trial::Left { left: 1.., done } if entry.version > running.version => Some((entry, done)),
+                _ => None,
+            })
+        {
+            self.count(update, Trial::Left { left: 0, done })?;
+            return Ok(running.version.clone());
+        }
         let other = entries
             .iter()
             .find(|entry| {
                 entry.version != running.version
-                    && !entry.trial.is_failed()
+                    && entry.trial == Trial::Good
                     && self.settings.is_whole(&entry.version)
             })
             .ok_or(Error::NothingElse)?;
         self.above_floor(&other.version)?;
-        self.count(running, Trial::Left { left: 0, done: 1 })?;
+        // On a boot on trial, systemd-bless-boot would take `+0-1` for its own mark of a bad boot, and remove it once
+        // the boot is good after all.
+        let done = match running.trial {
+            Trial::Left { done, .. } => done.saturating_add(1),
+            Trial::Good => 1,
+        };
+        self.count(running, Trial::Left { left: 0, done })?;
         Ok(other.version.clone())
     }
 

@@ -28,13 +28,6 @@ pub enum Trial {
     },
 }
 
-impl Trial {
-    /// Whether there are no tries left.
-    pub fn is_failed(self) -> bool {
-        matches!(self, Self::Left { left: 0, .. })
-    }
-}
-
 /// A version that may boot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {

@@ -61,6 +61,31 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
             r#""1.9""#,
             &["box_1.9.efi", "box_2+0-1.efi"],
         ),
+        // An update that has not booted yet is taken back, and the only version that is known to be good stays so.
+        (
+            &["box_2.efi", "box_3+2-0.efi"],
+            NOTHING,
+            &["rollback"],
+            0,
+            r#""2""#,
+            &["box_2.efi", "box_3+0-0.efi"],
+        ),
+        (
+            &["box_1.9+1-1.efi", "box_2+1-1.efi"],
+            NOTHING,
+            &["rollback"],
+            1,
+            "no other",
+            &["box_1.9+1-1.efi", "box_2+1-1.efi"],
+        ),
+        (
+            &["box_1.9.efi", "box_2+1-1.efi"],
+            NOTHING,
+            &["rollback"],
+            0,
+            r#""1.9""#,
+            &["box_1.9.efi", "box_2+0-2.efi"],
+        ),
         (
             &["box_1.4.efi", "box_2.efi"],
             NOTHING,
