@@ -3,8 +3,11 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread;
 
 use linerate::profile::Profile;
 use serde_json::Value;
@@ -141,6 +144,36 @@ fn it_is_known_since_when() {
     let first = since();
     assert!(first.is_u64());
     assert_eq!(since(), first);
+}
+
+#[test]
+fn a_proxy_is_not_asked_whether_a_service_is_ready() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let ready = format!("http://{}/readyz", listener.local_addr().expect("an address"));
+    let profile = directory.path().join("profile.json");
+    fs::write(&profile, format!(r#"{{"services":{{"x.service":{{"ready":"{ready}"}}}}}}"#)).expect("a file");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 1024]);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("written");
+        }
+    });
+    let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["--json", "doctor", "--profile"])
+        .arg(&profile)
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy")
+        .env_remove("LINERATE_MACHINE")
+        .output()
+        .expect("the binary");
+    let examined = json(&output);
+    let findings = examined["findings"].as_array().expect("findings");
+    let of = |rule: &str| findings.iter().filter(|one| one["rule"] == rule).collect::<Vec<_>>();
+    assert_eq!(of("running").len(), 1, "{examined}");
+    assert!(of("ready").is_empty(), "{examined}");
 }
 
 #[test]

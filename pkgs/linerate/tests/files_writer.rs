@@ -72,11 +72,15 @@ impl Writer {
     }
 
     fn ask(&self, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
+        self.ask_for("a test", method, target, fields, body)
+    }
+
+    fn ask_for(&self, by: &str, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect();
         let length = body.len();
         let head = format!(
             "{method} {target} HTTP/1.1\r\nhost: localhost\r\ntus-resumable: 1.0.0\r\nconnection: close\r\n\
-             linerate-by: a test\r\ncontent-length: {length}\r\n{fields}\r\n"
+             linerate-by: {by}\r\ncontent-length: {length}\r\n{fields}\r\n"
         );
         // The writer may refuse before everything has arrived.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
@@ -410,6 +414,16 @@ fn strangers_write_nothing_and_are_logged() {
     assert_eq!(writer.change("/delete", r#"{"path":"/a"}"#), 403);
     assert!(!writer.root("a").exists());
     assert_eq!(writer.log().matches("not a user who may ask").count(), 4);
+}
+
+#[test]
+fn a_name_that_is_not_ascii_is_kept() {
+    let writer = Writer::start(&[]);
+    let fields = "upload-length: 1\r\nupload-metadata: path L2E=\r\n";
+    let begun = writer.ask_for("user Jürgen from ::1", "POST", "/uploads", fields, b"");
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let listed = writer.ask("GET", "/uploads", "", b"");
+    assert!(listed.body.contains("\"by\":\"user Jürgen from ::1\""), "{listed:?}");
 }
 
 #[test]

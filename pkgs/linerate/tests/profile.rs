@@ -98,13 +98,13 @@ fn what_runs_is_named_with_its_callers_in_the_picture_and_folded() {
     // Compared with the same file, nothing has changed. Compared with another file, its functions are new.
     let (one, other) = (directory.path().join("one"), directory.path().join("other"));
     std::fs::write(&one, &folded).expect("written");
-    std::fs::write(&other, "sleeper;main;sleeps 5\n").expect("written");
+    std::fs::write(&other, "sleeper;main;dozes 5\n").expect("written");
     let [one, other] = [&one, &other].map(|path| path.to_str().expect("a path"));
     let output = profile(&["--diff", other, one, "--output", drawn, "--json"]);
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(
         json["changes"][0],
-        serde_json::json!({"name": "sleeps", "before": 100.0, "now": 0.0}),
+        serde_json::json!({"name": "dozes", "before": 100.0, "now": 0.0}),
         "{json}"
     );
     assert!(std::fs::read_to_string(&svg).expect("a picture").contains("before 0.0%"));

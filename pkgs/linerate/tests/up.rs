@@ -178,6 +178,20 @@ fn a_port_that_is_taken_is_said() {
 }
 
 #[test]
+fn a_second_one_with_the_same_data_leaves_the_first_alone() {
+    let second = r#"
+        "$1" up --data "$2" 2>&1 || echo "code $?"
+        token=$(sed -n 's/^token *//p' "$2/said")
+        admin=$(sed -n 's/^admin *//p' "$2/said")
+        curl --silent --max-time 120 --output /dev/null --write-out '%{http_code}\n' \
+            -H "Authorization: Bearer $token" "${admin}api/v1/links""#;
+    let Some((data, text)) = beside_up(second) else { return };
+    let data = data.path().display();
+    let expected = format!("error: another linerate up uses {data}: choose another by --data\ncode 2\n200\n");
+    assert_eq!(text, expected);
+}
+
+#[test]
 fn bench_measures_what_runs_saves_it_and_compares_with_it() {
     if Command::new("wrk").arg("--version").output().is_err() {
         return support::skipped("linerate bench", "wrk is missing, which makes its load");

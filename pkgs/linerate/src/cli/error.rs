@@ -158,6 +158,7 @@ impl Error {
             Self::Samples(error) if error.is_usage() => USAGE,
             Self::System(error) if error.is_usage() => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
+            Self::Up(up::Error::Taken(_)) => USAGE,
             Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,
             Self::Fleet(error) if error.is_usage() => USAGE,

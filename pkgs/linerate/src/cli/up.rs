@@ -14,7 +14,8 @@ use crate::up::{self, Running};
 /// Where data is kept.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where databases and served files are kept. Default: $XDG_STATE_HOME/linerate or ~/.local/state/linerate.
+    /// Where databases and served files are kept, for one `up` at a time. Default: $XDG_STATE_HOME/linerate or
+    /// ~/.local/state/linerate.
     #[arg(long, value_name = "DIR", env = "LINERATE_UP_DATA")]
     pub data: Option<PathBuf>,
 }

@@ -127,8 +127,10 @@ impl System for Real {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "only http URLs are asked for"));
         }
         let agent = ureq::Agent::config_builder();
-        let agent = agent.timeout_global(Some(READY)).http_status_as_error(false).max_redirects(0).build();
-        let answer = ureq::Agent::new_with_config(agent).get(url).call();
+        // A proxy from the environment is for the web and not for this machine.
+        let agent =
+            agent.timeout_global(Some(READY)).http_status_as_error(false).max_redirects(0).proxy(None);
+        let answer = ureq::Agent::new_with_config(agent.build()).get(url).call();
         answer.map(|answer| answer.status().as_u16()).map_err(ureq::Error::into_io)
     }
 

@@ -1,8 +1,8 @@
 //! Runs all services together to try them out: with embedded storage, on free ports. They start and stop together.
 //!
 //! Services don't hand over to successors here (`--handover`). When one service ends, all of them are stopped, and none
-//! is restarted. A second `up` runs another set of services on other ports; it doesn't take over from the first. Use
-//! systemd units to restart without losing connections.
+//! is restarted. A second `up` runs another set of services on other ports, with data of its own; it doesn't take over
+//! from the first. Use systemd units to restart without losing connections.
 //!
 //! - [`program`]: where the services' binaries are.
 //! - [`port`]: the ports they can use.
@@ -14,13 +14,15 @@ pub mod program;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::Serialize;
 use service::shutdown::Shutdown;
 use tokio::sync::mpsc;
@@ -89,6 +91,9 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
+    /// The data is in use.
+    #[error("another linerate up uses {}: choose another by --data", .0.display())]
+    Taken(PathBuf),
     /// Ports, signals or the runtime failed.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -172,21 +177,27 @@ struct Services {
     files: PathBuf,
     api: PathBuf,
     data: PathBuf,
+    /// Is locked as long as it is open: a second set of services would replace the token of the first.
+    _lock: File,
 }
 
 impl Services {
     /// Finds the programs, and creates what they need.
     fn find(data: &Path) -> Result<Self, Error> {
-        let services = Self {
-            links: program::find("linerate-links")?,
-            files: program::find("linerate-files")?,
-            api: program::find("linerate-api")?,
-            data: data.to_owned(),
-        };
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::File { path, source }
         };
+        let [links, files, api] = ["linerate-links", "linerate-files", "linerate-api"].map(program::find);
+        let (links, files, api) = (links?, files?, api?);
+        fs::create_dir_all(data).map_err(failed(data))?;
+        let path = data.join(".lock");
+        let lock = File::create(&path).map_err(failed(&path))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(Error::Taken(data.to_owned())),
+            locked => locked.map_err(|errno| failed(&path)(errno.into()))?,
+        }
+        let services = Self { links, files, api, data: data.to_owned(), _lock: lock };
         let root = services.root();
         fs::create_dir_all(&root).map_err(failed(&root))?;
         let page = root.join("index.html");

@@ -190,7 +190,10 @@ async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response
             let held = this.uploads.get(&id)?.try_lock_owned().map_err(|_| Error::Unknown)?;
             let writing = this.uploads.resume(&id, held)?;
             match this.uploads.publish(writing) {
-                Ok((published, _)) => Some(published),
+                Ok((published, _)) => {
+                    log_published(&published, 0, &who);
+                    Some(published)
+                }
                 Err(error) => {
                     if let Ok(held) = this
                         .uploads
@@ -219,7 +222,7 @@ async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response
     let location = HeaderValue::from_str(&format!("/uploads/{id}"));
     response.headers_mut().insert(header::LOCATION, location.unwrap_or(HeaderValue::from_static("/uploads")));
     if let Some(published) = published {
-        told(&published, 0, &by, response.headers_mut());
+        told(&published, response.headers_mut());
     }
     response
 }
@@ -275,15 +278,15 @@ async fn append(
     if announced > held.length - held.offset {
         return refused(&Problem::too_large("the piece goes on behind the end that was said"));
     }
-    let (path, by, length) = (held.path.clone(), by(&fields), held.length);
-    let taken = take(&writer, id, held, checksum, body).await;
+    let (path, by) = (held.path.clone(), by(&fields));
+    let taken = take(&writer, id, held, checksum, body, &by).await;
     match taken {
         Ok(Taken { held, published, problem }) => {
             let mut response =
                 problem.as_deref().map_or_else(|| StatusCode::NO_CONTENT.into_response(), refused);
             progress(&held, held.offset, response.headers_mut());
             if let Some(published) = published {
-                told(&published, length, &by, response.headers_mut());
+                told(&published, response.headers_mut());
             }
             response
         }
@@ -310,6 +313,7 @@ async fn take(
     held: Held,
     mut checksum: Option<Checksum>,
     mut body: Body,
+    by: &str,
 ) -> Result<Taken, Box<Problem>> {
     let this = Arc::clone(writer);
     let mut writing = blocking(move || this.uploads.resume(&id, held)).await.map_err(boxed)?;
@@ -348,12 +352,14 @@ async fn take(
         )));
     }
     let writing = write(writer, writing, pieces, true).await?;
-    let this = Arc::clone(writer);
+    let (this, by) = (Arc::clone(writer), by.to_owned());
     let (held, published) = blocking(move || {
         if writing.left() > 0 {
             return Ok((writing.into_held(), None));
         }
-        this.uploads.publish(writing).map(|(published, held)| (held, Some(published)))
+        let (published, held) = this.uploads.publish(writing)?;
+        log_published(&published, held.length, &by);
+        Ok((held, Some(published)))
     })
     .await
     .map_err(boxed)?;
@@ -485,17 +491,15 @@ async fn change(
     let body = Limited::new(body, MOST_ASKED).collect().await.map(|body| body.to_bytes());
     let asked = body.ok().and_then(|body| serde_json::from_slice::<Asked>(&body).ok());
     let Some(asked) = asked else { return refused(&Problem::bad_request("this is no request")) };
-    let (by, shown) = (by(&fields), asked.path.clone());
-    let to = asked.to.clone();
+    let by = by(&fields);
     let done = blocking(move || {
         let done = work(&writer.uploads, &asked);
         writer.uploads.changed();
+        let (to, error) = (asked.to.as_deref(), done.as_ref().err().map(ToString::to_string));
+        note(&Line { by: Some(&by), to, error: error.as_deref(), ..Line::new(action, &asked.path) });
         done
     });
-    let done = done.await;
-    let error = done.as_ref().err().map(ToString::to_string);
-    note(&Line { by: Some(&by), to: to.as_deref(), error: error.as_deref(), ..Line::new(action, &shown) });
-    done.map_or_else(|error| refused(&problem(&error)), |()| StatusCode::NO_CONTENT.into_response())
+    done.await.map_or_else(|error| refused(&problem(&error)), |()| StatusCode::NO_CONTENT.into_response())
 }
 
 /// Waits for exclusive access to an upload.
@@ -510,7 +514,8 @@ async fn held(writer: &Writer, id: &str) -> Result<Held, Box<Problem>> {
     Ok(held)
 }
 
-/// Runs work that may wait for the disk on a blocking thread.
+/// Runs work that may wait for the disk on a blocking thread. It goes on if the client leaves, so it logs its changes
+/// itself.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -527,20 +532,25 @@ fn progress(held: &Held, offset: u64, fields: &mut HeaderMap) {
     }
 }
 
-/// Logs that a file is in place, and adds it to the response's headers.
-fn told(published: &Published, bytes: u64, by: &str, fields: &mut HeaderMap) {
+/// Logs that a file is in place.
+fn log_published(published: &Published, bytes: u64, by: &str) {
+    let sha256 = Some(published.sha256.as_str());
+    note(&Line { by: Some(by), bytes: Some(bytes), sha256, ..Line::new("upload", &published.path) });
+}
+
+/// Adds to the response's headers that a file is in place.
+fn told(published: &Published, fields: &mut HeaderMap) {
     for (name, value) in [(PLACE, &published.path), (DIGEST, &published.sha256)] {
         if let Ok(value) = HeaderValue::from_str(value) {
             fields.insert(name, value);
         }
     }
-    let sha256 = Some(published.sha256.as_str());
-    note(&Line { by: Some(by), bytes: Some(bytes), sha256, ..Line::new("upload", &published.path) });
 }
 
 /// The user on whose behalf a request is made, for the log.
 fn by(fields: &HeaderMap) -> String {
-    let text = fields.get("linerate-by").and_then(|by| by.to_str().ok()).unwrap_or_default();
+    // Not `to_str`, which refuses names that aren't ASCII.
+    let text = fields.get("linerate-by").map(|by| String::from_utf8_lossy(by.as_bytes())).unwrap_or_default();
     text.chars().filter(|it| !it.is_control()).take(200).collect()
 }
 

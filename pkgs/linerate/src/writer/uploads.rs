@@ -78,7 +78,8 @@ pub(super) type Held = OwnedMutexGuard<Record>;
 pub(super) struct Uploads {
     pub(super) tree: Tree,
     pub(super) limits: Limits,
-    all: Mutex<HashMap<String, Slot>>,
+    /// The uploads by ID. Their lengths, which never change, are also outside the locks.
+    all: Mutex<HashMap<String, (u64, Slot)>>,
     /// The last count of the files below the root. Its lock admits one new upload at a time, so that two uploads can't
     /// both use the same free space.
     beginning: Mutex<Option<(Instant, Usage)>>,
@@ -123,7 +124,7 @@ impl Uploads {
                     // that.
                     let bytes = fs::statat(tree.staging(), data(id), AtFlags::SYMLINK_NOFOLLOW);
                     record.done |= bytes.is_err();
-                    all.insert(id.to_owned(), Arc::new(Turn::new(record)));
+                    all.insert(id.to_owned(), (record.length, Arc::new(Turn::new(record))));
                 }
                 None if kind == "data" && Record::load(tree.staging(), id).is_some() => {}
                 None => drop(fs::unlinkat(tree.staging(), name, AtFlags::empty())),
@@ -148,13 +149,11 @@ impl Uploads {
         self.sweep();
         let mut counted = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut under_way, mut promised) = (0, 0);
-        for slot in self.all().values() {
+        for (length, slot) in self.all().values() {
             // A locked upload is being written to, so it is running, and its bytes aren't below the root yet.
-            let known = slot.try_lock().map(|record| (record.done, record.length));
-            let (done, length) = known.unwrap_or((false, file_bytes));
-            if !done {
+            if !slot.try_lock().is_ok_and(|record| record.done) {
                 under_way += 1;
-                promised += length;
+                promised += *length;
             }
         }
         if under_way >= uploads {
@@ -186,19 +185,20 @@ impl Uploads {
             self.forget(&id);
             return Err(error.into());
         }
-        self.all().insert(id.clone(), Arc::new(Turn::new(record)));
+        self.all().insert(id.clone(), (length, Arc::new(Turn::new(record))));
         Ok(id)
     }
 
     /// An upload by its ID. Its lock gives exclusive access.
     pub(super) fn get(&self, id: &str) -> Result<Slot, Error> {
-        self.all().get(id).cloned().ok_or(Error::Unknown)
+        self.all().get(id).map(|(_, slot)| Arc::clone(slot)).ok_or(Error::Unknown)
     }
 
     /// The IDs and records of running uploads, except those that are being written to right now.
     pub(super) fn list(&self) -> Vec<(String, Record)> {
         let all = self.all();
-        let known = all.iter().filter_map(|(id, slot)| Some((id.clone(), slot.try_lock().ok()?.clone())));
+        let known =
+            all.iter().filter_map(|(id, (_, slot))| Some((id.clone(), slot.try_lock().ok()?.clone())));
         known.filter(|(_, record)| !record.done).collect()
     }
 
@@ -264,7 +264,7 @@ impl Uploads {
         let now = now();
         let mut all = self.all();
         let mut done = Vec::new();
-        all.retain(|id, slot| {
+        all.retain(|id, (_, slot)| {
             let Ok(record) = slot.try_lock() else { return true };
             if record.expires > now {
                 if record.done {
@@ -319,7 +319,7 @@ impl Uploads {
         now() + self.limits.expire.as_secs()
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, (u64, Slot)>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -355,4 +355,25 @@ impl Writing {
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_that_is_being_written_to_takes_no_more_room_than_its_length() {
+        let root = tempfile::tempdir().expect("a directory");
+        let expire = Duration::from_secs(60);
+        let limits = Limits { file_bytes: 100, bytes: 100, files: 10, uploads: 3, expire };
+        let uploads = Uploads::open(root.path(), limits).expect("a root");
+        let begin = |path: &str, length| {
+            uploads.begin(&Metadata { path: path.into(), ..Metadata::default() }, length, "ada")
+        };
+        let id = begin("/a", 10).expect("an upload");
+        let held = uploads.get(&id).expect("an upload").try_lock_owned().expect("a lock");
+        begin("/b", 1).expect("another upload");
+        assert_eq!(begin("/c", 90), Err(Error::Bytes(100)));
+        drop(held);
+    }
 }
