@@ -14,6 +14,30 @@ let
     ;
   cfg = config.services.linerate.links;
   shared = import ./options.nix { inherit config lib pkgs; } "links";
+  # `serviceConfig` of what streams the database.
+  streaming =
+    import ../sandbox.nix { }
+    // {
+      # The files of the database belong to one user, and only that user may read them.
+      User = "linerate-links";
+      Group = "linerate-links";
+      StateDirectory = "linerate-links";
+      StateDirectoryMode = "0750";
+      PrivateUsers = true;
+      RestrictAddressFamilies = [
+        "AF_INET"
+        "AF_INET6"
+        "AF_NETLINK"
+        "AF_UNIX"
+      ];
+      SystemCallFilter = [
+        "@system-service"
+        "~@privileged @resources"
+      ];
+    }
+    // lib.optionalAttrs (cfg.replicaEnvironmentFile != null) {
+      EnvironmentFile = cfg.replicaEnvironmentFile;
+    };
   file = "/var/lib/linerate-links/links.db";
   database = import ./database.nix { inherit config lib; } "links" "database";
   url = cfg.settings.database;
@@ -178,7 +202,7 @@ in
     # To restore what was streamed.
     environment.systemPackages = lib.optional (replica != null) cfg.litestream;
 
-    # Its own unit, and not services.litestream, which runs as another user for other services' databases.
+    # Its own units, and not services.litestream, which runs as another user for other services' databases.
     systemd.services.linerate-litestream = lib.mkIf (replica != null) {
       description = "Replica of the links";
       wantedBy = [ "multi-user.target" ];
@@ -191,36 +215,36 @@ in
       # It ends if a replica is unreachable at the start, and has to keep trying.
       startLimitIntervalSec = 0;
       restartTriggers = [ config.environment.etc."linerate/litestream.yml".source ];
-      serviceConfig =
-        import ../sandbox.nix { }
-        // {
-          ExecStart = "${lib.getExe' cfg.litestream "litestream"} replicate -config /etc/linerate/litestream.yml";
-          Restart = "always";
-          RestartSec = 5;
-          # The files of the database belong to one user, and only that user may read them.
-          User = "linerate-links";
-          Group = "linerate-links";
-          StateDirectory = "linerate-links";
-          StateDirectoryMode = "0750";
-          PrivateUsers = true;
-          RestrictAddressFamilies = [
-            "AF_INET"
-            "AF_INET6"
-            "AF_NETLINK"
-            "AF_UNIX"
-          ];
-          SystemCallFilter = [
-            "@system-service"
-            "~@privileged @resources"
-          ];
-          # It never gets in the way of what it copies.
-          CPUWeight = 50;
-          IOWeight = 50;
-          MemoryMax = "512M";
-        }
-        // lib.optionalAttrs (cfg.replicaEnvironmentFile != null) {
-          EnvironmentFile = cfg.replicaEnvironmentFile;
-        };
+      serviceConfig = streaming // {
+        ExecStart = "${lib.getExe' cfg.litestream "litestream"} replicate -config /etc/linerate/litestream.yml";
+        Restart = "always";
+        RestartSec = 5;
+        # What it copies comes first.
+        CPUWeight = 50;
+        IOWeight = 50;
+        MemoryMax = "512M";
+      };
+    };
+
+    # A box that has lost its disk gets its links back before links starts. Otherwise links would create an empty
+    # database, which would be the newest state of the replica a second later.
+    systemd.services.linerate-links-restore = lib.mkIf (replica != null) {
+      description = "Links from their replica";
+      requiredBy = [ "linerate-links.service" ];
+      before = [ "linerate-links.service" ];
+      wants = [ "network-online.target" ];
+      after = [ "network-online.target" ];
+      startLimitIntervalSec = 0;
+      unitConfig.ConditionPathExists = "!${file}";
+      serviceConfig = streaming // {
+        Type = "oneshot";
+        ExecStart = "${lib.getExe' cfg.litestream "litestream"} restore -if-db-not-exists -if-replica-exists -config /etc/linerate/litestream.yml ${file}";
+        # links waits until the replica has been asked, and does not fail meanwhile.
+        Restart = "on-failure";
+        RestartMode = "direct";
+        RestartSec = 5;
+        TimeoutStartSec = "infinity";
+      };
     };
   };
 }

@@ -26,9 +26,22 @@ def api_is_ready() -> None:
 
 
 start_all()
+
+with subtest("without a database, links waits until its replica can be asked"):
+    box.wait_until_succeeds("test $(systemctl show -P NRestarts linerate-links-restore.service) -gt 0")
+    box.fail(f"test -e {links}/links.db")
+    assert box.succeed("systemctl show -P ActiveState linerate-links.service").strip() == "inactive"
+    visitor.succeed("systemctl start ssh.service 2>/dev/null || systemctl start sshd.service")
+    box.succeed("install -d -o linerate-links -g linerate-links -m 700 /var/lib/replica")
+    box.succeed(f"{as_links} ssh-keygen -q -t ed25519 -N '' -f /var/lib/replica/key")
+    key = box.succeed("cat /var/lib/replica/key.pub").strip()
+    visitor.succeed(f"install -d -m 700 /root/.ssh /root/links; echo '{key}' > /root/.ssh/authorized_keys")
+    box.wait_for_unit("linerate-links.service")
+    # By then, links has made a new one.
+    box.succeed(f"test -e {links}/links.db")
+
 box.wait_for_unit("postgresql.service")
 box.wait_for_unit("linerate-api.service")
-box.wait_for_unit("linerate-links.service")
 box.wait_for_unit("linerate-files.service")
 api_is_ready()
 
@@ -73,12 +86,6 @@ with subtest("the power fails: what was acknowledged is there"):
     assert kept(ada) and kept(grace) and kept(edith)
 
 with subtest("links are streamed off the box"):
-    visitor.succeed("systemctl start ssh.service 2>/dev/null || systemctl start sshd.service")
-    box.succeed("install -d -o linerate-links -g linerate-links -m 700 /var/lib/replica")
-    box.succeed(f"{as_links} ssh-keygen -q -t ed25519 -N '' -f /var/lib/replica/key")
-    key = box.succeed("cat /var/lib/replica/key.pub").strip()
-    visitor.succeed(f"install -d -m 700 /root/.ssh /root/links; echo '{key}' > /root/.ssh/authorized_keys")
-    box.succeed("systemctl restart linerate-litestream.service")
     box.succeed("(echo code,target; seq 300 | sed 's#.*#first&,https://example.com/&#') > /tmp/first.csv")
     box.succeed(f"{as_links} linerate-links import --database {links}/links.db - --format csv < /tmp/first.csv")
     # It checkpoints its log when it ends, while Litestream is watching.
@@ -95,7 +102,6 @@ with subtest("a box that has lost its disk serves what was streamed"):
     sockets = "linerate-links-public-0.socket linerate-links-admin.socket"
     box.succeed(f"systemctl stop {sockets} linerate-links.service linerate-litestream.service")
     box.succeed(f"find {links} -mindepth 1 -delete")
-    box.succeed(f"{restore} {links}/links.db {links}/links.db")
     box.succeed(f"systemctl start {sockets} linerate-links.service linerate-litestream.service")
     box.succeed(f"{as_links} linerate-links check --database {links}/links.db")
     for codes, number in [("first", 1), ("first", 300), ("second", 1), ("second", 300)]:
