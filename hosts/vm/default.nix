@@ -81,6 +81,8 @@ in
     # On this machine: links at 8080, files at 8090, api at 8100; with TLS, files at 8443 and links at 8444.
     forwardPorts = lib.mapAttrsToList (here: there: {
       from = "host";
+      # Otherwise QEMU listens on all of this machine's addresses.
+      host.address = "127.0.0.1";
       host.port = lib.toInt here;
       guest.port = there;
     }) forwarded;
