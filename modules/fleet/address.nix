@@ -227,6 +227,10 @@ in
         (mkIf (vrrp.enable && config.networking.nftables.enable) {
           extraInputRules = "iifname \"${vrrp.interface}\" meta l4proto vrrp accept";
         })
+        (mkIf (vrrp.enable && !config.networking.nftables.enable) {
+          # NixOS's script empties this chain before it adds rules, so nothing has to be removed.
+          extraCommands = "ip46tables -A nixos-fw -i ${vrrp.interface} -p vrrp -j nixos-fw-accept";
+        })
         (mkIf nlb.enable { allowedTCPPorts = [ nlb.port ]; })
       ];
     };

@@ -92,7 +92,9 @@ in
     }
     (lib.optionalAttrs (options.linerate ? appliance) {
       linerate.appliance.update.flake = lib.mkIf (cfg.wave != null) (
-        lib.mkDefault "${cfg.flake}?ref=${toString cfg.wave}"
+        lib.mkDefault "${cfg.flake}${
+          if lib.hasInfix "?" cfg.flake then "&" else "?"
+        }ref=${toString cfg.wave}"
       );
     })
   ];

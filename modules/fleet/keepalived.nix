@@ -1,7 +1,20 @@
 # keepalived's configuration: a box that isn't ready, according to the file that `linerate fleet announce` writes, has a
 # lower priority.
 { lib }:
-vrrp: track: ''
+vrrp: track:
+let
+  ipv6 = lib.hasInfix ":";
+  # keepalived announces addresses of one family, that of the first. It sets and removes the others with them.
+  announced = lib.partition (address: ipv6 address == ipv6 (lib.head vrrp.addresses)) vrrp.addresses;
+  block =
+    name: addresses:
+    "  ${name} {\n"
+    + lib.concatMapStrings (
+      address: "    ${address}/${if ipv6 address then "128" else "32"}\n"
+    ) addresses
+    + "  }\n";
+in
+''
   track_file linerate {
     file ${track}
     weight -100
@@ -16,13 +29,9 @@ vrrp: track: ''
     advert_int ${toString (vrrp.interval / 1000)}.${
       lib.fixedWidthNumber 2 (lib.mod vrrp.interval 1000 / 10)
     }
-    virtual_ipaddress {
-  ${
-    lib.concatMapStrings (
-      address: "    ${address}/${if lib.hasInfix ":" address then "128" else "32"}\n"
-    ) vrrp.addresses
-  }  }
-    track_file {
+  ${block "virtual_ipaddress" announced.right}${
+    lib.optionalString (announced.wrong != [ ]) (block "virtual_ipaddress_excluded" announced.wrong)
+  }  track_file {
       linerate
     }
   }
