@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # health.sh: how the gate of a boot decides, with the rendered script: at once if everything it checks belongs to the
-# box itself, and not yet if others are late. Nobody waits here: `sleep` says what happens meanwhile.
+# box itself, and not yet if others are late. Nobody waits here: `sleep` says what happens meanwhile. Then, which boots a
+# fault ends, with the rendered condition.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -11,8 +12,10 @@ program() {
     { echo '#!/bin/bash'; cat; } >"$work/bin/$1"
     chmod 755 "$work/bin/$1"
 }
+# systemctl is-active --quiet UNIT...: as systemd's, it is content with one of them. The file `dead` names those that are
+# not active.
+program systemctl <<<"for unit in \"\${@:3}\"; do grep -qxF \"\$unit\" $work/dead || exit 0; done; exit 3"
 # The box is healthy once the file `well` exists.
-program systemctl <<<'exit 0'
 program linerate <<<"[[ -e $work/well ]] || { echo 'critical running: linerate-api.service'; exit 3; }"
 # timeout 5 BASH -c COMMAND HOST PORT
 program timeout <<<"echo \"\$5 \$6\" >>$work/asked; [[ -e $work/open ]]"
@@ -39,12 +42,13 @@ card() {
 good() {
     gate "$2" || { echo "error: $1: the boot is bad: $(<"$work/said")" >&2; exit 1; }
 }
+# bad WHAT WAIT [SAID]
 bad() {
     if gate "$2"; then
         echo "error: $1: the boot is good: $(<"$work/said")" >&2
         exit 1
     fi
-    grep -qF 'critical running: linerate-api.service' "$work/said" || { echo "error: $1: says $(<"$work/said")" >&2; exit 1; }
+    grep -qF "${3:-critical running: linerate-api.service}" "$work/said" || { echo "error: $1: says $(<"$work/said")" >&2; exit 1; }
 }
 says() {
     grep -qxF -e "$1" "$work/said" || { echo "error: instead of '$1' it says $(<"$work/said")" >&2; exit 1; }
@@ -52,6 +56,7 @@ says() {
 begin() {
     rm -rf "$work/net" "$work/well" "$work/open"
     mkdir "$work/net" "$work/net/lo"
+    : >"$work/dead"
     card eth0 virtio_net 1
     echo "echo nobody should wait; kill \$PPID" >"$work/meanwhile"
     URLS=
@@ -64,6 +69,12 @@ begin
 bad "a box that is ill by itself" 1000
 card eth1 other 0
 bad "and has a card that nobody declared without a carrier" 1000
+for unit in api files links; do
+    begin
+    touch "$work/well"
+    echo "linerate-$unit.service" >"$work/dead"
+    bad "one service of several that is not there" 1000 "linerate-$unit.service is not active"
+done
 
 begin
 card eth0 virtio_net 0
@@ -99,4 +110,18 @@ begin
 URLS='sqlite:/var/lib/api.db postgres://api@%2Frun%2Fpostgresql/api postgres:///api postgres://localhost/api postgres://127.0.0.1:1/api postgres://[::1]/api'
 bad "databases of this host are the box's own" 1000
 [[ ! -e $work/asked ]]
-echo "health: a boot is decided by what is the box's own, and waits for others"
+
+# reboots STATUS: whether a boot about which systemd says this ends for a fault.
+unit=tests/rendered/vm/systemd/system/linerate-fall-back.service
+reboots() {
+    program systemd-bless-boot <<<"[[ \$* == status ]] && echo '$1'"
+    sed -nE "s#^ExecCondition=\S+/bash -c '(.*)'\$#\1#p" "$unit" | sed "s#/nix/store/[^ ]*/#$work/bin/#" >"$work/condition"
+    grep -qF "$work/bin/systemd-bless-boot" "$work/condition" || { echo "error: $unit asks nobody" >&2; exit 1; }
+    bash "$work/condition"
+}
+# "dirty": on trial for the last time. It says nothing if it cannot tell.
+for status in indeterminate dirty bad ''; do
+    reboots "$status" || { echo "error: a boot that is '$status' goes on with a fault" >&2; exit 1; }
+done
+! reboots good || { echo "error: a good boot ends for a fault" >&2; exit 1; }
+echo "health: a boot is decided by what is the box's own, and waits for others; a good one goes on"

@@ -21,8 +21,11 @@ in
     command = mkOption {
       type = types.lines;
       default =
-        # Type=notify: a unit is active once it has reported that it is ready.
-        lib.optionalString (units != [ ]) "systemctl is-active --quiet ${lib.escapeShellArgs units}\n"
+        # Type=notify: a unit is active once it has reported that it is ready. Each is asked for by itself, since of
+        # several it is enough for `is-active` if one is active.
+        lib.concatMapStrings (unit: ''
+          systemctl is-active --quiet ${unit} || { echo "${unit} is not active"; exit 1; }
+        '') units
         + "linerate doctor --profile /etc/linerate/profile.json --fail-on ${cfg.health.failOn}\n";
       defaultText = lib.literalMD "every service is active, and `linerate doctor` finds nothing as bad as `failOn`";
       description = "The script that decides whether the box is healthy: it exits with 0 if so.";
@@ -109,6 +112,8 @@ in
       wants = units;
       after = units;
       onFailure = [ "linerate-fall-back.service" ];
+      # A switch is no boot: the one that is judged has been judged.
+      restartIfChanged = false;
       path = [
         config.systemd.package
         config.linerate.packages.linerate
@@ -183,6 +188,8 @@ in
       unitConfig.ConditionPathExistsGlob = "/sys/firmware/efi/efivars/LoaderBootCountPath-*";
       serviceConfig = {
         Type = "oneshot";
+        # The variable above stays for as long as the boot lasts, and does not say whether it is a good one by now.
+        ExecCondition = "${pkgs.runtimeShell} -c '[ \"$(${config.systemd.package}/lib/systemd/systemd-bless-boot status)\" != good ]'";
         ExecStart = "${config.systemd.package}/bin/systemctl reboot";
       };
     };

@@ -116,6 +116,11 @@ with subtest("the generation of that night was on trial, is good, and the consol
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page, page
     box.succeed("systemctl stop console")
 
+with subtest("a generation that is good by now does not boot again when the box falls ill"):
+    box.succeed("systemctl start linerate-fall-back.service")
+    assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "yes"
+    assert box.succeed("systemctl show -P Result linerate-fall-back.service").strip() == "exec-condition"
+
 with subtest("a root that already fills its disk is not grown again"):
     assert box.succeed("systemctl show -P Result growpart.service").strip() == "exec-condition"
 
