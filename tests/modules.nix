@@ -205,6 +205,42 @@ let
     told = lib.any (lib.hasInfix "connections of the services are tracked") theirs.warnings;
   };
 
+  # The host for EC2 as an image, whose /etc and / cannot be written: what NixOS's units for EC2 write is elsewhere.
+  instance =
+    (lib.nixosSystem {
+      modules = [
+        modules.default
+        ../hosts/aws-c6i
+        {
+          linerate.appliance.image = {
+            enable = true;
+            version = "1";
+          };
+        }
+      ];
+    }).config;
+  onInstance =
+    let
+      inherit (instance.systemd.services) apply-ec2-data fetch-ec2-metadata;
+      metadata = instance.environment.etc.ec2-metadata;
+      run = "/run/${fetch-ec2-metadata.serviceConfig.RuntimeDirectory}";
+      keys = lib.unique (map (key: dirOf key.path) instance.services.openssh.hostKeys);
+    in
+    {
+      metadata =
+        lib.hasInfix "metaDir=/etc/ec2-metadata\n" fetch-ec2-metadata.script
+        && metadata.source == run
+        && metadata.mode == "direct-symlink"
+        && fetch-ec2-metadata.serviceConfig.RuntimeDirectoryPreserve;
+      rootsKey =
+        lib.hasInfix "mkdir -p /root/.ssh" apply-ec2-data.script
+        && instance.fileSystems."/root".fsType == "tmpfs";
+      hostsKey =
+        lib.hasInfix "chmod 0755 /etc/ssh" apply-ec2-data.script
+        && apply-ec2-data.serviceConfig.BindPaths == map (directory: "${directory}:/etc/ssh") keys;
+    };
+  lost = lib.attrNames (lib.filterAttrs (_: held: !held) onInstance);
+
   # ssh on the port of a service, whoever sets it.
   refused = lib.filter (lib.hasPrefix "services.openssh.ports, or linerate.appliance.ssh.port: ") (
     map (one: one.message) (
@@ -230,6 +266,7 @@ let
   ];
 in
 assert taken == [ ] || throw "the modules take over a host: ${toString taken}";
+assert lost == [ ] || throw "an image on EC2 cannot write: ${toString lost}";
 assert lib.length refused == 1 || throw "ssh may listen where links does";
 assert lib.all (lib.hasSuffix ".drv") overlaid;
 pkgs.runCommand "linerate-nix-modules" { inherit evaluated; } "touch $out"

@@ -45,10 +45,14 @@ in
             pkgs.gnugrep
             pkgs.gnused
           ];
+          # A switch reloads the services after it has stopped units and before it starts them again: the files have to
+          # be there meanwhile.
+          stopIfChanged = false;
           serviceConfig = import ../sandbox.nix { } // {
             Type = "oneshot";
             RemainAfterExit = true;
             RuntimeDirectory = baseNameOf directory;
+            RuntimeDirectoryPreserve = true;
             PrivateNetwork = true;
             RestrictAddressFamilies = "none";
             SystemCallFilter = [
@@ -58,7 +62,8 @@ in
           };
           script = ''
             userData=/etc/ec2-metadata/user-data
-            [ -s "$userData" ] || exit 0
+            # What an earlier run wrote is overwritten even if there is nothing any more.
+            [ -s "$userData" ] || userData=/dev/null
             for service in ${toString services}; do
               variable="LINERATE_''${service^^}_[A-Z0-9_]+=[[:print:]]*"
               # systemd's files of variables have quotes and escapes, so both are escaped here: values are taken literally.

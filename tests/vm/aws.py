@@ -68,3 +68,9 @@ with subtest("user data become settings, and nothing else"):
     box.fail("test -e /root/ran")
     said = box.succeed("journalctl -b --no-pager -o cat -u linerate-user-data.service")
     assert "3 lines of the user data are no settings" in said, said
+
+with subtest("settings stay while the unit that reads them is stopped, and go with the user data"):
+    settings = "/run/linerate-user-data/links"
+    box.succeed("systemctl stop linerate-user-data.service", f"grep -q https://go.example {settings}")
+    box.succeed(": > /etc/ec2-metadata/user-data", "systemctl start linerate-user-data.service")
+    assert box.succeed(f"cat {settings}") == "", box.succeed(f"cat {settings}")

@@ -22,6 +22,7 @@ in
 {
   imports = [
     ./build.nix
+    ./ec2.nix
     ./first-boot.nix
     ./provenance.nix
     ./sealed.nix
