@@ -35,7 +35,8 @@ let
     }) tls.acme;
 
   settingsOf =
-    name: tls:
+    name:
+    { settings, tls, ... }:
     let
       pairs = pairsOf name tls;
       each =
@@ -45,7 +46,8 @@ let
         in
         if lib.length all == 1 then lib.head all else all;
     in
-    lib.optionalAttrs (pairs != [ ]) {
+    # The service refuses a certificate that nothing uses.
+    lib.optionalAttrs (pairs != [ ] && settings.tls-listen != [ ]) {
       cert = each "cert";
       key = each "key";
     }
@@ -114,7 +116,7 @@ in
       types.submodule (
         { name, ... }:
         {
-          derived = settingsOf name config.services.linerate.${name}.tls;
+          derived = settingsOf name config.services.linerate.${name};
         }
       )
     );
