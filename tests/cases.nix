@@ -170,29 +170,73 @@ let
       lib.filter (assertion: !assertion.assertion) (evaluate module).assertions
     );
 
+  fleetOf = settings: {
+    imports = [ ../modules/fleet ];
+    options.services = lib.genAttrs [
+      "bird"
+      "bird2"
+      "grafana"
+      "keepalived"
+      "prometheus"
+    ] (_: anything);
+    options.system = anything;
+    options.linerate.appliance.update = anything;
+    config = {
+      services.linerate.links.enable = true;
+      linerate.fleet = settings;
+    };
+  };
   # The assertions that a fleet fails, by the options at the start of their messages.
   fleet =
-    settings:
-    map (message: lib.head (lib.splitString ":" message)) (failures {
-      imports = [ ../modules/fleet ];
-      options.services = lib.genAttrs [
-        "bird"
-        "bird2"
-        "grafana"
-        "keepalived"
-        "prometheus"
-      ] (_: anything);
-      options.system = anything;
-      config = {
-        services.linerate.links.enable = true;
-        linerate.fleet = settings;
-      };
-    });
+    settings: map (message: lib.head (lib.splitString ":" message)) (failures (fleetOf settings));
   announced = {
     enable = true;
     addresses = [ "192.0.2.10" ];
     interface = "eno1";
   };
+
+  # The units of a box that checks its health and has user data.
+  boxed =
+    (evaluate {
+      imports = [
+        ../modules/appliance/health.nix
+        ../modules/appliance/user-data.nix
+      ];
+      options = {
+        linerate.appliance = lib.genAttrs [ "image" "update" ] (_: anything) // {
+          enable = mkOption { default = true; };
+        };
+        systemd.package = mkOption { default = pkgs.systemd; };
+      };
+      config = {
+        linerate.appliance = {
+          image.enable = false;
+          update.trial = true;
+          userData = true;
+        };
+        networking.hostName = "box";
+        services.linerate.links.enable = true;
+      };
+    }).systemd.services;
+
+  # Where the doctor of a box may connect to whose links have this address for operators.
+  asked =
+    admin:
+    (evaluate {
+      imports = [ ../modules/appliance/metrics.nix ];
+      options = {
+        linerate.appliance.enable = mkOption { default = true; };
+        services.prometheus = anything;
+        systemd.timers = anything;
+      };
+      config.services = {
+        postgresql.enable = lib.mkDefault false;
+        linerate.links = {
+          enable = true;
+          settings = { inherit admin; };
+        };
+      };
+    }).systemd.services.linerate-doctor.serviceConfig.IPAddressAllow;
 
   # The messages of the failed assertions; empty if all is well.
   refused = {
@@ -1378,6 +1422,134 @@ let
         nlb.enable = true;
       };
     }) [ "linerate.fleet.address" ]
+    ++
+      equal
+        "the doctor reaches the services of its box, at whichever address they say that they are ready"
+        (map asked [
+          "localhost:8081"
+          ":8081"
+          "10.0.0.1:8081"
+          "[2001:db8::1]:8081"
+          "unix:/run/admin"
+        ])
+        [
+          [ "localhost" ]
+          [ "localhost" ]
+          [
+            "localhost"
+            "10.0.0.1"
+          ]
+          [
+            "localhost"
+            "2001:db8::1"
+          ]
+          [ "localhost" ]
+        ]
+    ++
+      equal "an address by VRRP is heard of through either firewall"
+        (map
+          (
+            nftables:
+            let
+              config = evaluate {
+                imports = [
+                  (fleetOf {
+                    address.vrrp = announced // {
+                      priority = 150;
+                    };
+                  })
+                ];
+                networking.nftables.enable = nftables;
+              };
+            in
+            config.networking.firewall
+          )
+          [
+            true
+            false
+          ]
+        )
+        [
+          { extraInputRules = "iifname \"eno1\" meta l4proto vrrp accept"; }
+          { extraCommands = "ip46tables -A nixos-fw -i eno1 -p vrrp -j nixos-fw-accept"; }
+        ]
+    ++
+      equal "addresses of the other family than the first are not announced, and yet set"
+        (map
+          (
+            addresses:
+            lib.filter (line: lib.match ".*(virtual_ip|/).*" line != null && !lib.hasInfix "file" line) (
+              lib.splitString "\n" (
+                import ../modules/fleet/keepalived.nix { inherit lib; } {
+                  inherit addresses;
+                  interface = "eno1";
+                  interval = 100;
+                  priority = 150;
+                  virtualRouterId = 51;
+                } "/track"
+              )
+            )
+          )
+          [
+            [ "192.0.2.10" ]
+            [
+              "2001:db8::10"
+              "192.0.2.10"
+              "2001:db8::11"
+            ]
+          ]
+        )
+        [
+          [
+            "  virtual_ipaddress {"
+            "    192.0.2.10/32"
+          ]
+          [
+            "  virtual_ipaddress {"
+            "    2001:db8::10/128"
+            "    2001:db8::11/128"
+            "  virtual_ipaddress_excluded {"
+            "    192.0.2.10/32"
+          ]
+        ]
+    ++
+      equal "a wave is a branch of its repository, whatever else the repository's URL says"
+        (map
+          (
+            flake:
+            (evaluate (fleetOf {
+              inherit flake;
+              wave = "canary";
+            })).linerate.appliance.update.flake
+          )
+          [
+            "git+https://git.example/boxes"
+            "git+https://git.example/boxes?shallow=1"
+          ]
+        )
+        [
+          "git+https://git.example/boxes?ref=canary"
+          "git+https://git.example/boxes?shallow=1&ref=canary"
+        ]
+    ++ equal "a switch judges no boot again" (boxed.linerate-health.restartIfChanged or null) false
+    ++
+      equal "settings of user data stay while a switch reloads the services"
+        {
+          inherit (boxed.linerate-user-data) stopIfChanged;
+          inherit (boxed.linerate-user-data.serviceConfig) RuntimeDirectoryPreserve;
+        }
+        {
+          stopIfChanged = false;
+          RuntimeDirectoryPreserve = true;
+        }
+    ++ equal "only this machine reaches the ports of the one to try things out in" (lib.unique (
+      map (port: port.host.address or null)
+        (import ../hosts/vm {
+          inherit lib pkgs;
+          config.networking.hostName = "vm";
+          modulesPath = "";
+        }).virtualisation.forwardPorts
+    )) [ "127.0.0.1" ]
     ++
       equal "an update boots where anything has changed"
         (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)
