@@ -32,7 +32,6 @@ REASONS = {
         "modules/services/console.nix",
         "modules/tuning/queues.nix",
     ): "a sandbox is read as a whole, and the two differ around these lines",
-    ("pkgs/api/src/cli/serve.rs", "pkgs/console/src/serve.rs"): "how a server ends, which each tells from its beginning",
     (
         "pkgs/api/src/store/sqlite/connection.rs",
         "pkgs/links/src/store/sqlite/connection.rs",

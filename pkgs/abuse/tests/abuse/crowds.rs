@@ -218,6 +218,9 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
     while guests < room && started.elapsed() < PATIENCE {
         let let_in: Vec<_> = (0..room).map_while(|_| public.guest().ok()).collect();
         guests = let_in.len();
+        drop(let_in);
+        // The service needs a moment to see that these are gone.
+        std::thread::sleep(BEAT);
     }
     if guests < room {
         wrong.push(format!("{}: {guests} of {room} slots came back", public.name));
