@@ -209,7 +209,8 @@ impl ResponseBuilder<'_> {
         for (at, candidate) in paths.iter().enumerate() {
             let entry = match self.cache.get(self.site, candidate, self.tick).map(Rc::clone) {
                 Some(entry) => entry,
-                None if self.defers_lookups => {
+                // A further wait would lose the plan of an archive that it has waited for.
+                None if self.defers_lookups && self.planned.is_none() => {
                     return Err(PendingWork::LookupFirst {
                         paths: paths[at..].to_vec(),
                         asked: path.to_vec(),
