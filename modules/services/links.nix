@@ -165,6 +165,10 @@ in
     };
 
     systemd.services.linerate-links = lib.mkMerge [
+      (lib.mkIf (replica != null) {
+        requires = [ "linerate-links-restore.service" ];
+        after = [ "linerate-links-restore.service" ];
+      })
       database.unit
       {
         serviceConfig = {
@@ -230,8 +234,6 @@ in
     # database, which would be the newest state of the replica a second later.
     systemd.services.linerate-links-restore = lib.mkIf (replica != null) {
       description = "Links from their replica";
-      requiredBy = [ "linerate-links.service" ];
-      before = [ "linerate-links.service" ];
       wants = [ "network-online.target" ];
       after = [ "network-online.target" ];
       startLimitIntervalSec = 0;
