@@ -14,10 +14,12 @@ let
   address = if cfg.metrics.interface == null then "127.0.0.1" else "0.0.0.0";
   addresses = import ../services/address.nix { inherit lib; };
   # This host's addresses at which services say whether they are ready, besides the loopback's.
-  own = lib.unique (
-    map (admin: lib.removePrefix "[" (lib.removeSuffix "]" (addresses.host admin))) (
-      lib.filter (admin: addresses.isTcp admin && !addresses.isEverywhere admin) (
-        map (service: service.settings.admin or "") (lib.attrValues config.linerate.services)
+  own = lib.filter (one: !lib.hasPrefix "127." one && one != "::1") (
+    lib.unique (
+      map (admin: lib.removePrefix "[" (lib.removeSuffix "]" (addresses.host admin))) (
+        lib.filter (admin: addresses.isTcp admin && !addresses.isEverywhere admin) (
+          map (service: service.settings.admin or "") (lib.attrValues config.linerate.services)
+        )
       )
     )
   );
@@ -87,7 +89,7 @@ in
             "AF_UNIX"
           ];
           IPAddressDeny = "any";
-          IPAddressAllow = [ "localhost" ] ++ lib.filter (one: !lib.hasPrefix "127." one && one != "::1") own;
+          IPAddressAllow = [ "localhost" ] ++ own;
           SystemCallFilter = [
             "@system-service"
             "~@privileged @resources"
