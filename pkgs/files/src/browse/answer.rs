@@ -14,7 +14,7 @@ use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
 use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
 use crate::site::Site;
-use crate::site::root::{CodingLookup, LookupMode};
+use crate::site::root::LookupMode;
 
 /// The fields that a browser sends.
 const ASKED: &str = "host: localhost\r\naccept: text/html,*/*\r\naccept-encoding: gzip, br, zstd\r\n";
@@ -77,13 +77,8 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
     let of_site = |outcome| (outcome, Arc::clone(site));
     let attempt = |_| match builder.answer(&request, outcome.take().map(of_site), &mut head) {
         Ok(built) => Some(built),
-        Err(PendingWork::Lookup(path, _)) => {
-            let found = site.find(&path, LookupMode::MayBlock, CodingLookup::Wanted);
-            outcome = Some(WorkOutcome::Found(path, found));
-            None
-        }
-        Err(PendingWork::LookupFirst { paths, asked }) => {
-            let (path, found) = site.first(paths, &asked, LookupMode::MayBlock);
+        Err(PendingWork::Lookup(lookup)) => {
+            let (path, found) = lookup.find(site, LookupMode::MayBlock);
             outcome = Some(WorkOutcome::Found(path, found));
             None
         }

@@ -16,7 +16,8 @@ use rustix::io::{Errno, pread};
 use service::panics;
 
 use crate::site::Site;
-use crate::site::root::{CodingLookup, Error, Found, LookupMode};
+use crate::site::lookup::Lookup;
+use crate::site::root::{Error, Found, LookupMode};
 use crate::threads::background;
 use crate::threads::health::{MonitoredThread, STUCK, ThreadHealth};
 use crate::threads::queue::{JobSender, Jobs, queue};
@@ -60,41 +61,10 @@ pub struct DiskThreads {
 /// What to do with a path and what it names.
 type Then = Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>;
 
-/// What is looked up.
-#[derive(Debug)]
-pub enum Wanted {
-    /// This path, and these of its encodings.
-    One(Vec<u8>, CodingLookup),
-    /// The first of these paths that exists.
-    First {
-        /// The paths.
-        paths: Vec<Vec<u8>>,
-        /// The requested path.
-        asked: Vec<u8>,
-    },
-}
-
-impl Wanted {
-    /// The requested path.
-    fn asked(&self) -> &[u8] {
-        match self {
-            Self::One(asked, _) | Self::First { asked, .. } => asked,
-        }
-    }
-
-    /// Looks it up, as long as the disk takes.
-    fn find(&self, site: &Site) -> (Vec<u8>, Result<Found, Error>) {
-        match self {
-            Self::One(path, codings) => (path.clone(), site.root.find(path, LookupMode::MayBlock, *codings)),
-            Self::First { paths, asked } => site.first(paths.iter().cloned(), asked, LookupMode::MayBlock),
-        }
-    }
-}
-
-/// A lookup.
-struct Lookup {
+/// A lookup that a thread does, now or again later.
+struct DiskLookup {
     site: Arc<Site>,
-    wanted: Wanted,
+    lookup: Lookup,
     done: Then,
     /// When it fails, if there is no file descriptor until then.
     until: Instant,
@@ -104,7 +74,7 @@ struct Lookup {
 #[derive(Default)]
 struct Scarce {
     /// Lookups that wait for one; each connection or stream has at most one.
-    waiting: Mutex<Vec<Lookup>>,
+    waiting: Mutex<Vec<DiskLookup>>,
     /// How often there were too few.
     times: AtomicU64,
 }
@@ -142,33 +112,33 @@ impl DiskThreads {
     pub fn find(
         &self,
         site: Arc<Site>,
-        wanted: Wanted,
+        lookup: Lookup,
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
         let until = Instant::now() + SCARCE_FOR;
-        self.look(Lookup { site, wanted, done: Box::new(done), until });
+        self.look(DiskLookup { site, lookup, done: Box::new(done), until });
     }
 
-    fn look(&self, lookup: Lookup) {
+    fn look(&self, this: DiskLookup) {
         // A waiting lookup does not keep threads from ending.
         let scarce = Arc::downgrade(&self.scarce);
         self.run(move |_| {
             let find = || {
                 #[cfg(test)]
-                crate::faults::strike(crate::faults::LOOKUP, lookup.wanted.asked());
-                lookup.wanted.find(&lookup.site)
+                crate::faults::strike(crate::faults::LOOKUP, this.lookup.asked());
+                this.lookup.find(&this.site, LookupMode::MayBlock)
             };
             let (path, found) = panics::catch(find).unwrap_or_else(|panic| {
-                let asked = lookup.wanted.asked();
+                let asked = this.lookup.asked();
                 panic.log("lookup", &String::from_utf8_lossy(asked));
                 (asked.to_vec(), Err(Error::Failed(Errno::IO)))
             });
             match (found, scarce.upgrade()) {
-                (Err(Error::Exhausted), Some(scarce)) if Instant::now() < lookup.until => {
-                    scarce.waiting().push(lookup);
+                (Err(Error::Exhausted), Some(scarce)) if Instant::now() < this.until => {
+                    scarce.waiting().push(this);
                     scarce.times.fetch_add(1, Ordering::Relaxed);
                 }
-                (found, _) => (lookup.done)(path, found),
+                (found, _) => (this.done)(path, found),
             }
         });
     }
@@ -186,7 +156,7 @@ impl DiskThreads {
     /// Retries the lookups that wait for a file descriptor.
     pub fn look_again(&self) {
         let waiting = std::mem::take(&mut *self.scarce.waiting());
-        waiting.into_iter().for_each(|lookup| self.look(lookup));
+        waiting.into_iter().for_each(|this| self.look(this));
     }
 
     /// Reads a part of a file, so that it is in memory.

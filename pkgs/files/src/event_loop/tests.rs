@@ -292,8 +292,8 @@ fn what_was_found_on_a_site_that_was_replaced_is_no_answer() {
     let (shared, _, threads) = serve(&first);
     let (mut worker, mut buffers) = worker_by_hand(&shared);
     let find = |(_, wait, site): (_, PendingWork, Arc<Site>)| {
-        let PendingWork::Lookup(path, codings) = wait else { panic!("it is a look-up") };
-        let found = site.find(&path, LookupMode::MayBlock, codings);
+        let PendingWork::Lookup(lookup) = wait else { panic!("it is a look-up") };
+        let (path, found) = lookup.find(&site, LookupMode::MayBlock);
         Completed::Work(WorkOutcome::Found(path, found))
     };
     let other = site("b.example", "first");

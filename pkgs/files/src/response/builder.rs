@@ -23,6 +23,7 @@ use crate::http::status::phrase;
 use crate::site::Site;
 use crate::site::access::{AccessControl, AccessDecision};
 use crate::site::errors::HttpError;
+use crate::site::lookup::Lookup;
 use crate::site::root::{self, CodingLookup, LookupMode};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
@@ -170,7 +171,7 @@ impl ResponseBuilder<'_> {
                         }
                         let codings = self.cache.codings_of(self.site, path, self.tick);
                         if self.defers_lookups {
-                            return Err(PendingWork::Lookup(path.to_vec(), codings));
+                            return Err(PendingWork::Lookup(Lookup::One(path.to_vec(), codings)));
                         }
                         self.site.find(path, LookupMode::CachedOnly, codings)
                     }
@@ -183,7 +184,7 @@ impl ResponseBuilder<'_> {
                     }
                     Err(error) => {
                         let codings = self.cache.codings_of(self.site, path, self.tick);
-                        self.failed(error, PendingWork::Lookup(path.to_vec(), codings), path, request, out)
+                        self.failed(error, Lookup::One(path.to_vec(), codings), path, request, out)
                     }
                 };
             }
@@ -211,10 +212,8 @@ impl ResponseBuilder<'_> {
                 Some(entry) => entry,
                 // A further wait would lose the plan of an archive that it has waited for.
                 None if self.defers_lookups && self.planned.is_none() => {
-                    return Err(PendingWork::LookupFirst {
-                        paths: paths[at..].to_vec(),
-                        asked: path.to_vec(),
-                    });
+                    let lookup = Lookup::First { paths: paths[at..].to_vec(), asked: path.to_vec() };
+                    return Err(PendingWork::Lookup(lookup));
                 }
                 None => match self.site.find(candidate, LookupMode::CachedOnly, CodingLookup::Wanted) {
                     Ok(found) => {
@@ -223,9 +222,8 @@ impl ResponseBuilder<'_> {
                     }
                     Err(root::Error::Missing) => continue,
                     Err(error) => {
-                        let wait =
-                            PendingWork::LookupFirst { paths: paths[at..].to_vec(), asked: path.to_vec() };
-                        return self.failed(error, wait, path, request, out);
+                        let lookup = Lookup::First { paths: paths[at..].to_vec(), asked: path.to_vec() };
+                        return self.failed(error, lookup, path, request, out);
                     }
                 },
             };
@@ -313,18 +311,18 @@ impl ResponseBuilder<'_> {
     fn failed(
         &mut self,
         error: root::Error,
-        wait: PendingWork,
+        lookup: Lookup,
         path: &[u8],
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Result<BuiltResponse, PendingWork> {
         match error {
-            root::Error::Cold => Err(wait),
+            root::Error::Cold => Err(PendingWork::Lookup(lookup)),
             // There are too many open files: those in the cache can be opened again, so a request that may wait will
             // get one.
             root::Error::Exhausted => {
                 self.cache.clear();
-                Err(wait)
+                Err(PendingWork::Lookup(lookup))
             }
             error => Ok(self.refused(error, path, request, out)),
         }

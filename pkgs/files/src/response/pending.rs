@@ -7,7 +7,8 @@ use crate::archive::plan::{ArchivePlan, ArchiveRequest, PlanError};
 use crate::auth::{PasswordAttempt, PasswordVerdict};
 use crate::http::encoding::Coding;
 use crate::site::Site;
-use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
+use crate::site::lookup::Lookup;
+use crate::site::root::{Error, FileIdentity, Found, LookupMode};
 use crate::site::secrets::Realm;
 
 /// How often one request may wait, since a result may be forgotten before it is used.
@@ -16,15 +17,8 @@ pub const MAX_PENDING: u8 = 16;
 /// What has to be done before there is an answer.
 #[derive(Debug)]
 pub enum PendingWork {
-    /// Ask the disk what this path names, and for which of its encodings.
-    Lookup(Vec<u8>, CodingLookup),
-    /// The same for several paths, up to the first one that exists.
-    LookupFirst {
-        /// The paths.
-        paths: Vec<Vec<u8>>,
-        /// The requested path.
-        asked: Vec<u8>,
-    },
+    /// Ask the disk or the origin what a path names.
+    Lookup(Lookup),
     /// Make an encoding of a file.
     Encode {
         /// The file.
@@ -57,14 +51,9 @@ impl PendingWork {
     /// Does it at once if the kernel has everything it needs in memory. Otherwise gives it back, and says whether there
     /// were too few file descriptors.
     pub fn at_once(self, site: &Site) -> Result<WorkOutcome, (Self, bool)> {
-        let (path, found) = match &self {
-            Self::Lookup(path, codings) => (path.clone(), site.find(path, LookupMode::CachedOnly, *codings)),
-            Self::LookupFirst { paths, asked } => {
-                site.first(paths.iter().cloned(), asked, LookupMode::CachedOnly)
-            }
-            // Passwords take long on purpose.
-            _ => return Err((self, false)),
-        };
+        // The rest takes long; passwords do on purpose.
+        let Self::Lookup(lookup) = &self else { return Err((self, false)) };
+        let (path, found) = lookup.find(site, LookupMode::CachedOnly);
         match found {
             Err(error @ (Error::Cold | Error::Exhausted)) => Err((self, error == Error::Exhausted)),
             found => Ok(WorkOutcome::Found(path, found)),

@@ -2,6 +2,7 @@
 //!
 //! - [`root`]: files, looked up below the root by the kernel; [`origin`]: files in object storage, [`origin_file`]: a
 //!   single one.
+//! - [`lookup`]: questions that may have to wait.
 //! - [`rules`]: settings for some paths; [`pattern`]: which paths.
 //! - [`hosts`]: selects the site, if there are several.
 //! - [`route`]: redirects, rewrites and fallbacks.
@@ -11,6 +12,7 @@
 pub mod access;
 pub mod errors;
 pub mod hosts;
+pub mod lookup;
 pub mod origin;
 pub mod origin_file;
 pub mod pattern;

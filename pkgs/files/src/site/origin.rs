@@ -9,6 +9,7 @@ use futures_util::future::join3;
 use origin::{Error as OriginError, Known, Object, Origin};
 use rustix::io::Errno;
 
+use super::lookup::Lookup;
 use super::origin_file::{OriginFile, Promise};
 use super::root::{Error, FileIdentity, Found, INDEX, OpenedFile};
 use crate::http::encoding::Coding;
@@ -66,19 +67,13 @@ impl OriginRoot {
         }
     }
 
-    /// Finds out what a path names.
-    pub fn find(&self, path: Vec<u8>, done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static) {
-        self.find_first(vec![path.clone()], path, done);
-    }
-
-    /// Finds the first of several paths that exists. A directory without its final slash counts if it is what was
-    /// `asked` for.
-    pub fn find_first(
-        &self,
-        paths: Vec<Vec<u8>>,
-        asked: Vec<u8>,
-        done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
-    ) {
+    /// Finds out what a path names, or the first of several that exists. A directory without its final slash counts if
+    /// it is what was asked for.
+    pub fn find(&self, lookup: Lookup, done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static) {
+        let (paths, asked) = match lookup {
+            Lookup::One(path, _) => (vec![path.clone()], path),
+            Lookup::First { paths, asked } => (paths, asked),
+        };
         let this = self.clone();
         let otherwise = (asked.clone(), Err(Error::Failed(Errno::IO)));
         let promise = Promise::new(move |(path, found)| done(path, found), otherwise);

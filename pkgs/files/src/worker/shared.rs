@@ -18,7 +18,7 @@ use crate::cache::copies::CopyCache;
 use crate::cache::memory_copy::MemoryCopy;
 use crate::cache::pipe_copy::PipeCopy;
 use crate::disk::admission::{self, GhostQueue};
-use crate::disk::threads::{DiskThreads, Wanted};
+use crate::disk::threads::DiskThreads;
 use crate::metrics::Metrics;
 use crate::response::pending::{PendingWork, WorkOutcome};
 use crate::site::Site;
@@ -181,29 +181,22 @@ impl SharedState {
         site: Arc<Site>,
         done: impl FnOnce(WorkOutcome) + Send + 'static,
     ) {
-        match (work, &site.origin) {
-            (PendingWork::Lookup(path, _), Some(origin)) => {
-                origin.find(path, move |path, found| done(WorkOutcome::Found(path, found)));
+        match work {
+            PendingWork::Lookup(lookup) => {
+                let done = move |path, found| done(WorkOutcome::Found(path, found));
+                match &site.origin {
+                    Some(origin) => origin.find(lookup, done),
+                    None => self.disk.find(site, lookup, done),
+                }
             }
-            (PendingWork::LookupFirst { paths, asked }, Some(origin)) => {
-                origin.find_first(paths, asked, move |path, found| done(WorkOutcome::Found(path, found)));
-            }
-            (PendingWork::Lookup(path, codings), None) => {
-                let wanted = Wanted::One(path, codings);
-                self.disk.find(site, wanted, move |path, found| done(WorkOutcome::Found(path, found)));
-            }
-            (PendingWork::LookupFirst { paths, asked }, None) => {
-                let wanted = Wanted::First { paths, asked };
-                self.disk.find(site, wanted, move |path, found| done(WorkOutcome::Found(path, found)));
-            }
-            (PendingWork::Encode { fd, identity, coding }, _) => {
+            PendingWork::Encode { fd, identity, coding } => {
                 self.variants.make(fd, identity, coding, move || done(WorkOutcome::Encoded));
             }
-            (PendingWork::PlanArchive(request), _) => {
+            PendingWork::PlanArchive(request) => {
                 let plan = move |plan: Result<_, _>| done(WorkOutcome::Archive(plan.map(Box::new)));
                 self.archives.plan(site, *request, plan);
             }
-            (PendingWork::Password(this), _) => {
+            PendingWork::Password(this) => {
                 let realm = Arc::clone(&this.realm);
                 self.auth
                     .verify_in_background(*this, move |verdict| done(WorkOutcome::Password(realm, verdict)));
