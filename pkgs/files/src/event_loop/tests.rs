@@ -276,6 +276,41 @@ fn a_client_that_never_pauses_has_turns_as_others_have() {
 }
 
 #[test]
+fn an_archive_is_planned_once_however_long_that_takes() {
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(place.path().join("d")).expect("a directory");
+    std::fs::write(place.path().join("d/a"), "text").expect("a file");
+    let rules = place.path().join("rules.toml");
+    std::fs::write(&rules, "[[rule]]\npath = '*'\narchive = ['zip']\n").expect("rules");
+    let (shared, _, threads) = serve(place.path());
+    shared.replace(load(place.path(), Some(rules)));
+    let (mut worker, mut buffers) = worker_by_hand(&shared);
+    worker.context.refresh();
+    let (mut connection, mut client) = connection_by_hand();
+    client.write_all(b"GET /d/?archive=zip HTTP/1.1\r\nHost: h\r\n\r\n").expect("room");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut plans = 0;
+    while connection.turn(&mut worker, &mut buffers, 0) == connection::NextStep::Wait
+        && let Some((_, work, site)) = worker.waits.pop_front()
+    {
+        plans += usize::from(matches!(work, PendingWork::PlanArchive(_)));
+        assert!(plans < 2, "it is planned again");
+        let sender = sender.clone();
+        shared.resolve(work, site, move |outcome| sender.send(outcome).expect("it is received"));
+        connection.done(Completed::Work(receiver.recv().expect("an outcome")), 100);
+        // Longer than what was found of the directory counts.
+        (0..100).for_each(|_| worker.context.tick());
+    }
+    let mut answer = [0; 64];
+    let count = client.read(&mut answer).expect("an answer");
+    let answer = String::from_utf8_lossy(&answer[..count]);
+    assert!(plans == 1 && answer.starts_with("HTTP/1.1 200 "), "{plans} {answer}");
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+}
+
+#[test]
 fn what_was_found_on_a_site_that_was_replaced_is_no_answer() {
     let place = tempfile::tempdir().expect("a directory");
     for root in ["first", "old", "new"] {

@@ -272,6 +272,9 @@ impl Import {
                 made.keys.push((format!("headers.{}", quoted(name)), quoted(value)));
             }
             ("return", [status, to]) if matches!(*status, "301" | "302" | "303" | "307" | "308") => {
+                if made.leads_elsewhere() {
+                    return self.leave(directive, "what is before it leads elsewhere");
+                }
                 let to = to.replace("$request_uri", "$path").replace("$uri", "$path");
                 if to.replace("$path", "").contains('$') {
                     return self.leave(directive, "a redirect has no variables but $uri and $request_uri");
@@ -581,6 +584,8 @@ http {
             ("~ ^/old { rewrite ^/old/a /new permanent; }", none, Some("/new"), false),
             ("/o { rewrite ^/old/(a)$ /$1 permanent; rewrite ^/o /b permanent; }", none, Some("/a"), false),
             ("/o { rewrite ^ /a permanent; rewrite ^/old/ /b permanent; }", none, Some("/a"), true),
+            ("/o { rewrite ^ /a permanent; return 301 /b; expires 1h; }", none, Some("/a"), true),
+            ("/o { return 301 /a; return 301 /b; }", none, Some("/a"), true),
             ("/old/ { rewrite ^(.*)$ /new$1 permanent; }", none, none, true),
             ("/old/ { rewrite a|x /new permanent; }", none, none, true),
             ("/old/ { rewrite ^/old/a|/x /new permanent; }", none, none, true),

@@ -170,7 +170,8 @@ impl ResponseBuilder<'_> {
                             return self.answer_entry(&entry, path, request, out);
                         }
                         let codings = self.cache.codings_of(self.site, path, self.tick);
-                        if self.defers_lookups {
+                        // A further wait would lose the plan of an archive that it has waited for.
+                        if self.defers_lookups && self.planned.is_none() {
                             return Err(PendingWork::Lookup(Lookup::One(path.to_vec(), codings)));
                         }
                         self.site.find(path, LookupMode::CachedOnly, codings)
@@ -210,7 +211,7 @@ impl ResponseBuilder<'_> {
         for (at, candidate) in paths.iter().enumerate() {
             let entry = match self.cache.get(self.site, candidate, self.tick).map(Rc::clone) {
                 Some(entry) => entry,
-                // A further wait would lose the plan of an archive that it has waited for.
+                // As above.
                 None if self.defers_lookups && self.planned.is_none() => {
                     let lookup = Lookup::First { paths: paths[at..].to_vec(), asked: path.to_vec() };
                     return Err(PendingWork::Lookup(lookup));
