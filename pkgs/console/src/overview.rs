@@ -304,7 +304,8 @@ mod tests {
         sampler.now().await;
         tokio::time::sleep(FRESH).await;
         let services = sampler.now().await;
-        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        // With the patience of a page, it would be twenty seconds.
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         assert_eq!((&services[0].state, services[0].rate), (&State::Ready, Some(0.0)));
         let State::Down(why) = &services[1].state else { panic!("{services:?}") };
         assert!(why.ends_with("nothing came within 2 s"), "{why}");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::Shutdown;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use bench::postgres::{Durability, Postgres};
@@ -236,7 +237,16 @@ fn a_write_whose_client_leaves_has_a_line_once_it_is_committed() {
     // No write is committed for now.
     let holder = Connection::open(place.path("users.db")).expect("it opens");
     holder.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
-    replace_and_leave(&server, &format!("/v1/users/{id}"));
+    let reads = || {
+        let metric = |name: &str| server.metric(&format!("linerate_api_cache_{name}_total"));
+        metric("hits") + metric("misses")
+    };
+    let before = reads();
+    replace_and_leave(&server, &format!("/v1/users/{id}"), || {
+        until("the user is read for the conditions", || reads() > before);
+        // The write is next.
+        thread::sleep(Duration::from_millis(500));
+    });
     let mut client = server.connect();
     let body = user("c@example.org").to_string();
     let head = "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
@@ -256,12 +266,38 @@ fn a_write_whose_client_leaves_has_a_line_once_it_is_committed() {
     assert_eq!(actions, ["user.create", "user.create", "user.replace"]);
 }
 
-/// Replaces a user over HTTP/2, and resets the stream once the service has begun to.
-fn replace_and_leave(server: &Server, path: &str) {
-    let reads = || {
-        let metric = |name: &str| server.metric(&format!("linerate_api_cache_{name}_total"));
-        metric("hits") + metric("misses")
+#[test]
+fn a_write_that_waits_in_postgresql_has_a_line_even_if_the_service_is_told_to_end() {
+    let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
+    let place = Place::on(postgres.url("postgres"));
+    let log = place.path("audit.log");
+    let server = place.serve(&["--h2c", "--audit-log", log.to_str().expect("text")]);
+    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    let sql = |sql: &str| postgres.execute("postgres", sql).expect("PostgreSQL answers");
+    let has_waiting = |event: &str| {
+        let count = format!("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = '{event}'");
+        sql(&count).trim() == "1"
     };
+    thread::scope(|scope| {
+        // It is cancelled below.
+        let hold = "SELECT 1 FROM users FOR UPDATE; SELECT pg_sleep(600)";
+        scope.spawn(|| postgres.execute("postgres", hold).expect_err("it does not end by itself"));
+        until("the user is locked", || has_waiting("Timeout"));
+        let path = format!("/v1/users/{id}");
+        replace_and_leave(&server, &path, || until("the write waits", || has_waiting("Lock")));
+        server.signal(Signal::TERM);
+        // Meanwhile the listener ends, since it has no client.
+        thread::sleep(Duration::from_secs(1));
+        sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+    });
+    assert!(server.wait(Duration::from_secs(120)).success());
+    assert_eq!(sql("SELECT version FROM users").trim(), "2", "it is replaced");
+    let actions: Vec<Value> = logged(&log).iter().map(|line| line["action"].clone()).collect();
+    assert_eq!(actions, ["user.create", "user.replace"]);
+}
+
+/// Replaces a user over HTTP/2, and resets the stream once the service has `begun` to, which is waited for.
+fn replace_and_leave(server: &Server, path: &str, begun: impl FnOnce()) {
     let request = |method: Method| {
         let request = Request::builder().method(method).uri(format!("http://localhost{path}"));
         request.header("content-type", "application/json").header("if-match", "\"1\", \"7\"")
@@ -272,13 +308,11 @@ fn replace_and_leave(server: &Server, path: &str) {
         let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
         tokio::spawn(connection);
         let mut sender = sender.ready().await.expect("it takes requests");
-        let before = reads();
         let put = request(Method::PUT).body(()).expect("a request");
         let (_response, mut stream) = sender.send_request(put, false).expect("it is open");
         let body = Bytes::from(user("b@example.org").to_string());
         stream.send_data(body, true).expect("it is open");
-        // The conditions are checked just before the write.
-        until("the user is read for the conditions", || reads() > before);
+        begun();
         stream.send_reset(h2::Reason::CANCEL);
         // The service has seen the reset when it answers what follows.
         let get = request(Method::GET).body(()).expect("a request");

@@ -2,7 +2,10 @@
 
 use std::thread;
 
+use bench::postgres::{Durability, Postgres};
 use serde_json::{Value, json};
+
+use testkit::until;
 
 use crate::place::{Place, Server, problem, user, value};
 
@@ -177,4 +180,23 @@ fn answers_are_forgotten_once_too_much_was_answered_since(place: &Place) {
     for (key, email) in [("second", "b@example.org"), ("third", "c@example.org")] {
         assert_eq!(create(key, email).field("idempotency-replayed").as_deref(), Some("true"), "{key}");
     }
+}
+
+#[test]
+fn a_deletion_finds_stored_answers_by_their_time_in_postgresql() {
+    let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
+    let place = Place::on(postgres.url("postgres"));
+    let (server, path) = start(&place, &[]);
+    let sql = |sql: &str| postgres.execute("postgres", sql).expect("PostgreSQL answers");
+    let scans = |of: &str| -> u64 { sql(of).trim().parse().expect("a number") };
+    let all = || scans("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'claims'");
+    let by_time = || scans("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'claims_by_age'");
+    sql("INSERT INTO claims (owner, key, digest, answer, created_at) \
+         SELECT 0, n, 'd', convert_to(repeat('x', 300), 'UTF8'), n FROM generate_series(1, 20000) AS n");
+    sql("ANALYZE claims");
+    let before = (by_time(), all());
+    assert_eq!(server.ask("DELETE", &path, "", "").status, 204);
+    // PostgreSQL counts a second later.
+    until("answers are looked up by their time", || by_time() > before.0);
+    assert_eq!(all(), before.1, "all of them are read");
 }

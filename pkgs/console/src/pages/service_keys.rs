@@ -73,7 +73,7 @@ pub(super) async fn listed(app: &App, visitor: &Visitor, fields: &Fields) -> Mar
             } @else {
                 @if app.links.is_some() { (one(app, visitor, KeyOf::Links).await) }
                 @if app.users.is_some() { (one(app, visitor, KeyOf::Api).await) }
-                p.hint { "A revoked key ends at once, and its sessions within five seconds." }
+                p.hint { "A revoked key ends at once, and sessions by a key of links within five seconds." }
             }
         }
     }

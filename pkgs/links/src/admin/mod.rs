@@ -65,8 +65,8 @@ const ANY_BYTES: u64 = 1 << 40;
 /// How many requests an HTTP/2 connection may have at once.
 const STREAMS: u32 = 32;
 
-/// How long running requests may take at shutdown.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long running requests may take at shutdown, after the writes among them have had their time.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// The sum of all request bodies that are held until they are complete, in KiB.
 const BODIES_KIB: usize = 64 * 1024;

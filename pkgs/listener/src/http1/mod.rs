@@ -547,7 +547,7 @@ async fn close(conn: &mut BufferedIo<'_, impl Transport>, polite: bool, tls: boo
         if shut.is_pending() {
             // The socket has no room for TLS's last record.
             if !std::mem::replace(&mut is_timed, true) {
-                conn.deadline.set(&conn.worker.registry, LINGER);
+                conn.deadline.set(&conn.worker.registry, conn.limits().write_stall);
             } else if conn.deadline.has_passed(&conn.worker.registry) {
                 return Poll::Ready(false);
             }

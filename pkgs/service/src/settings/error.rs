@@ -96,7 +96,9 @@ impl Error {
         // clap names an argument as in its help: `--log-level <FILTER>`.
         let given = |arg: &String| given.get(arg.strip_prefix("--")?.split([' ', '=', '[']).next()?);
         let [arg, others] = [ContextKind::InvalidArg, ContextKind::PriorArg].map(texts);
+        // Of an argument given twice, both are the same.
         if error.kind() == ErrorKind::ArgumentConflict
+            && arg != others
             && arg.iter().chain(others).any(|arg| given(arg).is_some())
         {
             // Nobody typed the flags of given values.

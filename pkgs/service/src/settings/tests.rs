@@ -199,7 +199,7 @@ fn what_a_setting_requires_and_excludes_may_be_in_any_place() {
     let issuer: &Line = &["--issuer", "i"];
     let anonymous: &Line = &["--anonymous"];
     let both = "issuer = 'i'\nclient = 'c'";
-    let cases: [(&str, &Env, &Line, Option<&str>); 12] = [
+    let cases: [(&str, &Env, &Line, Option<&str>); 13] = [
         ("client = 'c'", &[], issuer, None),
         ("", &[("LINERATE_LINKS_CLIENT", "c")], issuer, None),
         (both, &[], &[], None),
@@ -219,6 +219,12 @@ fn what_a_setting_requires_and_excludes_may_be_in_any_place() {
             &[],
             issuer,
             Some("FILE: anonymous cannot be used with --issuer <ISSUER>"),
+        ),
+        (
+            both,
+            &[],
+            &["--issuer", "i", "--issuer", "j"],
+            Some("the argument '--issuer <ISSUER>' cannot be used multiple times"),
         ),
         // What is not set excludes nothing.
         ("client = 'c'\nanonymous = false", &[], issuer, None),

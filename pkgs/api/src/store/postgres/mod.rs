@@ -143,9 +143,10 @@ impl Postgres {
         T: Send + 'static,
         W: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let work = tokio::time::timeout(self.timeout, work(self.pool.clone()));
+        let (timeout, work) = (self.timeout, work(self.pool.clone()));
         let (sender, done) = oneshot::channel();
-        self.background.carry(async move { drop(sender.send(work.await)) });
+        // The timer is made there, since the caller's runtime may end first.
+        self.background.carry(async move { drop(sender.send(tokio::time::timeout(timeout, work).await)) });
         match done.await {
             Ok(Ok(done)) => done,
             Ok(Err(elapsed)) => Err(Error::Unreachable(elapsed.into())),

@@ -221,12 +221,14 @@ pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Resul
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let session = pool.get().await?;
     // All deletions lock in this order, so that two of them never deadlock. A stored answer is searched only until one
-    // of the users is found in it, since it may have thousands of them in some megabytes.
+    // of the users is found in it, since it may have thousands of them in some megabytes. The array lets PostgreSQL
+    // look answers up by their time, which a semi-join doesn't.
     let sql = "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
          gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
-         stale AS (SELECT claims.seq FROM claims WHERE EXISTS (SELECT FROM gone \
-         WHERE gone.created_at = claims.created_at AND position(uuid_send(gone.id) IN claims.answer) > 0) \
+         stale AS (SELECT claims.seq FROM claims WHERE claims.created_at = ANY(ARRAY(SELECT created_at FROM gone)) \
+         AND EXISTS (SELECT FROM gone WHERE gone.created_at = claims.created_at \
+         AND position(uuid_send(gone.id) IN claims.answer) > 0) \
          ORDER BY claims.seq FOR UPDATE OF claims), \
          erased AS (UPDATE claims SET answer = '' FROM stale WHERE claims.seq = stale.seq) \
          SELECT id FROM gone";

@@ -49,18 +49,20 @@ pub async fn begin(session: &Session, links: &[i64]) -> Result<(), Error> {
          FROM unnest($1::int8[]) AS l (link) LEFT JOIN totals AS t ON t.link = l.link \
          LEFT JOIN (SELECT c.link, sum(c.count) AS clicks \
          FROM (SELECT links, counts FROM click_flushes LIMIT $2) AS f, unnest(f.links, f.counts) AS c (link, count) \
-         WHERE c.link IN (SELECT unnest($1::int8[])) GROUP BY c.link) AS w ON w.link = l.link \
+         WHERE c.link IN (SELECT unnest($1::int8[])) GROUP BY c.link) AS w ON w.link = l.link ORDER BY l.link \
          ON CONFLICT (link) DO UPDATE SET taken = greatest(limits.taken, excluded.taken)";
     session.execute(sql, values![links => INT8_ARRAY, FLUSHES => INT8]).await?;
     Ok(())
 }
 
-/// Returns unused grants.
+/// Returns unused grants. They are locked in the order in which [`begin`] does it, so that the two never deadlock.
 pub async fn give_back(pool: &Pool, grants: &[(i64, u64)]) -> Result<(), Error> {
     let links: Vec<i64> = grants.iter().map(|(link, _)| *link).collect();
     let clicks: Vec<i64> = grants.iter().map(|(_, clicks)| integer(*clicks)).collect();
-    let sql = "UPDATE limits SET taken = greatest(0, taken - given.clicks) \
-         FROM unnest($1::int8[], $2::int8[]) AS given (link, clicks) WHERE limits.link = given.link";
+    let sql = "WITH locked AS (SELECT link FROM limits WHERE link = ANY($1) ORDER BY link FOR UPDATE) \
+         UPDATE limits SET taken = greatest(0, taken - given.clicks) \
+         FROM unnest($1::int8[], $2::int8[]) AS given (link, clicks) JOIN locked USING (link) \
+         WHERE limits.link = given.link";
     pool.get().await?.execute(sql, values![links => INT8_ARRAY, clicks => INT8_ARRAY]).await?;
     Ok(())
 }
