@@ -1531,6 +1531,10 @@ let
           "git+https://git.example/boxes?ref=canary"
           "git+https://git.example/boxes?shallow=1&ref=canary"
         ]
+    ++
+      equal "a boot is judged even if a service never starts"
+        (boxed.linerate-health.unitConfig.JobTimeoutSec or null)
+        87060
     ++ equal "a switch judges no boot again" (boxed.linerate-health.restartIfChanged or null) false
     ++
       equal "settings of user data stay while a switch reloads the services"

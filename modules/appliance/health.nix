@@ -59,8 +59,9 @@ in
       default = 24 * 60 * 60;
       description = ''
         How long a boot stays undecided because of something that the box does not control, in seconds: a card of
-        `linerate.tuning.nic` without a carrier, or an unreachable database on another host. Meanwhile the boot is
-        neither good nor bad, and the services keep trying. After that, the box has `patience`, whatever is missing.
+        `linerate.tuning.nic` without a carrier, an unreachable database on another host, or links' replica. Meanwhile
+        the boot is neither good nor bad, and the services keep trying. After that, the box has `patience`, whatever is
+        missing.
       '';
     };
 
@@ -112,6 +113,9 @@ in
       wants = units;
       after = units;
       onFailure = [ "linerate-fall-back.service" ];
+      # A service that never starts, such as links whose replica cannot be reached, holds this one back, whose own
+      # timeout counts only once it runs. Ten minutes are for the rest of the boot.
+      unitConfig.JobTimeoutSec = cfg.health.waitForOthers + cfg.health.patience + 600;
       # A switch is no boot: the one that is judged has been judged.
       restartIfChanged = false;
       path = [

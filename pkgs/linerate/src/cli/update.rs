@@ -180,6 +180,7 @@ fn print(status: &Status, output: &mut Output) -> Result<(), Error> {
     let rows = versions.iter().map(|entry| {
         let known = match entry.trial {
             Trial::Good => "good".to_owned(),
+            Trial::Left { left: 0, done: 0 } => "taken back".to_owned(),
             Trial::Left { left: 0, done } => format!("failed, after {done}"),
             Trial::Left { left, .. } => format!("on trial, {left} left"),
         };
