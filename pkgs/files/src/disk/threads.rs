@@ -196,7 +196,7 @@ impl DiskThreads {
 }
 
 impl Scarce {
-    fn waiting(&self) -> MutexGuard<'_, Vec<Lookup>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<DiskLookup>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
