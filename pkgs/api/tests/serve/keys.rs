@@ -1,5 +1,8 @@
 //! Keys over HTTP: created, listed, used and revoked, on either database.
 
+use std::thread;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::until;
 
@@ -9,6 +12,7 @@ use crate::place::{Place, Server, problem, value};
 on_each_database! {
     a_key_lives_from_create_to_revoke_and_its_secret_is_told_once,
     keys_are_for_those_that_may_write_and_make_no_more_than_themselves,
+    what_a_key_has_begun_ends_with_the_key,
 }
 
 fn bearer(key: &str) -> String {
@@ -114,6 +118,28 @@ fn keys_are_for_those_that_may_write_and_make_no_more_than_themselves(place: &Pl
         assert_eq!(problem(&create(&server, &slow, &body), 422), [pointer], "{body}");
     }
     assert_eq!(listed(&server, &slow).len(), 3);
+}
+
+fn what_a_key_has_begun_ends_with_the_key(place: &Place) {
+    let (lasting, leaked) = (place.key("write", &[]), place.key("write", &["--rate", "50"]));
+    let server = place.serve(&["--auth", "keys"]);
+    let keys = listed(&server, &lasting);
+    let revoked = format!("/v1/keys/{}", keys[1]["id"]);
+    let body = json!({ "name": "more", "scope": "write", "rate": 0 }).to_string();
+    let mut client = server.connect();
+    let length = body.len();
+    client.send(format!(
+        "POST /v1/keys HTTP/1.1\r\nHost: localhost\r\n{}Content-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n",
+        bearer(&leaked)
+    ));
+    // Longer than what is read at once.
+    thread::sleep(Duration::from_millis(1200));
+    assert_eq!(server.ask("DELETE", &revoked, &bearer(&lasting), "").status, 204);
+    until("it is revoked", || server.ask("GET", "/v1/keys", &bearer(&leaked), "").status == 401);
+    client.send(body);
+    problem(&client.receive(true).expect("an answer"), 401);
+    assert_eq!(listed(&server, &lasting).len(), 1);
 }
 
 /// A key that is created while everybody has access would outlast that access.

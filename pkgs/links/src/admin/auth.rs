@@ -72,6 +72,12 @@ pub(super) async fn by_local_names<B: MessageBody + 'static>(
     Ok(next.call(request).await?.map_into_boxed_body())
 }
 
+/// Checks the token of a request that [`require`] has let through again, since it may have been revoked while the body
+/// arrived. Its rights never change.
+pub(super) async fn still(request: &HttpRequest) -> Result<(), Failure> {
+    check(Scope::Read, request).await.map(drop)
+}
+
 /// The rights of the request's token, which [`require`] has checked.
 pub(super) fn granted(request: &HttpRequest) -> Result<Grant, Failure> {
     let granted = request.extensions().get().cloned();
@@ -120,7 +126,7 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
             .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
     }
     let granted = state.readers.with(move |reader| reader.authorize(&token)).await?;
-    state.unknown_tokens.looked(hash, granted.is_some(), Instant::now());
+    state.unknown_tokens.looked(hash, granted.is_some());
     let granted = granted.ok_or_else(unknown)?;
     if let Some(end) = granted.expires_at.filter(|end| *end <= Timestamp::now()) {
         return Err(unauthorized(&format!("the key ended at {end}"), INVALID));
@@ -163,26 +169,35 @@ struct Seen {
 }
 
 impl UnknownTokens {
+    /// Whether a token may be looked up. An unknown one counts from here on, even if its look-up fails.
     fn may_look(&self, token: &[u8; 32], now: Instant) -> bool {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.known.contains(token)
-            || !matches!(seen.missed, Some((since, count)) if count >= LOOKS && now.duration_since(since) < SECOND)
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.known.contains(token) {
+            return true;
+        }
+        let (since, count) = match seen.missed {
+            Some((since, count)) if now.duration_since(since) < SECOND => (since, count),
+            _ => (now, 0),
+        };
+        let may = count < LOOKS;
+        seen.missed = Some((since, count + u32::from(may)));
+        may
     }
 
-    fn looked(&self, token: [u8; 32], found: bool, now: Instant) {
+    fn looked(&self, token: [u8; 32], found: bool) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if found {
-            if seen.known.len() >= KNOWN {
-                seen.known.clear();
-            }
-            seen.known.insert(token);
+        if !found {
+            seen.known.remove(&token);
             return;
         }
-        seen.known.remove(&token);
-        seen.missed = match seen.missed {
-            Some((since, count)) if now.duration_since(since) < SECOND => Some((since, count + 1)),
-            _ => Some((now, 1)),
-        };
+        if seen.known.len() >= KNOWN {
+            seen.known.clear();
+        }
+        if seen.known.insert(token)
+            && let Some((_, count)) = &mut seen.missed
+        {
+            *count = count.saturating_sub(1);
+        }
     }
 }
 
@@ -220,18 +235,13 @@ mod tests {
         let (unknown_tokens, start) = (UnknownTokens::default(), Instant::now());
         let token = |n: u32| -> [u8; 32] { Sha256::digest(n.to_le_bytes()).into() };
         assert!(unknown_tokens.may_look(&token(0), start));
-        unknown_tokens.looked(token(0), true, start);
-        let tried = (1..10_000).filter(|&n| {
-            let may = unknown_tokens.may_look(&token(n), start);
-            if may {
-                unknown_tokens.looked(token(n), false, start);
-            }
-            may
-        });
+        unknown_tokens.looked(token(0), true);
+        // Those count that are looked up at once, and those whose look-up fails.
+        let tried = (1..10_000).filter(|&n| unknown_tokens.may_look(&token(n), start));
         assert_eq!(tried.count(), LOOKS as usize);
         assert!(unknown_tokens.may_look(&token(0), start), "a known one");
-        assert!(unknown_tokens.may_look(&token(1), start + SECOND), "a second later");
-        unknown_tokens.looked(token(0), false, start);
+        unknown_tokens.looked(token(0), false);
         assert!(!unknown_tokens.may_look(&token(0), start), "revoked: one more unknown");
+        assert!(unknown_tokens.may_look(&token(1), start + SECOND), "a second later");
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io::Read;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Format, ReadError, read};
 use crate::domains::{DEFAULT, InDomains};
@@ -15,8 +17,13 @@ const BATCH_ROWS: usize = 20_000;
 /// The most bytes of text in a batch, whatever its number of rows.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Batches that were passed to the writer and are not yet committed. One is parsed while another is written.
+/// Batches that were passed to a file's writer and are not yet committed. It takes them in their order, so one is
+/// checked while another is written.
 const IN_FLIGHT: usize = 2;
+
+/// The same for a database server, which would write two at once: an older row could win. The next one is still parsed
+/// meanwhile.
+const IN_FLIGHT_REMOTE: usize = 1;
 
 /// The most refusals listed in a tally.
 const ERRORS: usize = 100;
@@ -52,6 +59,8 @@ pub struct ImportOptions {
     pub domain: Option<String>,
     /// The domains that rows may name. Rows for other domains are refused.
     pub within: InDomains,
+    /// Set once nothing more may be stored, since the key of the import is no longer valid. Rows that wait are dropped.
+    pub is_over: Arc<AtomicBool>,
 }
 
 /// Reads links and stores them in batches, each in one transaction. Refused rows are counted and do not stop the
@@ -71,6 +80,7 @@ pub fn import(
         tally: Tally::default(),
         batch: Batch::default(),
         in_flight: VecDeque::new(),
+        most: if store.remote().is_some() { IN_FLIGHT_REMOTE } else { IN_FLIGHT },
     };
     let mut failed = None;
     let read = read(format, input, &mut |row, record| {
@@ -90,7 +100,8 @@ pub fn import(
         }
     });
     // Rows before an input error are stored too. The tally counts them.
-    let cause = match (failed, run.finish()) {
+    let finished = run.finish(failed.is_some());
+    let cause = match (failed, finished) {
         (Some(cause), _) => Some(cause),
         (None, Err(error)) => Some(Cause::Store(error)),
         (None, Ok(())) => read.err().map(Cause::Read),
@@ -120,6 +131,8 @@ struct Run<'a> {
     batch: Batch,
     /// The row numbers of each submitted batch, and its pending answer.
     in_flight: VecDeque<(Vec<u64>, Pending<Tally>)>,
+    /// How many batches may be in flight.
+    most: usize,
 }
 
 impl Run<'_> {
@@ -153,10 +166,13 @@ impl Run<'_> {
     }
 
     fn submit(&mut self) -> Result<(), Error> {
-        if self.in_flight.len() == IN_FLIGHT {
+        if self.in_flight.len() == self.most {
             self.settle()?;
         }
         let Batch { records, rows, .. } = std::mem::take(&mut self.batch);
+        if self.how.is_over.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.in_flight.push_back((rows, self.store.import(records, self.how.on_conflict)));
         Ok(())
     }
@@ -178,14 +194,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
-        if !self.batch.records.is_empty() {
-            self.submit()?;
-        }
+    /// Stores the last rows unless a batch has `failed`, and waits for all batches: the tally counts what was stored
+    /// even if another one fails. Returns the first error.
+    fn finish(&mut self, failed: bool) -> Result<(), Error> {
+        let mut done = if failed || self.batch.records.is_empty() { Ok(()) } else { self.submit() };
         while !self.in_flight.is_empty() {
-            self.settle()?;
+            done = done.and(self.settle());
         }
-        Ok(())
+        done
     }
 }
 

@@ -1,11 +1,13 @@
 //! Keys over HTTP: they are created, listed, used, expired and revoked, and never have more rights than the key that
 //! creates them.
 
+use std::thread;
 use std::time::Duration;
 
 use links::store::{NewToken, Scope};
 use links::when::Timestamp;
 use serde_json::{Value, json};
+use testkit::client::Client;
 use testkit::until;
 use ureq::SendBody;
 
@@ -178,4 +180,38 @@ fn a_key_ends_when_it_says_and_its_last_use_is_known() {
     let refused = ask(&server, &short, "GET", "/api/v1/links", "");
     assert!(refused.problem(401)["detail"].to_string().contains("ended at"), "{}", refused.text());
     assert_eq!(refused.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+}
+
+#[test]
+fn what_a_key_has_begun_ends_with_the_key() {
+    let server = Server::start();
+    server.create("way");
+    let link = server.get("/api/v1/links/way").json();
+    for (path, media_type, body) in [
+        (KEYS, "application/json", json!({ "name": "more", "scope": "write" })),
+        (
+            "/api/v1/links/import?on_conflict=replace",
+            "application/x-ndjson",
+            json!({ "code": "way", "target": "https://example.org/elsewhere" }),
+        ),
+    ] {
+        let new =
+            NewToken { name: "leaked".to_owned(), scope: Scope::Write, domains: None, expires_at: None };
+        let (info, key) = server.store.create_token_as(new).wait().expect("a key");
+        let body = format!("{body}\n");
+        let mut client = Client::connect(server.address);
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n{}",
+            body.len(),
+            &body[..1]
+        ));
+        // Longer than what is read at once.
+        thread::sleep(Duration::from_millis(1200));
+        server.store.revoke_token(info.id).wait().expect("it is known");
+        client.send(&body[1..]);
+        assert_eq!(client.receive(true).expect("an answer").status, 401, "{path}");
+    }
+    assert_eq!(server.get("/api/v1/links/way").json(), link);
+    assert_eq!(listed(&server).len(), 2);
 }

@@ -92,18 +92,28 @@ impl Guard {
         let digest = match self.credential(fields)? {
             None => return Ok(self.anonymous()),
             Some(Credential::Key(digest)) => digest,
-            Some(Credential::Token(tokens, token)) => {
-                let bearer = tokens.bearer(token).await.map_err(|refused| match refused {
-                    Refused::Unavailable(error) => Failure::from(Problem::unavailable(error.to_string()))
-                        .with(header::RETRY_AFTER, RETRY_AFTER),
-                    refused => invalid(&refused.to_string()),
-                })?;
-                return vouched_for(bearer);
-            }
+            Some(Credential::Token(tokens, token)) => return vouched_for(bearer(tokens, token).await?),
         };
-        let key = self.users.key_by_digest(&digest).await?;
-        let key = key.ok_or_else(|| invalid("the API key is unknown or revoked"))?;
-        self.let_in(key, context)
+        self.let_in(self.valid(&digest).await?, context)
+    }
+
+    /// The key with this digest, unless it is revoked. Whether it has expired is checked too.
+    async fn valid(&self, digest: &[u8; 32]) -> Result<Arc<Key>, Failure> {
+        let key = self.users.key_by_digest(digest).await?.ok_or_else(revoked)?;
+        unexpired(&key)?;
+        Ok(key)
+    }
+
+    /// Checks the key or token of an admitted request again. It counts as no further request.
+    ///
+    /// # Errors
+    /// 401 if it is no longer valid.
+    pub async fn still_admits(&self, fields: &HeaderMap) -> Result<(), Failure> {
+        match self.credential(fields)? {
+            None => Ok(()),
+            Some(Credential::Key(digest)) => self.valid(&digest).await.map(drop),
+            Some(Credential::Token(tokens, token)) => bearer(tokens, token).await.map(drop),
+        }
     }
 
     /// The key or token of the request, if one is required and given.
@@ -136,9 +146,7 @@ impl Guard {
         if let Some(context) = context {
             context.set_key(key.id);
         }
-        if let Some(end) = key.expires_at.filter(|end| *end <= Timestamp::now()) {
-            return Err(invalid(&format!("the API key expired at {end}")));
-        }
+        unexpired(&key)?;
         let left = self.take(&key)?;
         self.users.note_use(&key);
         Ok(Admitted { caller: Caller::Key(key.id, key.scope), left, key: Some(key), bearer: None })
@@ -190,6 +198,28 @@ impl Caller {
             _ => None,
         }
     }
+}
+
+/// The error for a key that the database does not have.
+pub fn revoked() -> Failure {
+    invalid("the API key is unknown or revoked")
+}
+
+fn unexpired(key: &Key) -> Result<(), Failure> {
+    match key.expires_at.filter(|end| *end <= Timestamp::now()) {
+        Some(end) => Err(invalid(&format!("the API key expired at {end}"))),
+        None => Ok(()),
+    }
+}
+
+/// The bearer of an issuer's valid token.
+async fn bearer(tokens: &Tokens, token: &str) -> Result<Arc<Bearer>, Failure> {
+    tokens.bearer(token).await.map_err(|refused| match refused {
+        Refused::Unavailable(error) => {
+            Failure::from(Problem::unavailable(error.to_string())).with(header::RETRY_AFTER, RETRY_AFTER)
+        }
+        refused => invalid(&refused.to_string()),
+    })
 }
 
 /// Admits the bearer of an issuer's token.

@@ -10,7 +10,7 @@ use service::problem::Problem;
 use utoipa::ToSchema;
 
 use crate::http::Api;
-use crate::http::access::guard::Caller;
+use crate::http::access::guard::{Caller, revoked};
 use crate::http::audit::{Audit, Written};
 use crate::http::failure::Failure;
 use crate::http::request::body::One;
@@ -122,7 +122,11 @@ pub(in crate::http) async fn create(
     One(body): One,
 ) -> Result<Response, Failure> {
     let keys = all(&caller, &api).await?;
-    let own = keys.iter().find(|key| caller.key() == Some(key.id));
+    let own = match caller.key() {
+        // It may have been revoked since the request began. What it may create is then unknown.
+        Some(id) if id >= 0 => Some(keys.iter().find(|key| key.id == id).ok_or_else(revoked)?),
+        _ => None,
+    };
     let secret = Secret::generate().map_err(|error| Problem::internal(error.to_string()))?;
     let new = checked(parsed(&body)?, own, secret.digest())?;
     if keys.len() >= MOST {

@@ -1,5 +1,7 @@
 //! Request bodies: media types and sizes, but not their content.
 
+use std::time::{Duration, Instant};
+
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, header};
@@ -11,6 +13,9 @@ use crate::http::failure::Failure;
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// How long a body may take before the caller's key is checked again, since it may have been revoked meanwhile.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The body of a request about one user.
 pub struct One(pub Bytes);
@@ -32,7 +37,7 @@ impl One {
     {
         media_type(fields, &[JSON])?;
         let most = api.settings().limits.user_bytes;
-        Ok(Self(gather(body, most).await?))
+        Ok(Self(admitted(fields, body, most, api).await?))
     }
 }
 
@@ -49,9 +54,10 @@ impl FromRequest<Api> for Many {
     type Rejection = Failure;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
-        media_type(request.headers(), &[JSON])?;
+        let (parts, body) = request.into_parts();
+        media_type(&parts.headers, &[JSON])?;
         let most = api.settings().limits.batch_bytes;
-        Ok(Self(gather(request.into_body(), most).await?))
+        Ok(Self(admitted(&parts.headers, body, most, api).await?))
     }
 }
 
@@ -59,13 +65,14 @@ impl FromRequest<Api> for Patch {
     type Rejection = Failure;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
+        let (parts, body) = request.into_parts();
         // RFC 5789, section 2.2: the answer names the accepted types.
-        media_type(request.headers(), &[MERGE_PATCH, JSON]).map_err(|failure| {
+        media_type(&parts.headers, &[MERGE_PATCH, JSON]).map_err(|failure| {
             failure
                 .with(header::HeaderName::from_static("accept-patch"), HeaderValue::from_static(MERGE_PATCH))
         })?;
         let most = api.settings().limits.user_bytes;
-        Ok(Self(gather(request.into_body(), most).await?))
+        Ok(Self(admitted(&parts.headers, body, most, api).await?))
     }
 }
 
@@ -83,6 +90,19 @@ fn media_type(fields: &HeaderMap, accepted: &[&str]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Problem::new(415, format!("the body's media type must be {}", accepted.join(" or "))).into())
+}
+
+/// The body of a request that is still admitted once its body is there.
+async fn admitted<B>(fields: &HeaderMap, body: B, most: usize, api: &Api) -> Result<Bytes, Failure>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
+{
+    let begun = Instant::now();
+    let body = gather(body, most).await?;
+    if begun.elapsed() > AT_ONCE {
+        api.still_admits(fields).await?;
+    }
+    Ok(body)
 }
 
 async fn gather<B>(body: B, most: usize) -> Result<Bytes, Failure>

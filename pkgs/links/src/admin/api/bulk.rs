@@ -2,6 +2,8 @@
 //! a few chunks connects them, so neither side runs ahead.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::http::{Method, header};
@@ -13,7 +15,7 @@ use service::problem::Problem;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
 use super::domains;
 use crate::admin::audit::Audit;
@@ -197,13 +199,21 @@ pub(in crate::admin) async fn import(
     let permit = permit(&state)?;
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let store = state.store.clone();
+    let is_over = Arc::<AtomicBool>::default();
+    let over = Arc::clone(&is_over);
     let imported = spawn_blocking(carrying(move || {
         let _permit = permit;
         let input = Upload { receiver, chunk: Bytes::new(), ended: false };
-        let how = ImportOptions { on_conflict, domain, within: grant.domains };
+        let how = ImportOptions { on_conflict, domain, within: grant.domains, is_over: over };
         transfer::import(implied, input, &store, &how, &mut |_| {})
     }));
-    let ((), imported) = future::join(feed(payload, sender), imported).await;
+    let fed = async {
+        let fed = feed(&request, payload, &sender).await;
+        is_over.store(fed.is_err(), Ordering::Relaxed);
+        drop(sender);
+        fed
+    };
+    let (fed, imported) = future::join(fed, imported).await;
     let imported = imported.map_err(|_| Error::Closed)?;
     // If the import broke off, this counts what was stored before.
     let tally = imported.as_ref().unwrap_or_else(|error| &error.tally);
@@ -211,18 +221,39 @@ pub(in crate::admin) async fn import(
         let count = tally.created + tally.replaced;
         Audit::of(&request, &state).wrote_many("links.import", count).await;
     }
+    fed?;
     Ok(uncached(HttpResponse::Ok()).json(imported?))
 }
 
 /// Passes the body on, chunk by chunk. An empty chunk marks its end. If the channel closes without one, the client has
 /// left, and its incomplete last row must not be taken for a complete one.
-async fn feed(mut payload: web::Payload, sender: mpsc::Sender<io::Result<Bytes>>) {
+///
+/// # Errors
+/// When the request's key is no longer valid, which is checked once a second and at the end.
+async fn feed(
+    request: &HttpRequest,
+    mut payload: web::Payload,
+    sender: &mpsc::Sender<io::Result<Bytes>>,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut received = begun;
+    let mut checks = interval_at(begun + body::AT_ONCE, body::AT_ONCE);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let chunk = tokio::select! {
+            biased;
+            _ = checks.tick() => {
+                auth::still(request).await?;
+                continue;
+            }
             chunk = payload.next() => chunk,
-            () = sender.closed() => return,
-            () = sleep(STALLED) => Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())),
+            () = sender.closed() => return Ok(()),
+            () = sleep_until(received + STALLED) => Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())),
         };
+        received = Instant::now();
+        if chunk.is_none() && received > begun + body::AT_ONCE {
+            auth::still(request).await?;
+        }
         let (chunk, last) = match chunk {
             Some(Ok(chunk)) if chunk.is_empty() => continue,
             Some(Ok(chunk)) => (Ok(chunk), false),
@@ -230,7 +261,7 @@ async fn feed(mut payload: web::Payload, sender: mpsc::Sender<io::Result<Bytes>>
             None => (Ok(Bytes::new()), true),
         };
         if sender.send(chunk).await.is_err() || last {
-            return;
+            return Ok(());
         }
     }
 }

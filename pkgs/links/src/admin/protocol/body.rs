@@ -1,5 +1,7 @@
 //! Request bodies: limited in size and time. Errors point to the faulty part.
 
+use std::time::{Duration, Instant};
+
 use actix_web::http::header;
 use actix_web::{HttpRequest, web};
 use futures_util::StreamExt;
@@ -9,7 +11,7 @@ use service::problem::Problem;
 use tokio::time::timeout;
 
 use super::failure::Failure;
-use crate::admin::State;
+use crate::admin::{State, auth};
 
 /// The most bytes one link may take.
 pub(in crate::admin) const ONE: usize = 64 * 1024;
@@ -19,6 +21,9 @@ pub(in crate::admin) const DOMAIN: usize = 512 * 1024;
 
 /// The most bytes a batch may take.
 pub(in crate::admin) const BATCH: usize = 8 * 1024 * 1024;
+
+/// How long a body may take before the request's key is checked again.
+pub(in crate::admin) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The most of an error's text that is shown, in bytes.
 const DETAIL_BYTES: usize = 256;
@@ -96,8 +101,13 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
         }
         Ok(body)
     };
+    let begun = Instant::now();
     let gathered = timeout(state.timeouts.body, gather).await;
-    gathered.unwrap_or_else(|_| Err(Problem::new(408, "the body took too long").into()))
+    let body = gathered.unwrap_or_else(|_| Err(Problem::new(408, "the body took too long").into()))?;
+    if begun.elapsed() > AT_ONCE {
+        auth::still(request).await?;
+    }
+    Ok(body)
 }
 
 /// 400 for invalid JSON, 422 for JSON of the wrong form.

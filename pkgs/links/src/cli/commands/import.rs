@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -49,8 +50,12 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let (input, size) = open(&args.file)?;
     let bar = progress::bytes(size);
     let backend = args.backend.open(&args.policy, IfMissing::Create)?;
-    let how =
-        ImportOptions { on_conflict: args.on_conflict, domain: args.domain.clone(), within: InDomains::All };
+    let how = ImportOptions {
+        on_conflict: args.on_conflict,
+        domain: args.domain.clone(),
+        within: InDomains::All,
+        is_over: Arc::default(),
+    };
     let imported = backend.import(format, &mut bar.wrap_read(input), how);
     bar.finish_and_clear();
     let tally = imported?;
