@@ -2,9 +2,9 @@
 //! security headers of the response.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use listener::Peer;
 use service::access_log::RequestContext;
 use service::allowed_hosts::SocketFamily;
 use service::request_id::RequestId;
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::csrf::{self, FIELD};
@@ -27,6 +28,9 @@ use crate::{assets, pages};
 
 /// The longest form, in bytes. A link that uses all its limits takes a tenth of it.
 const FORM_BYTES: usize = 256 * 1024;
+
+/// How long a form may take.
+const FORM_TIME: Duration = Duration::from_secs(30);
 
 /// The longest form with rows to import, in bytes. All rows are held in memory.
 const IMPORT_BYTES: usize = 8 << 20;
@@ -209,8 +213,18 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms are application/x-www-form-urlencoded"));
     }
     let (mut parts, body) = request.into_parts();
-    let body = Limited::new(body, FORM_BYTES).collect().await;
-    let body = body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off"))?;
+    let too_long = (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off");
+    // What is announced, or else the most that may come, is reserved meanwhile, and others have no room.
+    if body.size_hint().lower() > FORM_BYTES as u64 {
+        return Err(too_long);
+    }
+    let has_length = parts.headers.contains_key(header::CONTENT_LENGTH) || body.size_hint().exact().is_some();
+    if visitor.grant.is_none() && !has_length {
+        return Err((StatusCode::LENGTH_REQUIRED, "this form has to say how long it is"));
+    }
+    let body = timeout(FORM_TIME, Limited::new(body, FORM_BYTES).collect()).await;
+    let body =
+        body.map_err(|_| (StatusCode::REQUEST_TIMEOUT, "this form took too long"))?.map_err(|_| too_long)?;
     let fields = Fields::parse(&body.to_bytes());
     if !csrf::matches(fields.get(FIELD), &visitor.form) {
         return Err((StatusCode::FORBIDDEN, OLD));

@@ -147,6 +147,10 @@ async fn arrived(
         error: fields.some("error"),
     });
     let arrival = arrival.await.map_err(|error| {
+        // This guesses nothing, and any page can make a browser ask for it.
+        if matches!(error, sign_in::Error::Unknown) {
+            app.sign_in_limits.give_back(visitor.address);
+        }
         let status = match error {
             sign_in::Error::Busy | sign_in::Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             sign_in::Error::Randomness => StatusCode::INTERNAL_SERVER_ERROR,

@@ -383,6 +383,25 @@ async fn an_issuer_that_is_not_named_signs_nobody_in() {
 }
 
 #[tokio::test]
+async fn whoever_is_not_signed_in_says_how_long_a_form_is() {
+    let mut client = Client::new(false);
+    for (path, signed_in, status) in
+        [("/sign-in", false, StatusCode::LENGTH_REQUIRED), ("/links/batch", true, StatusCode::FORBIDDEN)]
+    {
+        if signed_in {
+            client.sign_in().await;
+        }
+        let piece = Ok::<_, std::io::Error>("key=a");
+        let body = Body::from_stream(futures_util::stream::iter([piece]));
+        let request = Request::post(path)
+            .header(header::ORIGIN, "http://localhost:8110")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let (response, _) = client.send(request.body(body).expect("a request")).await;
+        assert_eq!(response.status(), status, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn forms_are_taken_from_our_pages_alone() {
     let mut client = Client::new(false);
     let csrf = client.sign_in().await;

@@ -93,6 +93,18 @@ test("what somebody may is what their groups are for", async () => {
   await nobody.close();
 });
 
+test("returns that nobody began keep nobody from signing in", async () => {
+  // More than an address may try within a minute. Any page can make a browser ask for this.
+  for (let tries = 0; tries < 30; tries++) {
+    assert.equal((await fetch(at("/sign-in/oidc/callback?state=x"))).status, 403);
+  }
+  const visitor = await Visitor.open(browser);
+  await visitor.page.goto(at("/"));
+  await through_issuer(visitor.page, "ada");
+  await heading(visitor.page, "Overview").waitFor();
+  await visitor.close();
+});
+
 test("signing out everywhere ends every session of the same person, and of nobody else", async () => {
   const people = [];
   for (const name of ["ada", "ada", "rita"]) {
