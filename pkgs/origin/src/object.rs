@@ -43,6 +43,8 @@ pub struct Object {
     lease: Option<Box<dyn Lease>>,
     flights: Mutex<HashMap<u32, Flight>>,
     changed: AtomicBool,
+    /// Whether the last block that was fetched could not be stored.
+    passing: AtomicBool,
 }
 
 impl std::fmt::Debug for Object {
@@ -63,8 +65,8 @@ impl Object {
         blocks: Blocks,
         lease: Option<Box<dyn Lease>>,
     ) -> Arc<Self> {
-        let (flights, changed) = Default::default();
-        Arc::new(Self { metadata, files, blocks, lease, flights, changed })
+        let (flights, changed, passing) = Default::default();
+        Arc::new(Self { metadata, files, blocks, lease, flights, changed, passing })
     }
 
     /// Its file. It is sparse if the object is incomplete, and has no bytes if the object isn't stored.
@@ -105,6 +107,16 @@ impl Object {
     /// Records that the origin has another version.
     pub(crate) fn change(&self) {
         self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether blocks are only passed on at present: the last one that was fetched could not be stored.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.passing.load(Ordering::Relaxed)
+    }
+
+    /// Records whether a block that was fetched could not be stored.
+    pub(crate) fn set_passing(&self, passing: bool) {
+        self.passing.store(passing, Ordering::Relaxed);
     }
 
     /// Joins the fetch of a block. If there is none, `begin` starts one and gets the sender of the result.

@@ -13,7 +13,7 @@ fuzz_target!(|input: (i64, Vec<&[u8]>)| {
         let chosen = choose(&lines.iter().copied().collect(), |coding| coding == has);
         assert!(chosen.is_none_or(|chosen| chosen == has));
     }
-    let file = Validators { etag: "\"a-b\"", modified: date::at(seconds) };
+    let file = Validators { etag: "\"a-b\"", modified: Some(date::at(seconds)) };
     let tags: Vec<&[u8]> = lines.iter().copied().chain([&b"\"a-b\""[..]]).collect();
     let fields = Fields { if_none_match: tags.iter().copied().collect(), ..Fields::default() };
     assert_eq!(evaluate(&fields, file), Precondition::NotModified);

@@ -19,7 +19,7 @@ use crate::http::encoding::Coding;
 use crate::http::media_type::media_type;
 use crate::site::origin_file::OriginFile;
 use crate::site::root::{FileIdentity, OpenedFile};
-use crate::site::rules::{Cors, Policy};
+use crate::site::rules::Policy;
 use crate::variants::Variant;
 
 /// If a file's last change is more recent than this, it may change again without a new modification time, since kernels
@@ -39,7 +39,8 @@ pub struct OpenFile {
     /// Its state when it was opened.
     pub identity: FileIdentity,
     etag: String,
-    modified: SystemTime,
+    /// None if its time says nothing.
+    modified: Option<SystemTime>,
     /// `Content-Type` and `Content-Encoding`.
     kind: String,
     /// `ETag`, `Last-Modified`, `Vary`, and fields from rules.
@@ -70,7 +71,7 @@ pub struct OpenFile {
 /// The parts of a file's heads.
 struct Told {
     etag: String,
-    modified: SystemTime,
+    modified: Option<SystemTime>,
     coding: Option<Coding>,
     varies: bool,
     origin: Option<OriginFile>,
@@ -91,18 +92,14 @@ impl OpenFile {
         if let Some(origin) = opened.origin {
             let metadata = origin.metadata();
             let (etag, modified) = (metadata.etag.clone(), date::last_modified(metadata.modified, now));
-            let of = Told { etag, modified, coding, varies, origin: Some(origin) };
+            let of = Told { etag, modified: Some(modified), coding, varies, origin: Some(origin) };
             return Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset);
         }
-        let (seconds, nanoseconds) = opened.identity.modified;
         let suffix = coding.map_or("", Coding::name);
         let dash = if suffix.is_empty() { "" } else { "-" };
-        let etag = format!(
-            "\"{:x}-{:x}{dash}{suffix}\"",
-            i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds),
-            opened.identity.size
-        );
-        let modified = date::last_modified(seconds, now);
+        let identity = opened.identity;
+        let etag = format!("\"{}-{:x}{dash}{suffix}\"", opened.version(), identity.size);
+        let modified = identity.is_dated().then(|| date::last_modified(identity.modified.0, now));
         let of = Told { etag, modified, coding, varies, origin: None };
         Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset)
     }
@@ -131,12 +128,12 @@ impl OpenFile {
         if let Some(coding) = coding {
             let _ = write!(kind, "content-encoding: {}\r\n", coding.name());
         }
-        let mut fields = format!("etag: {etag}\r\nlast-modified: {}\r\n", date::text(modified));
+        let mut fields = format!("etag: {etag}\r\n");
+        if let Some(modified) = modified {
+            let _ = write!(fields, "last-modified: {}\r\n", date::text(modified));
+        }
         if varies {
             fields.push_str("vary: accept-encoding\r\n");
-        }
-        if matches!(policy.cors, Cors::Listed(_)) {
-            fields.push_str("vary: origin\r\n");
         }
         fields.push_str(&policy.fields);
         for (name, value) in origin.iter().flat_map(|origin| &origin.metadata().fields) {

@@ -520,8 +520,8 @@ fn settings(args: &Args, count: usize, high_water: HighWater, ring: Option<usize
     }
 }
 
-/// Each worker's sockets: its own for each address, or a shared one if systemd passed it. If the previous process had
-/// more workers, its sockets are distributed.
+/// Each worker's sockets: its own for each address, or a shared one if systemd passed it or the previous process had
+/// fewer workers. If that had more, its sockets are distributed.
 fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
     let options = TcpOptions { backlog: args.backlog.backlog, ..TcpOptions::default() };
     let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();

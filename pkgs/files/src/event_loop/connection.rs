@@ -78,6 +78,8 @@ struct Logged {
     entry: LogEntry,
     /// How many bytes are still to be sent before its body.
     ahead: u64,
+    /// Whether it has its status. Until then, what is sent belongs to earlier answers.
+    is_answered: bool,
 }
 
 /// The client of a connection.
@@ -410,7 +412,7 @@ impl Connection {
             let asked = || RequestSummary::of_whole_head(head, request.path);
             let http = if request.old { "1.0" } else { "1.1" };
             let entry = self.begin(&worker.context, asked, (http, client), given);
-            self.logged = entry.map(|entry| Box::new(Logged { entry, ahead: 0 }));
+            self.logged = entry.map(|entry| Box::new(Logged { entry, ahead: 0, is_answered: false }));
         }
         let id = match &self.logged {
             Some(logged) => Some(logged.entry.context().id().clone()),
@@ -490,6 +492,7 @@ impl Connection {
                 logged.entry.sent(length.unwrap_or(0));
             } else {
                 logged.ahead = out.len() as u64;
+                logged.is_answered = true;
                 self.logged = Some(logged);
             }
         }
@@ -547,9 +550,7 @@ impl Connection {
             self.queue.begin(head, &self.stream, &mut worker.engine, tick, &mut count)
         };
         worker.context.counts(self.ktls.is_some()).sent.add(count);
-        // What was found out for the next request does not belong to this one.
-        let logged = self.logged.as_mut().filter(|_| !matches!(self.state, State::AwaitingWork(_)));
-        if let Some(logged) = logged {
+        if let Some(logged) = self.logged.as_mut().filter(|logged| logged.is_answered) {
             let ahead = count.min(logged.ahead);
             logged.ahead -= ahead;
             logged.entry.sent(count - ahead);

@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZero;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use listener::{Offload, Offloaded, Peer, PeerInfo, Protocol};
+use service::access_log::{AccessLog, AccessLogArgs, TraceArgs};
 use service::descriptors::HighWater;
 use service::panics;
 use service::proxies::{Proxies, Source};
@@ -371,6 +373,51 @@ fn what_was_found_on_a_site_that_was_replaced_is_no_answer() {
         let answer = receive(&mut client);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("of first"), "{answer}");
     }
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+}
+
+#[test]
+fn a_request_that_waits_behind_answers_that_are_still_sent_has_its_own_line_in_the_log() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let args = AccessLogArgs {
+        access_log: Some(path.display().to_string().parse().expect("a destination")),
+        access_log_sample: NonZero::<u64>::MIN,
+        traces: TraceArgs { otlp: None, otlp_sample: NonZero::<u64>::MIN },
+    };
+    let log = AccessLog::open(&args, "test").expect("it opens").expect("it is asked for");
+    let (shared, _, threads) = serve(place.path());
+    let (mut worker, mut buffers) = worker_by_hand(&shared);
+    worker.context.log = Some(log.lines());
+    let (mut connection, mut client) = connection_by_hand();
+    // The least that the kernel grants, so that it does not take all answers at once.
+    rustix::net::sockopt::set_socket_send_buffer_size(&connection.stream, 1).expect("an option");
+    let asked = "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n".repeat(200);
+    client.write_all(asked.as_bytes()).expect("room");
+    client.write_all(b"GET /missing HTTP/1.1\r\nHost: h\r\n\r\n").expect("room");
+    assert_eq!(connection.turn(&mut worker, &mut buffers, 0), connection::NextStep::Wait);
+    let Some((_, PendingWork::Lookup(lookup), site)) = worker.waits.pop_front() else { panic!("it waits") };
+    let (name, found) = lookup.find(&site, LookupMode::MayBlock);
+    connection.done(Completed::Work(WorkOutcome::Found(name, found)), 100);
+    let (mut answers, mut part) = (Vec::new(), [0; 4096]);
+    for _ in 0..100 {
+        connection.woken(true, true, false);
+        connection.turn(&mut worker, &mut buffers, 0);
+        while let Ok(count @ 1..) = client.read(&mut part) {
+            answers.extend_from_slice(&part[..count]);
+        }
+    }
+    assert!(answers.ends_with(b"}"), "{}", String::from_utf8_lossy(&answers));
+    worker.context.flush_log();
+    log.finish();
+    let text = std::fs::read_to_string(&path).expect("a log");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let statuses: Vec<_> = lines.iter().map(|line| line["status"].as_u64()).collect();
+    assert_eq!(statuses, [vec![Some(204); 200], vec![Some(404)]].concat());
+    assert!(lines[200]["bytes"].as_u64() > Some(0), "{}", lines[200]);
     shared.shutdown.trigger();
     shared.wake();
     assert!(threads.into_iter().all(|thread| thread.join().is_ok()));

@@ -4,13 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use super::head::{Fields, Values};
 
-/// A file's strong entity tag and when it was last modified, in whole seconds.
+/// A file's strong entity tag and when it was last modified, in whole seconds, if that is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'f> {
     /// The tag, in its quotes.
     pub etag: &'f str,
-    /// As `Last-Modified` says.
-    pub modified: SystemTime,
+    /// As `Last-Modified` says. Without it, conditions about the time don't count (RFC 9110, sections 13.1.3 to
+    /// 13.1.5).
+    pub modified: Option<SystemTime>,
 }
 
 /// The result for a request.
@@ -31,7 +32,7 @@ pub fn evaluate(fields: &Fields<'_>, file: Validators<'_>) -> Precondition {
             return Precondition::Failed;
         }
     } else if let Some(since) = fields.if_unmodified_since.and_then(date)
-        && file.modified > since
+        && file.modified.is_some_and(|modified| modified > since)
     {
         return Precondition::Failed;
     }
@@ -40,7 +41,7 @@ pub fn evaluate(fields: &Fields<'_>, file: Validators<'_>) -> Precondition {
             return Precondition::NotModified;
         }
     } else if let Some(since) = fields.if_modified_since.and_then(date)
-        && file.modified <= since
+        && file.modified.is_some_and(|modified| modified <= since)
     {
         return Precondition::NotModified;
     }
@@ -54,8 +55,9 @@ pub fn range_applies(if_range: Option<&[u8]>, file: Validators<'_>, now: SystemT
     if value.first() == Some(&b'"') {
         return value == file.etag.as_bytes();
     }
-    let settled = now.duration_since(file.modified).is_ok_and(|age| age >= Duration::from_secs(1));
-    settled && date(value) == Some(file.modified)
+    let Some(modified) = file.modified else { return false };
+    let settled = now.duration_since(modified).is_ok_and(|age| age >= Duration::from_secs(1));
+    settled && date(value) == Some(modified)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +105,7 @@ mod tests {
     const AFTER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
 
     fn file() -> Validators<'static> {
-        Validators { etag: "\"a,b\"", modified: date(SAME).expect("a date") }
+        Validators { etag: "\"a,b\"", modified: date(SAME) }
     }
 
     fn list<'b>(lines: &[&'b str]) -> Values<'b> {
@@ -156,19 +158,33 @@ mod tests {
 
     #[test]
     fn a_range_applies_to_the_file_it_was_meant_for() {
-        let later = file().modified + Duration::from_secs(5);
+        let modified = date(SAME).expect("a date");
+        let later = modified + Duration::from_secs(5);
         for (if_range, now, applies) in [
             (None, later, true),
             (Some(&b"\"a,b\""[..]), later, true),
             (Some(b"\"x\""), later, false),
             (Some(b"W/\"a,b\""), later, false),
             (Some(SAME), later, true),
-            (Some(SAME), file().modified, false),
+            (Some(SAME), modified, false),
             (Some(BEFORE), later, false),
             (Some(AFTER), later, false),
             (Some(b""), later, false),
         ] {
             assert_eq!(range_applies(if_range, file(), now), applies, "{if_range:?}");
+        }
+    }
+
+    #[test]
+    fn dates_are_no_conditions_for_a_file_without_one() {
+        let undated = Validators { modified: None, ..file() };
+        for value in [BEFORE, SAME, AFTER] {
+            let since = Fields { if_modified_since: Some(value), ..Fields::default() };
+            assert_eq!(evaluate(&since, undated), Precondition::Proceed, "{value:?}");
+            let until = Fields { if_unmodified_since: Some(value), ..Fields::default() };
+            assert_eq!(evaluate(&until, undated), Precondition::Proceed, "{value:?}");
+            let later = date(AFTER).expect("a date") + Duration::from_secs(5);
+            assert!(!range_applies(Some(value), undated, later), "{value:?}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub enum Payload {
         file: Rc<OpenFile>,
         /// The range of its bytes.
         range: Range<u64>,
-        /// Whether the kernel reports changes to it.
+        /// Whether the kernel reports all changes of it.
         watched: bool,
     },
     /// Several ranges of a file.

@@ -347,11 +347,14 @@ impl Site {
     /// What clients need in addition to this path below the root, as values of `Link`, without anything that isn't for
     /// everybody.
     pub fn early_hints(&self, path: &[u8]) -> &[String] {
-        if !self.has_early_hints || self.access_to(&[path]).is_some() {
+        if !self.has_early_hints {
             return &[];
         }
         let index = if names_directory(path) { INDEX } else { "" };
-        self.rules.early_hints(&[b"/", path, index.as_bytes()].concat())
+        let sent = [path, index.as_bytes()].concat();
+        let hints = self.rules.early_hints(&[b"/", &sent[..]].concat());
+        // A directory's index may be protected under its own name only.
+        if hints.is_empty() || self.access_to(&[path, &sent]).is_none() { hints } else { &[] }
     }
 
     /// Whether any rule has such additional files.

@@ -56,8 +56,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// A transfer of a range of a file. `intact` says whether the file is being watched for changes, so that the first
-    /// turn needn't check.
+    /// A transfer of a range of a file. `intact` says whether all changes of the file are reported and none was, so
+    /// that the first turn needn't check.
     pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
         let (at, end) = (range.start, range.end);
         Self {

@@ -22,10 +22,12 @@ fn served(place: &Place) -> Server {
     place.file("index.html", "<p>index");
     place.file("private/page.html", "<p>private");
     place.file("other.html", "<p>other");
+    place.file("staff/index.html", "<p>staff");
     let links = format!("early-hints = ['{}', '{}']\n", LINKS[0], LINKS[1]);
     let rules = format!(
         "[realm.staff]\nusers = {{ a = '{}' }}\n[[rule]]\npath = '*'\n{links}[[rule]]\npath = '/other*'\n\
-         early-hints = []\n[[rule]]\npath = '/private/*'\nauth = 'staff'\n",
+         early-hints = []\n[[rule]]\npath = '/private/*'\nauth = 'staff'\n\
+         [[rule]]\npath = '/staff/index.html'\nauth = 'staff'\n",
         hash("one")
     );
     let path = place.beside("rules.toml");
@@ -108,6 +110,7 @@ fn browsers_that_go_to_a_page_are_told_what_it_needs_before_it() {
         ("/other.html", Some("navigate"), false),
         // What isn't for everybody isn't announced to anybody.
         ("/private/page.html", Some("navigate"), false),
+        ("/staff/", Some("navigate"), false),
     ] {
         let fields: Vec<String> = mode.iter().map(|mode| format!("sec-fetch-mode: {mode}")).collect();
         let fields: Vec<&str> = fields.iter().map(String::as_str).collect();

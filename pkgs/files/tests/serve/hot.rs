@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::time::SystemTime;
 
 use crate::client::Client;
@@ -67,6 +68,32 @@ fn a_hot_file_that_changes_is_seen_by_the_next_request() {
     fs::write(place.beside("new"), "new").unwrap();
     fs::rename(place.beside("new"), place.root("f")).unwrap();
     until("the other file", || client.get("/f", "").body == b"new");
+}
+
+#[test]
+fn what_is_written_by_another_name_is_never_sent_for_what_was_there() {
+    let place = Place::new();
+    // Not kept in memory, and not requested often enough to be kept in pipes.
+    let (old, new) = (pattern(10_000), vec![7_u8; 20_000]);
+    let paths = ["target", "other"].map(|name| place.file(&format!("elsewhere/{name}"), &old));
+    symlink("elsewhere/target", place.root("led")).unwrap();
+    fs::hard_link(place.root("elsewhere/other"), place.root("shared")).unwrap();
+    // An hour: the kernel reports the change for a directory that nobody watches.
+    let server = place.serve(&["--revalidate", "3600000", "--workers", "1"]);
+    for (target, path) in ["/led", "/shared"].into_iter().zip(paths) {
+        let before = server.get(target, "");
+        assert!(before.body == old, "{target}");
+        // It stays the same file.
+        fs::write(path, &new).unwrap();
+        for _ in 0..3 {
+            let mut client = server.connect();
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            // The answer may be cut.
+            if let Ok(after) = client.receive(true) {
+                assert!(after.body == new && after.field("etag") != before.field("etag"), "{target}");
+            }
+        }
+    }
 }
 
 #[test]

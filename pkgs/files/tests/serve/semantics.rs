@@ -223,6 +223,25 @@ fn rules_say_what_holds_where_and_are_read_again() {
 }
 
 #[test]
+fn whatever_other_origins_may_have_says_that_it_depends_on_the_origin() {
+    let place = Place::new();
+    place.file("d/a", "text");
+    let rules = place.beside("rules.toml");
+    let text = "[[rule]]\npath = '*'\nlisting = true\narchive = ['zip']\ncors = ['https://a.example']\n";
+    fs::write(&rules, text).unwrap();
+    let server = place.serve(&["--rules", rules.to_str().unwrap()]);
+    let mut client = server.connect();
+    for (target, vary) in [("/d/a", "origin"), ("/d/", "accept, origin"), ("/d/?archive=zip", "origin")] {
+        for origin in [None, Some("https://a.example")] {
+            let fields = origin.map_or(String::new(), |origin| format!("Origin: {origin}\r\n"));
+            let answer = client.get(target, &fields);
+            assert_eq!((answer.status, answer.field("vary").as_deref()), (200, Some(vary)), "{target}");
+            assert_eq!(answer.field("access-control-allow-origin").as_deref(), origin, "{target}");
+        }
+    }
+}
+
+#[test]
 fn a_client_of_http_1_0_is_answered_as_it_asks() {
     let place = Place::new();
     place.file("a", "text");

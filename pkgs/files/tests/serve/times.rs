@@ -1,10 +1,12 @@
-//! Files whose times no date can express, or that are in the future.
+//! Files whose times no date can express, that are in the future, or that say nothing.
 
-use std::time::SystemTime;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
-use crate::place::Place;
+use crate::place::{Place, until};
 
 #[test]
 fn a_file_is_served_and_listed_whatever_its_time_of_change() {
@@ -25,16 +27,17 @@ fn a_file_is_served_and_listed_whatever_its_time_of_change() {
         let answer = client.get(&target, "");
         assert_eq!((answer.status, answer.text()), (200, "text"), "{seconds}");
         let [modified, date] = ["last-modified", "date"].map(|name| {
-            let value = answer.field(name).expect(name);
-            let time = httpdate::parse_http_date(&value).expect(name);
-            time.duration_since(SystemTime::UNIX_EPOCH).expect(name).as_secs()
+            let time = httpdate::parse_http_date(&answer.field(name)?).expect(name);
+            Some(time.duration_since(SystemTime::UNIX_EPOCH).expect(name).as_secs())
         });
-        assert!(modified <= date, "{seconds}: {answer:?}");
-        assert_eq!(modified == 0, seconds < 0, "{seconds}: {answer:?}");
-        assert!(seconds < 0 || modified + 60 >= now, "{seconds}: {answer:?}");
-        // Its date works in conditions.
-        let since = format!("If-Modified-Since: {}\r\n", answer.field("last-modified").expect("a time"));
-        assert_eq!(client.get(&target, &since).status, 304, "{seconds}");
+        assert_eq!(modified.is_none(), seconds < 0, "{seconds}: {answer:?}");
+        if let Some(modified) = modified {
+            let date = date.expect("a date");
+            assert!(modified <= date && modified + 60 >= now, "{seconds}: {answer:?}");
+            // Its date works in conditions.
+            let since = format!("If-Modified-Since: {}\r\n", answer.field("last-modified").expect("a time"));
+            assert_eq!(client.get(&target, &since).status, 304, "{seconds}");
+        }
         let tag = format!("If-Range: {}\r\nRange: bytes=0-1\r\n", answer.field("etag").expect("a tag"));
         assert_eq!(client.get(&target, &tag).status, 206, "{seconds}");
         assert_eq!(client.get(&target, "Range: bytes=0-0,2-2\r\n").status, 206, "{seconds}");
@@ -49,4 +52,37 @@ fn a_file_is_served_and_listed_whatever_its_time_of_change() {
     let found: Vec<i64> =
         listed.as_array().expect("a list").iter().flat_map(|e| e["modified"].as_i64()).collect();
     assert_eq!(found, sorted);
+}
+
+#[test]
+fn a_file_whose_time_says_nothing_is_told_from_the_one_before_it() {
+    let place = Place::new();
+    // As in the Nix store, with as many bytes.
+    let write = |path: PathBuf, text: &str| {
+        fs::write(&path, text).expect("a file");
+        let file = File::options().write(true).open(&path).expect("the file");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).expect("a time");
+    };
+    write(place.root("a"), "old");
+    write(place.beside("new"), "new");
+    let server = place.serve(&["--workers", "1"]);
+    let mut client = server.connect();
+    let first = client.get("/a", "");
+    assert_eq!((first.text(), first.field("last-modified")), ("old", None));
+    let none_match = format!("If-None-Match: {}\r\n", first.field("etag").expect("a tag"));
+    assert_eq!(client.get("/a", &none_match).status, 304);
+    fs::rename(place.beside("new"), place.root("a")).expect("renamed");
+    until("the new file", || client.get("/a", "").text() == "new");
+    let time = "Thu, 01 Jan 1970 00:00:01 GMT";
+    for fields in [
+        none_match,
+        format!("If-Modified-Since: {time}\r\n"),
+        format!("If-Modified-Since: {}\r\n", first.field("date").expect("a date")),
+        "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_owned(),
+        format!("Range: bytes=0-0\r\nIf-Range: {time}\r\n"),
+    ] {
+        let answer = client.get("/a", &fields);
+        assert_eq!((answer.status, answer.text()), (200, "new"), "{fields}");
+        assert_eq!(answer.field("last-modified"), None, "{fields}");
+    }
 }

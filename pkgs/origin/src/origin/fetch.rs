@@ -82,9 +82,13 @@ impl Inner {
     }
 
     /// Starts fetching the blocks after `first`, as far as they are wanted and not yet in the file, and there is
-    /// memory.
+    /// memory. Does nothing while blocks can't be stored.
     fn ahead(this: &Arc<Self>, object: &Arc<Object>, first: u32, wanted: &Range<u64>) {
         if object.is_whole() || object.is_gone() || object.has_changed() || wanted.is_empty() {
+            return;
+        }
+        // What nobody waits for would be dropped, and fetched again.
+        if object.is_passing() {
             return;
         }
         let last = blocks::index(wanted.end - 1).min(first.saturating_add(AHEAD));
@@ -177,7 +181,9 @@ impl Inner {
         let bytes = Bytes::from_owner(Counted { bytes, _permit: permit });
         let block = bytes.clone();
         let stored = self.handle.spawn_blocking(move || this.store(&of, index, &block)).await;
-        if matches!(stored, Ok(true)) {
+        let is_stored = matches!(stored, Ok(true));
+        object.set_passing(!is_stored);
+        if is_stored {
             return Ok(Fetched::Stored);
         }
         self.metrics.passed.add(1);

@@ -353,3 +353,25 @@ fn two_processes_share_a_directory_until_one_ends() {
     });
     assert_eq!(files(), 3, "the files of a, and the lock");
 }
+
+#[test]
+fn blocks_that_cannot_be_stored_are_fetched_ahead_once() {
+    let fixture = Fixture::new(|_| ());
+    fixture.put("a", bytes(9 * MIB, 3));
+    let object = fixture.runtime.block_on(fixture.origin.find("a", false)).expect("an object");
+    fixture.fetch(&object, 0..MIB).expect("a block");
+    // The first one keeps the directory.
+    let next = Fixture::start(&fixture.store, fixture.place.path(), |_| ());
+    let object = fixture.runtime.block_on(next.find("a", true)).expect("an object");
+    assert!(object.has(0) && object.is_stored());
+    for index in 1..9 {
+        let fetched = fixture.runtime.block_on(next.fetch(&object, index * MIB..9 * MIB)).expect("a block");
+        assert!(matches!(fetched, Fetched::Passed(start, _) if start == index * MIB), "{index}");
+        // For a slow client, all that was fetched ahead is there before it asks for more.
+        while (0..9).any(|index| object.is_under_way(index)) {
+            std::thread::yield_now();
+        }
+    }
+    let fetched = next.inner.metrics.blocks.get();
+    assert!(fetched <= 8 + 4, "{fetched} fetches of 8 blocks");
+}

@@ -275,8 +275,11 @@ impl Rules {
         {
             policy.fields.extend([name, ": ", value, "\r\n"]);
         }
-        if policy.cors == Cors::Any {
-            policy.fields.push_str("access-control-allow-origin: *\r\n");
+        match policy.cors {
+            Cors::Same => {}
+            Cors::Any => policy.fields.push_str("access-control-allow-origin: *\r\n"),
+            // Even without an `Origin`, since another request for it may have one.
+            Cors::Listed(_) => policy.fields.push_str("vary: origin\r\n"),
         }
         policy
     }
@@ -446,7 +449,7 @@ mod tests {
             policy.fields,
             "cache-control: max-age=1\r\ncontent-security-policy: frame-ancestors 'self'\r\n\
              cross-origin-opener-policy: same-origin\r\nreferrer-policy: origin\r\nx-a: 1\r\n\
-             x-content-type-options: nosniff\r\n"
+             x-content-type-options: nosniff\r\nvary: origin\r\n"
         );
         assert_eq!((policy.cors, policy.listing), (Cors::Listed(vec!["https://x.example".to_owned()]), true));
         let policy = rules.policy(b"/c.txt", false);
