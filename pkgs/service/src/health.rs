@@ -12,8 +12,9 @@
 
 use std::borrow::Cow;
 
+use crate::handover;
 use crate::problem::{self, Problem};
-use crate::ready::Readiness;
+use crate::ready::{Readiness, State};
 
 /// The path of [`alive`].
 pub const ALIVE_PATH: &str = "/healthz";
@@ -75,8 +76,15 @@ pub const fn alive() -> Answer {
 }
 
 /// The answer of `/readyz`: 200 if requests should be sent here, otherwise 503 with the reason.
+///
+/// A process that drains because [another](handover) has taken over answers 200: whoever asks it, on a connection from
+/// before, means the address, where the other is ready.
 pub fn ready(readiness: &Readiness) -> Answer {
-    if readiness.is_ready() { Answer::ok(READY) } else { not_ready(readiness.state().to_string()) }
+    match readiness.state() {
+        State::Ready => Answer::ok(READY),
+        State::Stopping if handover::is_handed_over() => Answer::ok(READY),
+        state => not_ready(state.to_string()),
+    }
 }
 
 /// The answer of `/readyz` if requests should not be sent here, with the reason.

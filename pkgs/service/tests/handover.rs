@@ -31,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(100);
 /// The answer to all who ask while another process is being served.
 const BUSY: &str = "another process does so just now";
 
-/// What a process should do: its program, whether it waits before it completes, the path, and its address.
+/// What a process should do: its program, whether it waits before it completes, its number of workers, the path, and its
+/// addresses.
 const ROLE: &str = "LINERATE_TEST_HANDOVER";
 
 /// A process: it answers every connection with its id, and drains when it is told to.
@@ -40,9 +41,10 @@ fn process() {
     let Ok(role) = env::var(ROLE) else { return };
     let mut words = role.split('\n');
     let mut word = || words.next().expect("a word").to_owned();
-    let (program, waits, path) = (word(), word() == "waits", PathBuf::from(word()));
+    let (program, waits) = (word(), word() == "waits");
+    let (workers, path) = (word().parse().expect("a number"), PathBuf::from(word()));
     let listen: Vec<Address> = words.map(|address| address.parse().expect("an address")).collect();
-    match serve(Box::leak(program.into_boxed_str()), waits, path, &listen) {
+    match serve(Box::leak(program.into_boxed_str()), waits, workers, path, &listen) {
         Ok(()) => std::process::exit(0),
         Err(error) => {
             eprintln!("error: {}", service::exit::chain(&*error));
@@ -54,6 +56,7 @@ fn process() {
 fn serve(
     program: &'static str,
     waits: bool,
+    workers: usize,
     path: PathBuf,
     listen: &[Address],
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -61,10 +64,17 @@ fn serve(
     let takeover = Takeover::begin(&HandoverArgs { handover: Some(path.clone()) }, program)?;
     let mut sockets = Vec::new();
     for address in listen {
-        sockets.extend(address.listen_each(2, &TcpOptions::default())?);
+        sockets.extend(address.listen_each(workers, &TcpOptions::default())?);
     }
     println!("\nbegun {}", takeover.is_under_way());
     if waits {
+        let told = shutdown.clone();
+        thread::spawn(move || {
+            while !told.is_triggered() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            println!("\ntold to stop");
+        });
         std::io::stdin().read_line(&mut String::new())?;
     }
     takeover.complete(&shutdown)?;
@@ -106,12 +116,14 @@ fn serve(
 struct Place {
     directory: tempfile::TempDir,
     tcp: SocketAddr,
+    /// How many workers the next process has.
+    workers: usize,
 }
 
 impl Place {
     fn new() -> Self {
         let tcp = free_address().expect("a port is free");
-        Self { directory: tempfile::tempdir().expect("a directory"), tcp }
+        Self { directory: tempfile::tempdir().expect("a directory"), tcp, workers: 2 }
     }
 
     fn path(&self) -> PathBuf {
@@ -129,8 +141,8 @@ impl Place {
 
     fn run(&self, program: &str, waits: bool, listen: &[String], user: Option<u32>) -> Process {
         let waits = if waits { "waits" } else { "" };
-        let path = self.path().display().to_string();
-        let role = [&[program.to_owned(), waits.to_owned(), path], listen].concat().join("\n");
+        let (workers, path) = (self.workers.to_string(), self.path().display().to_string());
+        let role = [&[program.to_owned(), waits.to_owned(), workers, path], listen].concat().join("\n");
         let mut command = Command::new(env::current_exe().expect("a path"));
         command.args(["--exact", "process", "--nocapture"]).env(ROLE, role);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -381,6 +393,43 @@ fn one_that_is_killed_before_it_completes_changes_nothing() {
 }
 
 #[test]
+fn one_that_is_told_to_stop_before_it_completes_changes_nothing() {
+    let place = Place::new();
+    let mut old = place.serve();
+    let mut new = place.start_until(true, "begun true");
+    new.signal(Signal::TERM);
+    new.says("told to stop");
+    new.go_on();
+    new.is_refused("told to stop before it served");
+    assert_eq!(place.answers(), old.id());
+    let new = place.serve();
+    old.is_relieved();
+    assert_eq!(place.answers(), new.id());
+}
+
+#[test]
+fn one_with_more_workers_gets_no_connection_before_it_completes() {
+    let mut place = Place::new();
+    place.workers = 1;
+    let mut old = place.serve();
+    place.workers = 4;
+    let new = place.start_until(true, "begun true");
+    let all_reach = |id: u32| {
+        for _ in 0..50 {
+            let stream = TcpStream::connect(place.tcp).expect("nobody is refused");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            assert_eq!(read(stream), id);
+        }
+    };
+    all_reach(old.id());
+    assert_eq!(new.ends_killed(), None);
+    all_reach(old.id());
+    let new = place.serve();
+    old.is_relieved();
+    all_reach(new.id());
+}
+
+#[test]
 fn one_that_fails_changes_nothing() {
     let place = Place::new();
     let mut old = place.serve();
@@ -539,7 +588,7 @@ fn what_is_no_socket_is_not_replaced_and_what_a_dead_process_left_is() {
     let process = place.serve();
     assert_eq!(place.answers(), process.id());
 
-    let nowhere = Place { directory: tempfile::tempdir().expect("a directory"), tcp: Place::new().tcp };
+    let nowhere = Place::new();
     let listen = [nowhere.tcp.to_string()];
     fs::remove_dir(nowhere.directory.path()).expect("it is empty");
     nowhere.run("test", false, &listen, None).is_refused("cannot hand over at ");

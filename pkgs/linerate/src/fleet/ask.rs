@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 16 << 20;
 const OF_SYSTEMS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// The client; clones share connections.
+/// The client. Each request has its own connection.
 #[derive(Clone, Debug)]
 pub struct Asker(Agent);
 
@@ -64,6 +64,8 @@ impl Asker {
             .timeout_global(Some(patience))
             .http_status_as_error(false)
             .max_redirects(0)
+            // A kept connection leads to the process that accepted it, even when another has taken over from it.
+            .max_idle_connections(0)
             // A proxy from the environment is for the web and not for these machines.
             .proxy(None)
             .user_agent(concat!("linerate/", env!("CARGO_PKG_VERSION")))
@@ -97,4 +99,36 @@ fn trust(cacert: Option<&Path>) -> Result<TlsConfig, TrustError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = TlsConfig::builder().root_certs(RootCerts::from(authorities));
     Ok(config.unversioned_rustls_crypto_provider(provider).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn each_request_has_its_own_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let answers = move || {
+            let mut clients = Vec::new();
+            for _ in 0..2 {
+                let (mut client, _) = listener.accept().expect("a client");
+                assert_ne!(client.read(&mut [0; 1000]).expect("a request"), 0);
+                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("it reads");
+                // The connection stays open.
+                clients.push(client);
+            }
+            clients
+        };
+        let answering = thread::spawn(answers);
+        let asker = Asker::patient(None, Duration::from_secs(20)).expect("no roots to read");
+        for _ in 0..2 {
+            assert_eq!(asker.get(&url), Ok(Answer { status: 200, body: "ok".to_owned() }));
+        }
+        answering.join().expect("two clients");
+    }
 }

@@ -1,10 +1,11 @@
 //! A socket that systemd passes, while one process takes over from another.
 
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -79,4 +80,26 @@ fn a_socket_of_systemds_goes_over_with_no_request_lost() {
     assert!(ask(address).starts_with("HTTP/1.1 307 "));
     drop(process);
     TcpStream::connect(address).expect_err("nobody has the socket any more");
+}
+
+/// systemd passes sockets only to a process that it starts.
+#[test]
+fn one_for_which_systemd_has_a_new_socket_is_started_anew() {
+    let program = program();
+    let directory = program.directory.path();
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let serving = start(directory, Some(&socket));
+    let said = directory.join("said");
+    let status = Command::new(BINARY)
+        .args(["reload", "--listen", "systemd:web,systemd:more", "--admin", "127.0.0.1:0", "--database"])
+        .arg(directory.join("links.db"))
+        .arg("--handover")
+        .arg(directory.join("handover"))
+        .env("MAINPID", serving.id().to_string())
+        .stdout(File::create(&said).expect("a directory"))
+        .status()
+        .expect("it runs");
+    let said = fs::read_to_string(said).expect("text");
+    assert!(status.success() && said.contains("systemd passes a new socket only when"), "{said}");
+    assert_eq!(serving.wait(PATIENCE).code(), Some(0), "{}", serving.log());
 }

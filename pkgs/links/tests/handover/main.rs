@@ -13,15 +13,18 @@ mod load;
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bench::postgres::{Durability, Postgres};
 use client::{ClientProtocol, Target};
 use load::{Load, LoadRequest, PATIENCE};
 use rustix::process::Signal;
 use takeover::{Program, Writers, ask};
-use testkit::until;
+use testkit::{Server, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-links");
 
@@ -179,21 +182,77 @@ async fn one_that_would_migrate_the_database_does_not_take_over() {
     assert_eq!(version, 4, "it is as it was");
     assert_eq!(ask(program.clear, "GET", "/abc", "", "").0, 307);
 
-    // A service manager starts the new process once the serving one has ended. So the serving process is told to stop.
+    let said = reload(&program, &serving, "old.db", &listen);
+    assert!(said.contains("migrates the database: the process that serves stops"), "{said}");
+    assert_eq!(takeover::ends(&serving).await, 0, "{}", serving.log());
+}
+
+/// Has a service manager's `reload` replace the serving process by one with this database and address. Returns what it
+/// says.
+fn reload(program: &Program, serving: &Server, database: &str, listen: &str) -> String {
     let said = program.path("said");
     let status = Command::new(BINARY)
-        .args(["reload", "--listen", &listen, "--admin", "127.0.0.1:0", "--database"])
-        .arg(&database)
+        .args(["reload", "--listen", listen, "--admin", "127.0.0.1:0", "--database"])
+        .arg(program.path(database))
         .arg("--handover")
-        .arg(&handover)
+        .arg(program.path("handover"))
         .env("MAINPID", serving.id().to_string())
         .stdout(std::fs::File::create(&said).expect("a directory"))
         .status()
         .expect("it runs");
     let said = std::fs::read_to_string(said).expect("text");
-    assert!(
-        status.success() && said.contains("migrates the database: the process that serves stops"),
-        "{said}"
-    );
+    assert!(status.success(), "{said}");
+    said
+}
+
+/// No socket can listen on all addresses of a port while another process listens on one of them. A service manager
+/// starts the new process once the serving one has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_listens_at_another_address_of_the_same_port_is_started_anew() {
+    let program = program();
+    let serving = program.start();
+    let said = reload(&program, &serving, "links.db", &format!(":{}", program.clear.port()));
+    assert!(said.contains("another address of the same port: the process that serves stops"), "{said}");
     assert_eq!(takeover::ends(&serving).await, 0, "{}", serving.log());
+}
+
+/// What announces a machine asks on a connection that it keeps. The process at its other end is the old one, while the
+/// next one is ready.
+#[test]
+fn who_asks_on_a_kept_connection_is_told_that_it_is_ready_while_another_takes_over() {
+    let program = program();
+    let _old = program.start();
+    let stream = TcpStream::connect(program.admin).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut stream = BufReader::new(stream);
+    assert_eq!(is_ready(&mut stream), Some(true));
+    let asking = thread::spawn(move || {
+        // Ends once the old process closes the connection.
+        while let Some(ready) = is_ready(&mut stream) {
+            assert!(ready);
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let _next = program.start();
+    asking.join().expect("it is ready all the time");
+}
+
+/// Asks whether a service is ready; none at the end of the connection.
+fn is_ready(stream: &mut BufReader<TcpStream>) -> Option<bool> {
+    stream.get_mut().write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+    let (mut ready, mut length) = (false, 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        ready |= line.starts_with("http/1.1 200 ");
+        if let Some(text) = line.strip_prefix("content-length:") {
+            length = text.trim().parse().expect("a number");
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).ok()?;
+    Some(ready)
 }

@@ -25,6 +25,7 @@ use tokio::runtime::Runtime;
 use crate::manager;
 use crate::shutdown::Shutdown;
 use offer::{End, Place};
+pub(crate) use registry::is_left;
 pub use registry::{
     Outcome, enabled, is_handed_over, offer, on_handed_over, outcome, take, take_all, tell, tell_later, told,
 };
@@ -88,7 +89,7 @@ impl Takeover {
     /// Tells the process that [asked for this one](Reload) why no process can take over now, and that a fresh start can
     /// work after the old process has ended. Call this before this process gives up.
     pub fn needs_a_start_anew(&self, reason: &str) {
-        starter::tell(&format!("{}{reason}", starter::ANEW));
+        needs_a_start_anew(reason);
     }
 
     /// Takes the place of the process that served until now. From here on that process drains, and this one answers the
@@ -97,11 +98,14 @@ impl Takeover {
     /// depend on it.
     ///
     /// # Errors
-    /// When the old process continues to serve.
+    /// When the old process continues to serve, as it does if `shutdown` has been triggered already.
     pub fn complete(self, shutdown: &Shutdown) -> Result<(), Error> {
         let Some((path, program)) = self.place else { return Ok(()) };
         let failed = |error| Error::Place { path: path.clone(), error };
+        // If this process was told to stop, it serves nobody, and the old one must go on.
+        let is_wanted = || if shutdown.is_triggered() { Err(Error::Stopped) } else { Ok(()) };
         if let Some(old) = &self.old {
+            is_wanted()?;
             wire::look(old)?;
         }
         // Started before the old process is told, so that nothing can fail afterwards.
@@ -119,6 +123,7 @@ impl Takeover {
         let mut before = take(BEFORE);
         let left = registry::close_the_rest();
         if let Some(old) = self.old {
+            is_wanted()?;
             starter::commit();
             wire::relieve(&old, &left)?;
             manager::begin();
@@ -137,6 +142,12 @@ impl Takeover {
         let _ = relieved.send(place);
         Ok(())
     }
+}
+
+/// [`Takeover::needs_a_start_anew`], where the takeover is out of reach. Does nothing in a process that no reload
+/// started.
+pub(crate) fn needs_a_start_anew(reason: &str) {
+    starter::tell(&format!("{}{reason}", starter::ANEW));
 }
 
 /// Tells the process that [asked for this one](Reload) that this one serves.

@@ -71,6 +71,11 @@ pub fn take_all(which: impl Fn(&str) -> bool) -> Vec<(String, OwnedFd)> {
     taken.filter_map(|item| Some((item.name, item.fd?))).collect()
 }
 
+/// Whether a descriptor with such a name was handed over and nobody has taken it yet.
+pub(crate) fn is_left(which: impl Fn(&str) -> bool) -> bool {
+    registry().handed.iter().any(|item| item.fd.is_some() && which(&item.name))
+}
+
 /// The text that the process before sent under this name, such as a key.
 pub fn told(name: &str) -> Option<String> {
     let registry = registry();

@@ -83,6 +83,9 @@ pub enum Error {
         /// The user's id.
         uid: u32,
     },
+    /// This process was told to stop while it started.
+    #[error("cannot take over: told to stop before it served")]
+    Stopped,
     /// The process that this one was to follow has ended.
     #[error("cannot take over: the process that served has ended")]
     Gone,

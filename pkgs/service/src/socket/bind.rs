@@ -52,7 +52,7 @@ impl Address {
             Self::Activated(name) => {
                 let socket = match handed::activated(name) {
                     Some(socket) => socket,
-                    None => activated::take(name)?,
+                    None => activated::take(name).inspect_err(handed::explain_not_passed)?,
                 };
                 handed::offer_activated(name, &socket);
                 Ok(socket)
@@ -66,7 +66,8 @@ impl Address {
     /// socket.
     ///
     /// If systemd [keeps](super::keeps) sockets, or another process [hands them over](crate::handover), these include
-    /// the previous process's sockets. There may be more of them than workers, if that process had more.
+    /// the previous process's sockets. There may be more of them than workers, if that process had more. If it had
+    /// fewer and hands them over, workers share them.
     ///
     /// # Errors
     /// When that fails; the error says where and why.
@@ -88,21 +89,29 @@ fn tcp_each(address: SocketAddr, workers: usize, options: &TcpOptions) -> Result
     let name = address.to_string();
     let failed = |error| Error::Bind { address: name.clone(), error };
     let mut all = handed::tcp(&name).map_err(failed)?;
+    let are_handed = !all.is_empty();
     all.extend(kept::tcp(&name).map_err(failed)?);
     for socket in &all {
         // The backlog may have changed with the settings.
         listen(socket, options.backlog).map_err(|error| failed(error.into()))?;
     }
     if all.is_empty() {
-        all.push(kept::in_place_of_others(address.port(), || tcp(address, options, true))?);
+        let bound = kept::in_place_of_others(address.port(), || tcp(address, options, true));
+        all.push(bound.inspect_err(|error| handed::explain_taken(address, error))?);
     }
     let shared = TcpOptions { reuse_port: true, ..*options };
-    while all.len() < workers {
+    // Until the takeover, the kernel would also give connections to a further socket, where nobody accepts them, and
+    // reset them if this process fails.
+    while !are_handed && all.len() < workers {
         let bound = all[0].local_addr().map_err(failed)?;
         all.push(bind_tcp(bound, &shared)?);
     }
     kept::keep_tcp(&name, &all);
     handed::offer_tcp(&name, &all);
+    for index in 0..workers.saturating_sub(all.len()) {
+        let again = all[index].try_clone().map_err(failed)?;
+        all.push(again);
+    }
     Ok(all)
 }
 
@@ -120,7 +129,8 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
 
 /// Opens a non-blocking UDP socket on `address` for each of this many workers. `prepare` is called for each before it
 /// is bound. As in [`Address::listen_each`], another process that already receives there is an error, and kept or
-/// handed-over sockets are included. As in [`bind_tcp`], the address need not exist yet.
+/// handed-over sockets are included. Workers share no socket, so further ones are bound even before a takeover. As in
+/// [`bind_tcp`], the address need not exist yet.
 ///
 /// # Errors
 /// [`Error::Bind`].

@@ -3,14 +3,14 @@
 //! Each is identified by its kind and the requested address. Ports that the kernel chose are not handed over.
 
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 
-use super::{Listener, activated};
+use super::{Error, Listener, activated};
 use crate::handover;
 
 /// The previous process's listening TCP sockets on `address`, non-blocking.
@@ -37,6 +37,31 @@ pub(super) fn unix(path: &Path) -> io::Result<Option<Listener>> {
 /// The socket that systemd passed under this name to the previous process, or to one before it.
 pub(super) fn activated(name_of: &str) -> Option<Listener> {
     listeners(&name("systemd", name_of)).ok()?.into_iter().next()
+}
+
+/// Tells who asked for this process that a fresh start can listen on `address`, if it is taken by a socket that the
+/// previous process hands over, and for which this one has no use: it listens on all addresses of the port in place of
+/// one, or the other way round.
+pub(super) fn explain_taken(address: SocketAddr, error: &Error) {
+    let is_in_the_way = |name: &str| {
+        let other: Option<SocketAddr> = name.strip_prefix("tcp ").and_then(|other| other.parse().ok());
+        other.is_some_and(|other| includes(address, other) || includes(other, address))
+    };
+    if error.is_taken() && handover::is_left(is_in_the_way) {
+        handover::needs_a_start_anew("it listens at another address of the same port");
+    }
+}
+
+/// The same for a socket that systemd has not passed to this process.
+pub(super) fn explain_not_passed(error: &Error) {
+    if matches!(error, Error::NotPassed(_)) {
+        handover::needs_a_start_anew("systemd passes a new socket only when it starts the unit");
+    }
+}
+
+/// Whether a socket on `all` also gets what arrives at `one`.
+fn includes(all: SocketAddr, one: SocketAddr) -> bool {
+    all.port() == one.port() && all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }
 
 /// Offers the listening sockets on `address` to the next process.
@@ -80,4 +105,26 @@ fn listeners(name: &str) -> io::Result<Vec<Listener>> {
 
 fn name(kind: &str, address: &str) -> String {
     format!("{kind} {address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_on_all_addresses_includes_those_of_its_families_and_port() {
+        let cases = [
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("[::]:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("127.0.0.1:80", "[::]:80", false),
+        ];
+        for (all, one, expected) in cases {
+            let parse = |address: &str| address.parse().expect("an address");
+            assert_eq!(includes(parse(all), parse(one)), expected, "{all} {one}");
+        }
+    }
 }
