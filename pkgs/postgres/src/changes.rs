@@ -68,6 +68,12 @@ const REMOVE: &str = "WITH held AS (SELECT pg_try_advisory_xact_lock(hashtextext
      gone AS (DELETE FROM changes USING held WHERE got AND xid < $1::text::xid8 RETURNING 1) \
      UPDATE changes_pruned SET xid = $1::text::xid8 WHERE xid < $1::text::xid8 AND EXISTS (SELECT FROM gone)";
 
+/// Removes what a dump of another server has brought: transactions that this server hasn't begun yet. Otherwise feeds
+/// would miss everything until then, and take the writes of later transactions for those that they have seen.
+const FORGET_FOREIGN: &str = "WITH next AS (SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xid), \
+     gone AS (DELETE FROM changes USING next WHERE changes.xid >= next.xid) \
+     UPDATE changes_pruned SET xid = next.xid FROM next WHERE changes_pruned.xid > next.xid";
+
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
@@ -171,15 +177,20 @@ impl Feed {
         self.connector.turn();
         let Options { every, least } = Options::of(self.options.bound);
         let mut notifications = session.notifications();
-        let asked = "SELECT pg_backend_pid(), pg_is_in_recovery()";
+        let asked =
+            "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only')::bool";
         let rows = self.in_time(session.query_once(asked, &[])).await?;
         let Some(row) = rows.first() else { return Err(Error::Foreign) };
-        let (own, in_recovery): (i32, bool) = (row.try_get(0)?, row.try_get(1)?);
+        let (own, in_recovery, only_reads): (i32, bool, bool) =
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         // A pooler passes no notifications on, and a standby refuses to listen.
         if session.is_pooled() || in_recovery {
             notifications = None;
         } else {
             self.in_time(session.batch(&format!("LISTEN {}", self.options.channel))).await?;
+        }
+        if !in_recovery && !only_reads {
+            self.in_time(session.batch(FORGET_FOREIGN)).await?;
         }
         let mut position = Position::default();
         // This is the start. Earlier writes aren't reported, so anything may have changed.

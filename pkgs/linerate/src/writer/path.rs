@@ -95,6 +95,11 @@ impl WritePath {
         }
     }
 
+    /// How many more names a path below it may have.
+    pub(super) fn room(&self) -> usize {
+        MOST_DEEP.saturating_sub(self.0.len())
+    }
+
     /// The path, escaped as in URLs.
     pub(super) fn escaped(&self) -> String {
         format!("/{}", percent_encode(&self.0.join(&b'/'), ESCAPED))

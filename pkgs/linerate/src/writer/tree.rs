@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
     self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags,
@@ -19,7 +20,7 @@ use super::path::WritePath;
 /// here either.
 const STAGING: &str = ".linerate-uploads";
 
-/// How deep directories are searched when adding up their sizes.
+/// How deep directories are searched when adding up their sizes. Requests nest them half as deep.
 const MOST_DEEP: usize = 64;
 
 /// The mode of uploaded files: everybody may read them, and nobody may execute them.
@@ -41,6 +42,9 @@ pub(super) enum Error {
     /// One of the two is a directory and the other isn't.
     #[error("one is a directory and the other is not")]
     Kind,
+    /// It has directories in it that would be nested too deep.
+    #[error("what is in the directory would be nested too deep")]
+    Deep,
     /// There is a symbolic link or another file system on the path.
     #[error("a symbolic link or another file system is on the way")]
     Link,
@@ -84,6 +88,8 @@ pub(super) struct Usage {
 pub(super) struct Tree {
     root: OwnedFd,
     staging: OwnedFd,
+    /// Admits one rename at a time, so that two of them together don't nest directories too deep.
+    renaming: Mutex<()>,
 }
 
 impl Tree {
@@ -107,7 +113,7 @@ impl Tree {
         fs::fchmod(&staging, Mode::RWXU)?;
         match fs::flock(&staging, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(io::Error::other("another writer has this root")),
-            locked => Ok(locked.map(|()| Self { root, staging })?),
+            locked => Ok(locked.map(|()| Self { root, staging, renaming: Mutex::default() })?),
         }
     }
 
@@ -158,9 +164,14 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// Renames a file or directory. Replaces an existing one only with `replace`.
+    /// Renames a file or directory. Replaces an existing one only with `replace`. What is in a directory may be nested
+    /// as deep as paths in requests: what is too deep for them can't be deleted, and in the end isn't counted.
     pub(super) fn rename(&self, from: &WritePath, to: &WritePath, replace: bool) -> Result<(), Error> {
+        let _turn = self.renaming.lock().unwrap_or_else(PoisonError::into_inner);
         let (old, new) = (self.above(from)?, self.above(to)?);
+        if is_deeper(&old, from.name(), to.room())? {
+            return Err(Error::Deep);
+        }
         fs::renameat_with(&old, from.name(), &new, to.name(), over(replace))?;
         fs::fsync(new)?;
         Ok(fs::fsync(old)?)
@@ -224,6 +235,58 @@ impl Tree {
     }
 }
 
+/// Whether a path below a directory has more than `most` names. What isn't a readable directory counts as empty.
+fn is_deeper(above: &OwnedFd, name: &[u8], most: usize) -> Result<bool, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(directory) = fs::openat(above, name, flags, Mode::empty()) else { return Ok(false) };
+    let mut open = vec![Dir::new(directory)?];
+    while let Some(directory) = open.last_mut() {
+        let Some(entry) = directory.next() else {
+            open.pop();
+            continue;
+        };
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if open.len() > most {
+            return Ok(true);
+        }
+        let Some(directory) = open.last() else { break };
+        if let Ok(below) = fs::openat(directory.fd()?, name, flags, Mode::empty()) {
+            open.push(Dir::new(below)?);
+        }
+    }
+    Ok(false)
+}
+
 fn over(replace: bool) -> RenameFlags {
     if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_nests_nothing_deeper_than_paths_may_lead() {
+        let root = tempfile::tempdir().expect("a directory");
+        let tree = Tree::open(root.path()).expect("a root");
+        let path = |escaped: &str| WritePath::new(escaped).expect("a path");
+        let down = |names: usize| "/d".repeat(names);
+        for (name, names) in [("a", 20), ("b", 12)] {
+            std::fs::create_dir_all(root.path().join(format!("{name}{}", down(names)))).expect("a directory");
+        }
+        std::fs::write(root.path().join("file"), "").expect("a file");
+        let rename = |from: &str, to: String| tree.rename(&path(from), &path(&to), false);
+        // Of 33 names, and of 32.
+        assert_eq!(rename("/a", format!("/b{}/a", down(11))), Err(Error::Deep));
+        assert_eq!(rename("/a", format!("/b{}/a", down(10))), Ok(()));
+        assert_eq!(rename("/b", "/c/b".to_owned()), Err(Error::Missing));
+        assert_eq!(tree.make_directory(&path("/c")), Ok(()));
+        assert_eq!(rename("/b", "/c/b".to_owned()), Err(Error::Deep));
+        assert_eq!(rename("/b", "/e".to_owned()), Ok(()));
+        assert_eq!(rename("/file", format!("/e{}/a{}/file", down(10), down(19))), Ok(()));
+    }
 }

@@ -33,11 +33,14 @@ struct LiveCounters {
 }
 
 impl ClickLimits {
-    /// The counter of a link. A new one starts from the store's count.
+    /// The counter of a link. It is never below the store's count: clicks while the link had no limit are only there.
     pub(super) fn counter(&self, link: i64, stored: u64) -> Arc<AtomicU64> {
         let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((counter, used)) = live.counters.get_mut(&link) {
             *used = Instant::now();
+            if stored != LEASED {
+                counter.fetch_max(stored, Ordering::Relaxed);
+            }
             return Arc::clone(counter);
         }
         // Sweep each time the map has doubled. By the time a counter is removed, its clicks are in the store.

@@ -5,10 +5,11 @@ use tempfile::TempDir;
 
 use super::local::{LOCAL_TEXT_BYTES, MOST_SETS};
 use super::*;
+use crate::agent::Agent;
 use crate::code::CodePolicy;
 use crate::domains::NewDomain;
 use crate::link::{LinkPatch, NewLink, RedirectStatus, Status};
-use crate::store::{LEASED, Options, Reader, Route, Store};
+use crate::store::{Click, ClickBatch, LEASED, Options, Reader, Route, Store};
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
@@ -244,6 +245,31 @@ fn a_click_limit_holds_across_workers_reloads_and_evictions() {
         let (entry, _) = local.find("limited", &reader).unwrap();
         assert_eq!(entry.judge(Timestamp::now()), Verdict::UsedUp);
         assert!(!entry.spend());
+    }
+}
+
+#[test]
+fn clicks_while_there_is_no_limit_count_for_the_next_limit() {
+    for bytes in [1 << 20, 0] {
+        let fixture = Fixture::new(bytes);
+        fixture.add("limited", Some(10));
+        let limit = |max_clicks| {
+            let patch = LinkPatch { max_clicks: Some(max_clicks), ..LinkPatch::default() };
+            fixture.store.edit("limited".to_owned(), patch).wait().unwrap();
+        };
+        let (mut local, reader) = fixture.worker();
+        let (entry, _) = local.find("limited", &reader).unwrap();
+        assert_eq!([entry.spend(), entry.spend()], [true, true]);
+        let click = Click { link: entry.link(), hour: 480_000, referrer: 0, agent: Agent::None, count: 20 };
+        limit(None);
+        let referrers = vec![String::new()];
+        let batch = ClickBatch { clicks: vec![click], referrers, ..ClickBatch::default() };
+        fixture.store.count(batch.into()).wait().unwrap();
+        for (most, verdict) in [(5, Verdict::UsedUp), (21, Verdict::Follow)] {
+            limit(Some(most));
+            let (entry, _) = local.find("limited", &reader).unwrap();
+            assert_eq!(entry.judge(Timestamp::now()), verdict, "{most} with a cache of {bytes} bytes");
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! Creating, reading, editing, deleting and listing.
 
+use std::io::Cursor;
+
+use links::store::Scope;
 use serde_json::{Value, json};
+use ureq::SendBody;
 
 use crate::server::Server;
 
@@ -56,6 +60,30 @@ fn a_repeat_with_the_same_key_creates_nothing_new() {
     for key in ["", "with space", &"k".repeat(256)] {
         keyed(key, body).problem(400);
     }
+}
+
+#[test]
+fn an_idempotency_key_is_only_known_to_the_client_that_sent_it() {
+    let server = Server::start();
+    let (_, other) = server.store.create_token("other".to_owned(), Scope::Write).wait().unwrap();
+    let keyed = |token: &str, target: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("idempotency-key", "k-1"),
+        ];
+        let body = Cursor::new(json!({ "target": target }).to_string());
+        server.send("POST", "/api/v1/links", &headers, SendBody::from_owned_reader(body))
+    };
+    let (one, two) = ("https://example.com/", "https://example.org/");
+    assert_eq!(keyed(&server.write, one).status, 201);
+    let first = keyed(&other, two);
+    assert_eq!(first.status, 201, "{}", first.text());
+    let again = keyed(&other, two);
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, "true"));
+    assert_eq!(again.json(), first.json());
+    keyed(&server.write, two).problem(422);
 }
 
 #[test]

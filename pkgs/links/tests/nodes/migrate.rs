@@ -63,7 +63,8 @@ fn filled() -> Place {
         INSERT INTO click_hours VALUES (0, 480000, 3, 1), (2, 480000, 3, 1);
         INSERT INTO click_countries VALUES (2, -2147483648, 'DE', 3), (2, 20000, '', 1);
         INSERT INTO clicks VALUES (0, 20000, '', 0, 3, 1), (2, -2147483648, '(other)', 1, 9, 0),
-            (2, 20000, 'a.example', 2, 7, 1700000000), (2, 20000, 'B.example', 2, 1, 1700000000)";
+            (2, 20000, 'a.example', 2, 7, 1700000000), (2, 20000, 'B.example', 2, 1, 1700000000);
+        UPDATE tokens SET last_used_at = 1700000000";
     database(&place.database).execute_batch(clicks).expect("it is as it was made");
     place
 }
@@ -116,6 +117,10 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
     }
     assert_eq!(migrate(&url, &back, &["--json"]), (Some(0), there.clone(), String::new()));
     assert_eq!(migrate(&back, &other, &["--json"]), (Some(0), there, String::new()));
+    let used = "SELECT min(last_used_at) FROM tokens";
+    for database in ["postgres", "again"] {
+        assert_eq!(postgres.execute(database, used).expect("it answers").trim(), "1700000000", "{database}");
+    }
     // Numbers continue after the last assigned one, even if it belonged to a deleted row.
     for (database, place) in [("postgres", Place::at(&url)), ("again", Place::at(&other))] {
         for (number, code) in [(7, "new"), (8, "newer")] {
@@ -245,6 +250,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     let (code, output, error) = told(migrating.wait_with_output().expect("it ends"));
     assert_eq!((code, error.lines().count()), (Some(0), 1), "{error}");
     assert!(error.starts_with("note: ") && error.contains("links"), "{error}");
+    assert!(!error.contains("tokens"), "a key was only used: {error}");
     assert!(output.contains("links: 4 rows, SHA-256 "), "{output}");
     assert!(!there.command(&["get", "meanwhile"]).expect("it runs").status.success());
     assert!(there.command(&["get", "plain"]).expect("it runs").status.success());

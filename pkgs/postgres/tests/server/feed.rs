@@ -123,6 +123,39 @@ async fn what_is_too_much_was_pruned_or_came_while_nobody_listened_is_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dump_of_another_server_has_brought_hides_nothing() {
+    let server = Server::start(&[]);
+    let run = |sql: &str| server.postgres.execute("postgres", sql).expect("it answers");
+    run(CHANGES_SCHEMA);
+    run("UPDATE changes_pruned SET xid = '4000000000'");
+    run("INSERT INTO changes VALUES ((pg_current_xact_id()::text::bigint + 20)::text::xid8, 't', '{old}')");
+    let notes = feed(&server.postgres);
+    notes.catch_up().await;
+    // Several polls.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((notes.alls(), notes.count("old")), (1, 0));
+    for n in 0..40 {
+        run(&note(&format!("new{n}")));
+    }
+    notes.catch_up().await;
+    for n in 0..40 {
+        assert_eq!(notes.count(&format!("new{n}")), 1, "{n}");
+    }
+    assert_eq!((notes.alls(), notes.count("old")), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_only_reads_has_a_feed() {
+    let server = Server::start(&[]);
+    server.postgres.execute("postgres", CHANGES_SCHEMA).expect("it is new");
+    let read_only = "ALTER DATABASE postgres SET default_transaction_read_only = on";
+    server.postgres.execute("postgres", read_only).expect("it answers");
+    let notes = feed(&server.postgres);
+    notes.catch_up().await;
+    assert_eq!(notes.alls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_tells_what_it_has_and_never_that_this_is_all() {
     let primary = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
     let run = |sql: &str| primary.execute("postgres", sql).expect("it answers");

@@ -18,7 +18,7 @@ use crate::admin::protocol::respond::uncached;
 use crate::admin::protocol::{body, query};
 use crate::admin::{State, auth};
 use crate::link::{Link, LinkPatch, NewLink, Status};
-use crate::store::{Error, IdempotencyKey, ListQuery, Pending, Sort};
+use crate::store::{Error, Grant, IdempotencyKey, ListQuery, Pending, Sort};
 
 /// A link as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -141,8 +141,9 @@ pub(in crate::admin) async fn create(
 ) -> Result<HttpResponse, Failure> {
     let key = idempotency_key(&request)?;
     let (link, body): (NewLink, _) = body::json_as_sent(&request, payload).await?;
-    domains::one(&auth::granted(&request)?, &state, link.domain.as_deref()).map_err(of_body)?;
-    let key = key.map(|key| IdempotencyKey::new(key, &body));
+    let grant = auth::granted(&request)?;
+    domains::one(&grant, &state, link.domain.as_deref()).map_err(of_body)?;
+    let key = key.map(|key| IdempotencyKey::new(of_client(&grant, &key), &body));
     let hashes = link.password.is_some();
     let store = state.store.clone();
     let created = submit(hashes, move || store.create(link, key)).await?;
@@ -339,6 +340,14 @@ fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Failure> {
             Ok(Some(key.to_owned()))
         }
         _ => Err(Problem::bad_request("an Idempotency-Key has 1 to 255 visible ASCII characters").into()),
+    }
+}
+
+/// An `Idempotency-Key` as it is stored: each client has its own. A header's key has no space, so no two are equal.
+fn of_client(grant: &Grant, key: &str) -> String {
+    match grant.id {
+        Some(id) => format!("{id} {key}"),
+        None => format!("{:?} {key}", grant.name),
     }
 }
 

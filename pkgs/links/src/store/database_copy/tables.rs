@@ -20,6 +20,8 @@ pub enum Kind {
     Words,
     /// Bytes.
     Bytes,
+    /// An integer of 64 bits that requests change which only read. Digests leave it out; such columns come last.
+    Noted,
 }
 
 /// A value of a column.
@@ -27,7 +29,7 @@ pub enum Kind {
 pub enum Value {
     /// SQL NULL.
     Null,
-    /// For [`Kind::Number`], [`Kind::Day`], [`Kind::Small`] and [`Kind::Flag`].
+    /// For [`Kind::Number`], [`Kind::Day`], [`Kind::Small`], [`Kind::Flag`] and [`Kind::Noted`].
     Number(i64),
     /// For [`Kind::Text`] and [`Kind::Words`].
     Text(String),
@@ -57,6 +59,11 @@ impl Table {
         self.columns.iter().map(|(name, _)| *name).collect()
     }
 
+    /// How many of its columns digests take in.
+    pub fn digested(&self) -> usize {
+        self.columns.iter().take_while(|(_, kind)| *kind != Kind::Noted).count()
+    }
+
     /// The columns that order its rows.
     pub fn order(&self) -> String {
         self.names()[..self.keys].join(", ")
@@ -65,7 +72,7 @@ impl Table {
 
 /// All tables; a table comes after those that it refers to.
 pub const TABLES: [Table; 9] = {
-    use Kind::{Bytes, Day, Flag, Number, Small, Text, Words};
+    use Kind::{Bytes, Day, Flag, Noted, Number, Small, Text, Words};
     [
         Table {
             name: "domains",
@@ -156,6 +163,7 @@ pub const TABLES: [Table; 9] = {
                 ("domains", Text),
                 ("created_at", Number),
                 ("expires_at", Number),
+                ("last_used_at", Noted),
             ],
             keys: 1,
             is_numbered: true,

@@ -109,7 +109,7 @@ impl Snapshot for Whole<'_> {
     fn read(&mut self, table: &Table, visit: &mut dyn FnMut(Row) -> bool) -> Result<(), Error> {
         // Reads all integers as the widest type, and words as one text.
         let columns = table.columns.iter().map(|(name, kind)| match kind {
-            Kind::Number | Kind::Text | Kind::Bytes => (*name).to_owned(),
+            Kind::Number | Kind::Noted | Kind::Text | Kind::Bytes => (*name).to_owned(),
             Kind::Day | Kind::Small => format!("{name}::int8"),
             Kind::Flag => format!("{name}::int4::int8"),
             Kind::Words => format!("array_to_string({name}, ' ')"),
@@ -174,7 +174,7 @@ impl Filling for Whole<'_> {
 
 const fn read_as(kind: Kind) -> Type {
     match kind {
-        Kind::Number | Kind::Day | Kind::Small | Kind::Flag => Type::INT8,
+        Kind::Number | Kind::Noted | Kind::Day | Kind::Small | Kind::Flag => Type::INT8,
         Kind::Text | Kind::Words => Type::TEXT,
         Kind::Bytes => Type::BYTEA,
     }
@@ -182,7 +182,7 @@ const fn read_as(kind: Kind) -> Type {
 
 const fn written_as(kind: Kind) -> Type {
     match kind {
-        Kind::Number => Type::INT8,
+        Kind::Number | Kind::Noted => Type::INT8,
         Kind::Day => Type::INT4,
         Kind::Small => Type::INT2,
         Kind::Flag => Type::BOOL,
@@ -210,7 +210,7 @@ fn to_sql(
     }
     let too_wide = |_| refused("a greater number than its column has in PostgreSQL");
     Ok(match kind {
-        Kind::Number => Box::new(number),
+        Kind::Number | Kind::Noted => Box::new(number),
         Kind::Day => Box::new(number.map(i32::try_from).transpose().map_err(too_wide)?),
         Kind::Small => Box::new(number.map(i16::try_from).transpose().map_err(too_wide)?),
         Kind::Flag => Box::new(number.map(|flag| flag != 0)),

@@ -33,6 +33,12 @@ impl Row {
     fn key(&self) -> (i64, String) {
         (self.draft.domain_id().0, self.code.clone())
     }
+
+    /// Rows are inserted in this order, so that two imports of the same codes never deadlock. Those with random codes
+    /// stay as they are in the input.
+    fn order(&self) -> (bool, i64, &str) {
+        if self.drawn { (true, 0, "") } else { (false, self.draft.domain_id().0, self.code.as_str()) }
+    }
 }
 
 /// The columns of links, from rows.
@@ -118,7 +124,8 @@ pub async fn import(
             }
         }
         // Insert the first row of each code. The others then find it taken.
-        let first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
+        let mut first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
+        first.sort_by_key(|row| row.order());
         let numbers: HashSet<u64> = first.iter().map(|row| row.number).collect();
         let made = insert(&transaction, &first).await?;
         for mut row in std::mem::take(&mut waiting) {
@@ -181,6 +188,12 @@ async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Err
     if rows.is_empty() {
         return Ok(());
     }
+    // In a fixed order, so that two transactions never deadlock.
+    let lock = "SELECT id FROM links WHERE (domain, code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
+        ORDER BY id FOR UPDATE";
+    let domains: Vec<i64> = rows.iter().map(|row| row.draft.domain_id().0).collect();
+    let codes: Vec<&str> = rows.iter().map(|row| &*row.code).collect();
+    transaction.execute(lock, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
     let sql = format!(
         "UPDATE links SET target = given.target, title = given.title, \
          tags = string_to_array(given.tags, ' '), status = given.status, redirect = given.redirect, \
