@@ -36,6 +36,8 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
     /// The CPUs that the scheduler keeps tasks away from (`isolcpus`).
     pub isolated: Cpus,
+    /// The CPUs without a timer tick while they run a single task (`nohz_full`).
+    pub nohz_full: Cpus,
 }
 
 impl Topology {
@@ -66,7 +68,15 @@ impl Topology {
                 efficient: efficient.contains(id),
             });
         }
-        Ok(Self { cpus, isolated: optional(&format!("{CPUS}/isolated"))? })
+        // Without such CPUs, kernels print nothing or "(null)".
+        let nohz_full = list(&format!("{CPUS}/nohz_full")).unwrap_or_default();
+        Ok(Self { cpus, isolated: optional(&format!("{CPUS}/isolated"))?, nohz_full })
+    }
+
+    /// Whether packets may be passed to a CPU (RPS). Since Linux 5.9, the kernel takes isolated and tickless CPUs out
+    /// of a mask, and refuses it if none is left (`net/core/net-sysfs.c`).
+    pub fn steerable(&self, cpu: usize) -> bool {
+        !self.isolated.contains(cpu) && !self.nohz_full.contains(cpu)
     }
 
     /// The numbers of all of them.
@@ -94,5 +104,21 @@ impl Topology {
         nodes.sort_unstable();
         nodes.dedup();
         nodes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::Recorded;
+
+    #[test]
+    fn cpus_without_a_tick_are_read_where_there_are_any() {
+        for (nohz_full, expected) in [("2-3", "2-3"), ("(null)", ""), ("", "")] {
+            let text = format!("{CPUS}/online = 0-3\n{CPUS}/nohz_full = {nohz_full}\n");
+            let machine: Recorded = text.parse().expect("a machine");
+            let topology = Topology::read(&machine).expect("CPUs");
+            assert_eq!(topology.nohz_full.to_string(), expected, "{nohz_full}");
+        }
     }
 }

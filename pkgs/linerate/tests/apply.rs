@@ -309,6 +309,55 @@ fn an_uneven_rss_table_is_dealt_out_anew_and_put_back() {
 }
 
 #[test]
+fn queues_that_an_rss_table_cannot_name_do_not_make_it_uneven() {
+    // ixgbe on an 82599 has a queue per CPU, of which RSS uses 16.
+    let table: Vec<String> = (0..128).map(|entry| (entry % 16).to_string()).collect();
+    let text = format!(
+        "\
+/sys/devices/system/cpu/online = 0-23
+/sys/class/net/eth0/device/numa_node = -1
+/sys/class/net/eth0/queues/rx-[0-23]/rps_cpus = 000000
+/sys/class/net/eth0/queues/tx-[0-23]/xps_cpus = 000000
+/proc/interrupts:
+|            CPU0
+channels eth0 combined=24 max_combined=24
+rss_rings eth0 16
+indirection eth0 {}
+",
+        table.join(" ")
+    );
+    let host = Host {
+        machine: text.parse().expect("a machine"),
+        interface: "eth0".to_owned(),
+        directory: TempDir::new().expect("a directory"),
+    };
+    assert!(!host.apply("spread").expect("applied").rss);
+    assert!(!host.apply("spread").expect("applied again").anything());
+    assert_eq!(host.verify("spread").wrong(), 0);
+    // Among the 16, it may still be uneven.
+    host.machine.set_indirection("eth0", &[0; 128]).expect("a table");
+    assert!(host.apply("spread").expect("applied").rss);
+    assert!(!host.verify("spread").uneven);
+}
+
+#[test]
+fn an_rss_table_whose_default_is_refused_is_left_alone_and_said_so() {
+    let host = Host::new("c6i.4xlarge-8");
+    let uneven = vec![0; 128];
+    host.machine.set_indirection("ens5", &uneven).expect("a table");
+    host.machine.refuse("indirection ens5", Errno::INVAL, 1);
+    let applied = host.apply("spread").expect("applied");
+    assert!(applied.rss_refused && !applied.rss && !applied.changed.is_empty());
+    assert_eq!(host.machine.indirection("ens5").expect("a table"), uneven);
+    assert_eq!(host.verify("spread").drifted, []);
+    // Another error is a failure, and other channels don't need the default.
+    host.machine.refuse("indirection ens5", Errno::BUSY, 1);
+    assert!(matches!(host.apply("spread"), Err(Error::Driver { .. })));
+    host.machine.refuse("indirection ens5", Errno::INVAL, 1);
+    assert_eq!(host.apply_queues("spread", Some(4)).expect("applied").channels, Some(4));
+}
+
+#[test]
 fn channels_go_back_where_what_follows_fails() {
     let host = Host::new("c6i.4xlarge-8");
     let before = host.machine.files();

@@ -121,6 +121,20 @@ fn what_is_asked_wrongly_is_one_line_that_helps_and_code_2() {
 }
 
 #[test]
+fn up_without_a_home_asks_where_data_is_kept() {
+    let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .arg("up")
+        .env_clear()
+        // Nothing can be created there.
+        .env("TMPDIR", "/dev/null")
+        .output()
+        .expect("the binary");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((said.lines().count(), output.status.code()), (1, Some(2)), "{said}");
+    assert!(said.starts_with("error: ") && said.contains("--data"), "{said}");
+}
+
+#[test]
 fn an_empty_variable_is_unset() {
     let machine = format!("{}/tests/machines/virtio-4.txt", env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))

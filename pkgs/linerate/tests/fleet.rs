@@ -4,9 +4,11 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -182,6 +184,49 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     assert_eq!(promotion.wait().unwrap().code(), Some(3), "{line}");
     assert!(line.contains("error: wave1 stays: b of canary:") && line.contains("does not report"), "{line}");
     assert_eq!(fleet.at("wave1"), Some(1), "nothing was moved");
+}
+
+/// The address of a node_exporter that always answers with this page.
+fn exporter(page: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 4096]).unwrap();
+            let length = page.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            connection.write_all(format!("{head}{page}").as_bytes()).unwrap();
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn findings_of_a_doctor_that_no_longer_looks_move_nothing() {
+    let Some(binaries) = support::binaries() else { return };
+    let fleet = Fleet::new(&binaries.join("linerate-links"));
+    let settings = fleet.path().join("fleet.toml");
+    let text = fs::read_to_string(&settings).unwrap();
+    // The last node is the only one of its wave.
+    let with = |page| fs::write(&settings, format!("{text}machine = {:?}\n", exporter(page))).unwrap();
+    with(
+        "linerate_doctor_findings{severity=\"critical\"} 0\n\
+         linerate_doctor_look_timestamp_seconds 1000\n\
+         node_time_seconds 9000\n",
+    );
+    let (code, text) = fleet.run(&["promote", "wave2"]);
+    assert_eq!((code, fleet.at("wave2")), (3, None), "{text}");
+    assert!(text.contains("its doctor has not looked for 8000 s"), "{text}");
+    // Without a time, or within ten minutes, the findings count.
+    for page in [
+        "linerate_doctor_findings 0\nlinerate_doctor_look_timestamp_seconds 1000\n",
+        "linerate_doctor_findings 0\nlinerate_doctor_look_timestamp_seconds 1e3\nnode_time_seconds 1.6e3\n",
+    ] {
+        with(page);
+        let (code, text) = fleet.run(&["status", "--interval", "0"]);
+        assert_eq!(code, 0, "{text}");
+    }
 }
 
 #[test]

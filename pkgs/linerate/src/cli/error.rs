@@ -65,6 +65,9 @@ pub enum Error {
     /// The services can't run together.
     #[error(transparent)]
     Up(#[from] up::Error),
+    /// There is no home directory for the services' data.
+    #[error("neither XDG_STATE_HOME nor HOME is an absolute path: say where data is kept by --data")]
+    NoData,
     /// The image can't be updated.
     #[error(transparent)]
     Update(#[from] update::Error),
@@ -158,7 +161,7 @@ impl Error {
             Self::Samples(error) if error.is_usage() => USAGE,
             Self::System(error) if error.is_usage() => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
-            Self::Up(up::Error::Taken(_)) => USAGE,
+            Self::Up(up::Error::Taken(_)) | Self::NoData => USAGE,
             Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,
             Self::Fleet(error) if error.is_usage() => USAGE,

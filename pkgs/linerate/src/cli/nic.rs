@@ -255,6 +255,9 @@ fn apply_to(
                 output.line(format_args!(
                     "{interface}: {channels}{rings}{rss}{changed} settings changed, {held} held"
                 ))?;
+                if what.rss_refused {
+                    output.line("the driver refuses an even RSS table, left alone")?;
+                }
                 left_alone(&what.managed, &what.pending, output)?;
             }
             Ok(())

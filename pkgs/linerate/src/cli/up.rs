@@ -22,7 +22,7 @@ pub struct Args {
 
 /// Runs links, files, api, the console and the files writer until one of them ends, or this process is told to stop.
 pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
-    let data = args.data.unwrap_or_else(default_data);
+    let data = args.data.or_else(default_data).ok_or(Error::NoData)?;
     // no-color.org
     let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let said = move |said: &LogLine| {
@@ -94,8 +94,9 @@ fn style(name: &str) -> Style {
     colour.on_default().bold()
 }
 
-fn default_data() -> PathBuf {
+/// None without a home: in a directory where everybody may create files, others may have prepared links.
+fn default_data() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    state.unwrap_or_else(env::temp_dir).join("linerate")
+    Some(state?.join("linerate"))
 }

@@ -92,6 +92,10 @@ impl System for Noticing<'_> {
         self.system.set_indirection(interface, table)
     }
 
+    fn rss_rings(&self, interface: &str) -> io::Result<u32> {
+        self.noticed("the queues for RSS", interface, self.system.rss_rings(interface))
+    }
+
     fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>> {
         self.noticed("queueing disciplines", interface, self.system.qdiscs(interface))
     }

@@ -2,7 +2,8 @@
 //! drains it. BIRD announces or withdraws the address, keepalived reads a file, and a load balancer asks `/readyz`.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,7 +95,8 @@ fn patience(every: Duration) -> Duration {
 
 /// Whether the machine is ready, or why it isn't.
 fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Result<(), String> {
-    if announcement.drain.exists() {
+    // A link drains too, wherever it leads: `drain` leaves it as it is.
+    if announcement.drain.symlink_metadata().is_ok() {
         return Err(format!("drained: {} is there", announcement.drain.display()));
     }
     for (url, failures) in announcement.ready.iter().zip(failures) {
@@ -196,20 +198,26 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 /// # Errors
 /// When the file can't be created or removed.
 pub fn drain(file: &Path, drained: bool) -> Result<(), Error> {
-    let done = match drained {
-        true => fs::write(file, ""),
-        false => match fs::remove_file(file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        },
+    let (done, already) = match drained {
+        // The directory belongs to the daemon's user. A link that this user has put there isn't followed, since root
+        // drains.
+        true => {
+            let created = OpenOptions::new().write(true).create_new(true).open(file);
+            (created.map(drop), ErrorKind::AlreadyExists)
+        }
+        false => (fs::remove_file(file), ErrorKind::NotFound),
     };
-    done.map_err(|source| Error::File { path: file.to_owned(), source })
+    match done {
+        Err(error) if error.kind() == already => Ok(()),
+        done => done.map_err(|source| Error::File { path: file.to_owned(), source }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -233,5 +241,37 @@ mod tests {
         let asker = Asker::patient(None, patience(every)).expect("no roots to read");
         assert_eq!(look(&announcement, &asker, &mut [FAILURES - 1]), Ok(()));
         service.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_link_drains_and_what_it_leads_to_stays_as_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [file, text] = ["drain", "text"].map(|name| directory.path().join(name));
+        let announcement = Announcement {
+            ready: Vec::new(),
+            drain: file.clone(),
+            every: PATIENCE,
+            bird: None,
+            track_file: None,
+            listen: None,
+        };
+        let asker = Asker::patient(None, PATIENCE).expect("no roots to read");
+        let drained = || look(&announcement, &asker, &mut []).is_err();
+        drain(&file, false).expect("nothing is there");
+        assert!(!drained());
+        drain(&file, true).expect("drained");
+        drain(&file, true).expect("drained already");
+        assert!(drained());
+        drain(&file, false).expect("undrained");
+        assert!(!drained());
+        // First to nothing, then to a file.
+        symlink(&text, &file).expect("a link");
+        drain(&file, true).expect("a link is there");
+        assert!(drained() && !text.exists());
+        fs::write(&text, "text").expect("written");
+        drain(&file, true).expect("a link is there");
+        assert_eq!(fs::read_to_string(&text).expect("a file"), "text");
+        drain(&file, false).expect("undrained");
+        assert!(!drained() && text.exists());
     }
 }

@@ -12,6 +12,9 @@ use super::settings::{Base, Node};
 
 /// How many nodes are asked at once.
 const AT_ONCE: usize = 32;
+/// How long ago the doctor may have looked, in seconds; it looks every minute. Its findings stay in a file when it
+/// doesn't run any more.
+const MAX_AGE: f64 = 600.0;
 /// How many characters are shown of what a node says.
 const SHOWN: usize = 200;
 
@@ -151,12 +154,23 @@ fn machine(asker: &Asker, base: &Base) -> Machine {
                 .sum_where("linerate_doctor_findings", |label, value| label != "severity" || value == wanted)
         };
         let known = of("critical").zip(of("warning"));
-        known.ok_or_else(|| "its metrics have no linerate_doctor_findings".to_owned())
+        let known = known.ok_or_else(|| "its metrics have no linerate_doctor_findings".to_owned())?;
+        match age(&metrics) {
+            Some(age) if age > MAX_AGE => Err(format!("its doctor has not looked for {age:.0} s")),
+            _ => Ok(known),
+        }
     });
     match findings {
         Ok((critical, warning)) => Machine::Findings { critical, warning },
         Err(why) => Machine::Silent(shown(&why)),
     }
+}
+
+/// How long ago the doctor looked, in seconds, by the node's own clock; none if node_exporter doesn't report the time.
+fn age(metrics: &Metrics) -> Option<f64> {
+    let (now, looked) =
+        metrics.sum("node_time_seconds").zip(metrics.sum("linerate_doctor_look_timestamp_seconds"))?;
+    Some(now - looked)
 }
 
 fn metrics(asker: &Asker, base: &Base) -> Result<Metrics, String> {

@@ -12,7 +12,7 @@ use crate::topology::{Cpu, Topology};
 /// Whether queues pass packets on to CPUs that have no queue (RPS, `Documentation/networking/scaling.rst`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
-    /// Only if there are fewer queues than CPUs.
+    /// Only if there are fewer queues than CPUs, and not to isolated or tickless CPUs.
     #[default]
     Auto,
     /// Never.
@@ -77,8 +77,12 @@ impl Plan {
             return Err(Error::NoCpus(policy.clone()));
         }
         let cpus: Vec<usize> = (0..queues).map(|queue| order[queue % order.len()]).collect();
-        let rps = if steering == Steering::Auto && queues < order.len() {
-            shares(topology, &cpus, &order)
+        let steerable: Vec<usize> = order.iter().copied().filter(|&cpu| topology.steerable(cpu)).collect();
+        let idle = steerable.iter().any(|cpu| !cpus.contains(cpu));
+        let rps: Vec<Cpus> = if steering == Steering::Auto && idle {
+            // A queue's own CPU may be one that packets can't be passed to.
+            let shares = shares(topology, &cpus, &steerable).into_iter();
+            shares.map(|share| share.iter().filter(|&cpu| topology.steerable(cpu)).collect()).collect()
         } else {
             vec![Cpus::default(); queues]
         };
@@ -162,7 +166,7 @@ mod tests {
     fn machine(nodes: usize, cores: usize, threads: usize) -> Topology {
         let all = nodes * cores;
         let cpu = |id| Cpu { id, core: id % all, node: id % all / cores, efficient: false };
-        Topology { cpus: (0..all * threads).map(cpu).collect(), isolated: Cpus::default() }
+        Topology { cpus: (0..all * threads).map(cpu).collect(), ..Topology::default() }
     }
 
     fn cpus(plan: &Plan) -> Vec<usize> {
@@ -206,6 +210,25 @@ mod tests {
     }
 
     #[test]
+    fn packets_are_handed_on_to_no_isolated_or_tickless_cpu() {
+        let isolated = Topology { isolated: Cpus::from_iter([1, 2]), ..machine(1, 4, 1) };
+        let tickless = Topology { nohz_full: Cpus::from_iter([2, 3]), ..machine(1, 4, 1) };
+        let cases: [(&Topology, usize, &str, &[&str]); 5] = [
+            (&isolated, 1, "pin=1-2", &[""]),
+            (&isolated, 1, "pin=1,0,2-3", &["0,3"]),
+            (&isolated, 2, "pin=1,0,2-3", &["3", "0"]),
+            (&tickless, 2, "spread", &["", ""]),
+            (&tickless, 1, "spread", &["0-1"]),
+        ];
+        for (topology, queues, policy, expected) in cases {
+            let plan = planned(topology, None, queues, policy).expect(policy);
+            let rps: Vec<String> =
+                plan.placements.iter().map(|placement| placement.rps.to_string()).collect();
+            assert_eq!(rps, expected, "{policy}, {queues} queues");
+        }
+    }
+
+    #[test]
     fn packets_are_handed_on_only_where_queues_are_fewer_than_cpus() {
         let topology = machine(1, 4, 2);
         let rps = |queues, policy| -> Vec<String> {
@@ -242,12 +265,13 @@ mod tests {
     }
 
     prop_compose! {
-        /// A machine with some CPUs offline and some isolated, and a policy, which may leave no CPU.
+        /// A machine with some CPUs offline, some isolated and some tickless, and a policy, which may leave no CPU.
         fn any_case()(
             nodes in 1..4_usize, cores in 1..9_usize, threads in 1..3_usize,
         )(
             offline in btree_set(0..nodes * cores * threads, 0..4),
             isolated in btree_set(0..nodes * cores * threads, 0..3),
+            nohz_full in btree_set(0..nodes * cores * threads, 0..3),
             listed in btree_set(0..nodes * cores * threads, 1..6),
             reversed in any::<bool>(), kind in 0..4,
             node in prop::option::of(0..nodes), queues in 1..70_usize, off in any::<bool>(),
@@ -256,6 +280,7 @@ mod tests {
             let mut topology = topology;
             topology.cpus.retain(|cpu| !offline.contains(&cpu.id));
             topology.isolated = isolated.into_iter().collect();
+            topology.nohz_full = nohz_full.into_iter().collect();
             let mut pinned: Vec<usize> = listed.iter().copied().collect();
             if reversed {
                 pinned.reverse();
@@ -316,11 +341,18 @@ mod tests {
             if queues <= plan.allowed.len() {
                 prop_assert_eq!(senders.len(), online.len());
             }
-            // Packets are passed to every allowed CPU once, or they stay on the interrupt's CPU.
+            // Packets are passed once to every allowed CPU that is neither isolated nor tickless, or they stay on the
+            // interrupt's CPU.
             let steered: Vec<usize> = plan.placements.iter().flat_map(|placement| placement.rps.iter()).collect();
-            if steering == Steering::Auto && queues < plan.allowed.len() {
-                prop_assert_eq!(steered.len(), plan.allowed.len());
-                let shares = plan.placements.iter().map(|placement| placement.rps.len());
+            let kept: Cpus = topology.isolated.iter().chain(topology.nohz_full.iter()).collect();
+            let steerable = plan.allowed.without(&kept);
+            let serving: Cpus = cpus(&plan).into_iter().collect();
+            prop_assert!(steered.iter().all(|&cpu| steerable.contains(cpu)));
+            if steering == Steering::Auto && !steerable.is_subset(&serving) {
+                prop_assert_eq!(steered.len(), steerable.len());
+                // A queue's own CPU counts even if it is none of them.
+                let shares = plan.placements.iter();
+                let shares = shares.map(|one| one.rps.len() + usize::from(kept.contains(one.cpu)));
                 let (least, most) = (shares.clone().min(), shares.max());
                 prop_assert!(most.unwrap_or(0) - least.unwrap_or(0) <= 1);
             } else {

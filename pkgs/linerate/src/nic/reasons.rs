@@ -72,7 +72,7 @@ pub fn reasons(topology: &Topology, placed: &PlacementPlan) -> Vec<String> {
     );
     match rss {
         Some(rss) if rss.holds() => {
-            lines.push("RSS: every queue has as many entries of the table as any other.".to_owned())
+            lines.push("RSS: every queue the table may name has as many entries as any other.".to_owned())
         }
         Some(_) => lines.push(
             "RSS: the table is uneven, so one queue takes more packets; it is dealt out anew.".to_owned(),

@@ -25,6 +25,10 @@ impl Rss {
         if queues < 2 {
             return Ok(None);
         }
+        // A card may have queues that its table can't name: ixgbe has one per CPU, and on the 82599 and the X540 the
+        // table names 16 at most.
+        let rings = system.rss_rings(&device.interface).map_or(queues, |rings| rings.max(1) as usize);
+        let queues = queues.min(rings);
         match system.indirection(&device.interface) {
             Ok(now) => Ok(Some(Self::new(now, queues))),
             // Some drivers return EINVAL if the device has no such table.
@@ -39,7 +43,7 @@ impl Rss {
         }
     }
 
-    /// The wanted table for this number of queues. An even table stays unchanged, whatever its order.
+    /// The wanted table for this number of queues that it may name. An even table stays unchanged, whatever its order.
     fn new(now: Vec<u32>, queues: usize) -> Self {
         let mut counts = vec![0_usize; queues];
         let known =
@@ -51,12 +55,22 @@ impl Rss {
         Self { now, wanted }
     }
 
+    /// Sets the default table, which is even. False if the driver refuses it: in older kernels, ixgbe's default names
+    /// more queues than its table may.
+    pub fn reset(system: &dyn System, interface: &str) -> io::Result<bool> {
+        match system.set_indirection(interface, &[]) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
     /// Restores a table. If it is the default, the kernel is told to use its default, which then follows the number of
     /// channels.
     pub fn restore(system: &dyn System, interface: &str, table: &[u32]) -> io::Result<()> {
         let queues = table.iter().max().map_or(1, |highest| highest + 1);
         let default = table.iter().zip(0..).all(|(&queue, entry)| queue == entry % queues);
-        let there = system.channels(interface).is_ok_and(|channels| channels.combined == queues);
+        let rings = system.rss_rings(interface).unwrap_or(u32::MAX);
+        let there = system.channels(interface).is_ok_and(|channels| channels.combined.min(rings) == queues);
         system.set_indirection(interface, if default && there { &[] } else { table })
     }
 

@@ -44,7 +44,7 @@ const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/li
 #[derive(Default)]
 pub(super) struct Symbols {
     processes: HashMap<u32, Process>,
-    files: HashMap<PathBuf, Rc<Binary>>,
+    files: HashMap<FileKey, Rc<Binary>>,
     /// The names by file and offset, since most addresses occur in many stacks.
     names: HashMap<(usize, u64), Vec<String>>,
     kernel: Option<Kernel>,
@@ -65,6 +65,14 @@ struct Mapping {
     begin: u64,
     end: u64,
     offset: u64,
+    file: FileKey,
+}
+
+/// A mapped file. A path alone may have named several files, one after the other or in several containers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: String,
+    inode: String,
     path: String,
 }
 
@@ -124,12 +132,13 @@ impl Symbols {
             process.maps.iter().find(|mapping| (mapping.begin..mapping.end).contains(&address))
         });
         let Some(mapping) = mapping.cloned() else { return vec!["[unknown]".into()] };
-        if !mapping.path.starts_with('/') {
+        let path = &mapping.file.path;
+        if !path.starts_with('/') {
             // `[vdso]`, or memory that belongs to no file.
-            let name = if mapping.path.starts_with('[') { mapping.path } else { "[unknown]".into() };
-            return vec![name];
+            let name = if path.starts_with('[') { path.as_str() } else { "[unknown]" };
+            return vec![name.to_owned()];
         }
-        let binary = self.binary(pid, &mapping.path);
+        let binary = self.binary(pid, &mapping);
         let at = address - mapping.begin + mapping.offset;
         let key = (Rc::as_ptr(&binary) as usize, at);
         let names = match self.names.get(&key) {
@@ -138,29 +147,35 @@ impl Symbols {
             None => {
                 let names = binary.functions(at);
                 // A file that isn't kept is freed, and another file may then get its address, which is part of the key.
-                if self.names.len() < MOST_NAMES && self.files.contains_key(Path::new(&mapping.path)) {
+                if self.names.len() < MOST_NAMES && self.files.contains_key(&mapping.file) {
                     self.names.insert(key, names.clone());
                 }
                 names
             }
         };
         if names.is_empty() {
-            let file = mapping.path.rsplit('/').next().unwrap_or_default();
+            let file = path.rsplit('/').next().unwrap_or_default();
             return vec![format!("[{}]", file.trim_end_matches(" (deleted)"))];
         }
         names
     }
 
-    fn binary(&mut self, pid: u32, path: &str) -> Rc<Binary> {
-        let known = PathBuf::from(path);
-        if let Some(binary) = self.files.get(&known) {
+    fn binary(&mut self, pid: u32, mapping: &Mapping) -> Rc<Binary> {
+        if let Some(binary) = self.files.get(&mapping.file) {
             return Rc::clone(binary);
         }
-        // First the path as the process sees it, which may be in a container. A replaced program is still available as
-        // the process's executable.
-        let places = match path.strip_suffix(" (deleted)") {
-            Some(_) => vec![PathBuf::from(format!("/proc/{pid}/exe"))],
-            None => vec![PathBuf::from(format!("/proc/{pid}/root{path}")), known.clone()],
+        let path = &mapping.file.path;
+        let places: Vec<PathBuf> = if path.ends_with(" (deleted)") {
+            // A replaced file is still available as what is mapped, which takes root, and a replaced program as the
+            // process's executable.
+            let Mapping { begin, end, .. } = mapping;
+            let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{begin:x}-{end:x}"));
+            let program = PathBuf::from(format!("/proc/{pid}/exe"));
+            let same = fs::read_link(&program).is_ok_and(|of| of == Path::new(path));
+            [mapped].into_iter().chain(same.then_some(program)).collect()
+        } else {
+            // First the path as the process sees it, which may be in a container.
+            vec![PathBuf::from(format!("/proc/{pid}/root{path}")), PathBuf::from(path)]
         };
         let in_time = self.begun.get_or_insert_with(Instant::now).elapsed() < NAMING;
         let left = if in_time { MOST_BYTES.saturating_sub(self.bytes) } else { 0 };
@@ -168,7 +183,7 @@ impl Symbols {
         let binary = Rc::new(opened.unwrap_or_default());
         self.bytes += binary.bytes;
         if self.files.len() < MOST_FILES {
-            self.files.insert(known, Rc::clone(&binary));
+            self.files.insert(mapping.file.clone(), Rc::clone(&binary));
         }
         binary
     }
@@ -184,7 +199,7 @@ impl Mapping {
             Some(field)
         };
         let (range, permissions, offset) = (field()?, field()?, field()?);
-        let (_device, _inode) = (field()?, field().unwrap_or_default());
+        let (device, inode) = (field()?.to_owned(), field().unwrap_or_default().to_owned());
         let number = |text| u64::from_str_radix(text, 16).ok();
         let (begin, end) = range.split_once('-')?;
         permissions.contains('x').then_some(())?;
@@ -192,7 +207,7 @@ impl Mapping {
             begin: number(begin)?,
             end: number(end)?,
             offset: number(offset)?,
-            path: rest.to_owned(),
+            file: FileKey { device, inode, path: rest.to_owned() },
         })
     }
 }
@@ -262,6 +277,9 @@ fn limited(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::ptr;
+
     use super::*;
 
     #[test]
@@ -277,7 +295,8 @@ mod tests {
             ("odd", None),
         ] {
             let parsed = Mapping::parse(line);
-            let shown = parsed.as_ref().map(|mapping| (mapping.begin, mapping.offset, mapping.path.as_str()));
+            let shown =
+                parsed.as_ref().map(|mapping| (mapping.begin, mapping.offset, mapping.file.path.as_str()));
             assert_eq!(shown, expected, "{line}");
         }
     }
@@ -302,6 +321,40 @@ mod tests {
         symbols.meet(pid);
         let stack = symbols.stack(pid, &[CONTEXT_USER, here()]);
         assert!(stack.ends_with("::here"), "{stack}");
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_replaced_library_is_not_named_from_the_program() {
+        #[inline(never)]
+        fn here() -> u64 {
+            here as fn() -> u64 as usize as u64
+        }
+        /// As large as the pages of any machine.
+        const PAGE: u64 = 1 << 16;
+        let pid = std::process::id();
+        let mut symbols = Symbols::default();
+        symbols.meet(pid);
+        let mut maps = symbols.processes[&pid].maps.iter();
+        let own = maps.find(|mapping| (mapping.begin..mapping.end).contains(&here())).expect("mapped");
+        let at = here() - own.begin + own.offset;
+        // A file without symbols, of which the part is mapped where the program's file has this function.
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("library.so");
+        let file = File::create_new(&path).expect("created");
+        let offset = at - at % PAGE;
+        file.set_len(offset + PAGE).expect("set");
+        let protection = libc::PROT_READ | libc::PROT_EXEC;
+        let (descriptor, from) = (file.as_raw_fd(), libc::off_t::try_from(offset).expect("an offset"));
+        // SAFETY: a new mapping at an address that the kernel chooses; nothing reads it, and it stays.
+        let mapped = unsafe {
+            libc::mmap(ptr::null_mut(), PAGE as usize, protection, libc::MAP_PRIVATE, descriptor, from)
+        };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        fs::remove_file(&path).expect("removed");
+        let mut symbols = Symbols::default();
+        symbols.meet(pid);
+        assert_eq!(symbols.user(pid, mapped as u64 + at % PAGE), ["[library.so]"]);
     }
 
     #[test]

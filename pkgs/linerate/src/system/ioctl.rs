@@ -1,5 +1,5 @@
-//! Requests that ethtool's netlink doesn't have: a driver's own counters, and setting the RSS table (before Linux
-//! 6.17).
+//! Requests that ethtool's netlink doesn't have: a driver's own counters, how many queues the RSS table may name, and
+//! setting that table (before Linux 6.17).
 //!
 //! The commands and structures are from `include/uapi/linux/ethtool.h`.
 #![allow(unsafe_code)]
@@ -15,6 +15,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 const GET_STRINGS: u32 = 0x1b;
 /// `ETHTOOL_GSTATS`: a driver's own counters.
 const GET_STATISTICS: u32 = 0x1d;
+/// `ETHTOOL_GRXRINGS`: how many queues the RSS table may name.
+const GET_RINGS: u32 = 0x2d;
 /// `ETHTOOL_GSSET_INFO`: how many names a string set has.
 const GET_SET_INFO: u32 = 0x37;
 /// `ETHTOOL_GRXFHINDIR`: the RSS table.
@@ -29,6 +31,8 @@ const NAME_BYTES: usize = 32;
 /// counters even if it was given room for fewer, and each restart of a port may add some. The buffer therefore always
 /// has room for this many. Pages that aren't written to cost nothing.
 const MAX_COUNTERS: usize = 1 << 16;
+/// Room for a `struct ethtool_rxnfc`, in words: it has 48.
+const RXNFC_WORDS: usize = 64;
 /// More entries than any RSS table has.
 const MAX_ENTRIES: usize = 1 << 16;
 
@@ -86,6 +90,17 @@ pub fn set_indirection(interface: &str, wanted: &[u32]) -> io::Result<()> {
     let mut table = vec![SET_INDIRECTION, wanted.len() as u32];
     table.extend(wanted);
     port.ask(&mut table)
+}
+
+/// How many queues of an interface its RSS table may name.
+pub fn rss_rings(interface: &str) -> io::Result<u32> {
+    // struct ethtool_rxnfc: cmd, flow_type, data of 64 bits, and a rule, which isn't used.
+    let mut rings = [0; RXNFC_WORDS];
+    rings[0] = GET_RINGS;
+    Port::open(interface)?.ask(&mut rings)?;
+    let halves = [rings[2].to_ne_bytes(), rings[3].to_ne_bytes()];
+    let data = u64::from_ne_bytes(halves.concat().try_into().unwrap_or_default());
+    u32::try_from(data).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// The number of entries in the table. The kernel returns it when asked with a size of 0.
@@ -148,7 +163,7 @@ mod tests {
 
     #[test]
     fn loopback_has_neither_counters_nor_a_table() {
-        for error in [statistics("lo").map(drop), indirection("lo").map(drop)] {
+        for error in [statistics("lo").map(drop), indirection("lo").map(drop), rss_rings("lo").map(drop)] {
             assert_eq!(error.expect_err("none").kind(), io::ErrorKind::Unsupported);
         }
     }

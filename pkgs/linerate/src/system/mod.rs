@@ -112,6 +112,9 @@ pub trait System {
     /// (`net/ethtool/channels.c`).
     fn set_indirection(&self, interface: &str, table: &[u32]) -> io::Result<()>;
 
+    /// How many queues of an interface its RSS table may name; a card may have more queues.
+    fn rss_rings(&self, interface: &str) -> io::Result<u32>;
+
     /// The queueing disciplines at the leaves of an interface: one, or one per queue.
     fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>>;
 

@@ -89,6 +89,10 @@ impl System for Real {
         ioctl::set_indirection(interface, table)
     }
 
+    fn rss_rings(&self, interface: &str) -> io::Result<u32> {
+        ioctl::rss_rings(interface)
+    }
+
     fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>> {
         self.netlink.qdiscs(interface)
     }

@@ -14,9 +14,10 @@ pub mod program;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -192,7 +193,7 @@ impl Services {
         let (links, files, api) = (links?, files?, api?);
         fs::create_dir_all(data).map_err(failed(data))?;
         let path = data.join(".lock");
-        let lock = File::create(&path).map_err(failed(&path))?;
+        let lock = open_lock(&path).map_err(failed(&path))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(Error::Taken(data.to_owned())),
             locked => locked.map_err(|errno| failed(&path)(errno.into()))?,
@@ -340,6 +341,12 @@ impl Services {
     }
 }
 
+/// Opens the file that is locked. A link isn't followed, and nothing is truncated.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
 /// Creates the database and the link that exists from the start.
 fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
     let (code, target) = EXAMPLE;
@@ -413,5 +420,16 @@ mod tests {
         {
             assert_eq!(quoted(text), word);
         }
+    }
+
+    #[test]
+    fn a_lock_is_no_link_and_keeps_its_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [link, text] = ["link", "text"].map(|name| directory.path().join(name));
+        fs::write(&text, "text").expect("written");
+        std::os::unix::fs::symlink(&text, &link).expect("a link");
+        assert!(open_lock(&link).is_err() && open_lock(&text).is_ok());
+        assert_eq!(fs::read_to_string(&text).expect("a file"), "text");
+        assert!(open_lock(&directory.path().join("new")).is_ok());
     }
 }

@@ -9,6 +9,9 @@ use crate::nic::services::{GROUPS, processes, threads};
 use crate::profile::{Limits, Service};
 use crate::system::{System, TcpListener};
 
+/// The largest page of a kernel, in bytes. The kernel rounds a limit of memory down to pages.
+const PAGE: u64 = 1 << 16;
+
 /// Whether they run.
 pub const RUNNING: Rule = Rule {
     name: "running",
@@ -173,14 +176,16 @@ fn limits(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
         let found = processes.iter().map(|&pid| files(pid)).find(|found| *found != wanted.to_string());
         found.map(|found| ("open files", wanted, found))
     });
-    let of_group = |name, file: &str, wanted: Option<u64>| {
+    let of_group = |name, file: &str, wanted: Option<u64>, unit: u64| {
         let found = group(file);
-        wanted.filter(|wanted| found != wanted.to_string()).map(|wanted| (name, wanted, found))
+        let less = |wanted: u64| wanted.checked_sub(found.parse().ok()?);
+        let differs = |wanted: &u64| less(*wanted).is_none_or(|less| less >= unit);
+        wanted.filter(differs).map(|wanted| (name, wanted, found))
     };
     [
         open_files,
-        of_group("tasks", "pids.max", limits.tasks),
-        of_group("memory", "memory.max", limits.memory_bytes),
+        of_group("tasks", "pids.max", limits.tasks, 1),
+        of_group("memory", "memory.max", limits.memory_bytes, PAGE),
     ]
     .into_iter()
     .flatten()
@@ -228,8 +233,12 @@ get http://127.0.0.1:8081/readyz 503
 ";
 
     fn found(rule: &Rule, unit: &str, service: &str) -> Vec<(String, String)> {
+        found_on(MACHINE, rule, unit, service)
+    }
+
+    fn found_on(machine: &str, rule: &Rule, unit: &str, service: &str) -> Vec<(String, String)> {
         let profile = format!(r#"{{"services": {{"{unit}": {service}}}}}"#);
-        findings(rule, MACHINE, &profile).into_iter().map(|one| (one.subject, one.found)).collect()
+        findings(rule, machine, &profile).into_iter().map(|one| (one.subject, one.found)).collect()
     }
 
     #[test]
@@ -271,6 +280,18 @@ get http://127.0.0.1:8081/readyz 503
             let expected: Vec<(String, String)> =
                 expected.iter().map(|(name, found)| ((*name).to_owned(), (*found).to_owned())).collect();
             assert_eq!(found(rule, unit, service), expected, "{} {service}", rule.name);
+        }
+    }
+
+    #[test]
+    fn a_limit_of_memory_may_be_rounded_down_to_pages() {
+        for (max, holds) in
+            [(1_492_230_912, true), (1_492_230_144, true), (1_492_165_376, false), (1_492_234_240, false)]
+        {
+            let machine = MACHINE.replace("memory.max = max", &format!("memory.max = {max}"));
+            let service = r#"{"limits": {"memory_bytes": 1492230912}}"#;
+            let found = found_on(&machine, &LIMITS, "linerate-links.service", service);
+            assert_eq!(found.is_empty(), holds, "{max}: {found:?}");
         }
     }
 }

@@ -112,6 +112,8 @@ pub struct Applied {
     pub rings: Option<Rings>,
     /// Whether the RSS table was written anew.
     pub rss: bool,
+    /// Whether the driver refuses an even RSS table; the table is left alone.
+    pub rss_refused: bool,
     /// What was changed.
     pub changed: Vec<Setting>,
     /// How many settings were already right.
@@ -165,9 +167,9 @@ pub fn apply(
         run.rss = placed.rss.map(|rss| rss.now);
         // The kernel refuses channels that a user-set RSS table doesn't fit, so the table is reset to the default
         // first.
-        let default = if run.rss.is_some() { system.set_indirection(interface, &[]) } else { Ok(()) };
+        let default = if run.rss.is_some() { Rss::reset(system, interface) } else { Ok(true) };
         let seen = RingSizes::now(system, interface);
-        if let Err(source) = default.and_then(|()| system.set_channels(interface, wanted)) {
+        if let Err(source) = default.and_then(|_| system.set_channels(interface, wanted)) {
             let what = format!("{wanted} channels");
             return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
         }
@@ -189,6 +191,7 @@ pub fn apply(
         channels: run.seen.as_ref().and(wish.queues),
         rings: kept,
         rss: false,
+        rss_refused: false,
         changed: Vec::new(),
         held: 0,
         managed: Vec::new(),
@@ -205,12 +208,15 @@ pub fn apply(
     // Save before the first change, so that undo works even after a crash.
     store.save(&saved)?;
     if let Some(Rss { now, .. }) = rss {
-        if let Err(source) = system.set_indirection(interface, &[]) {
-            let what = "an even RSS table".to_owned();
-            return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
-        }
+        applied.rss = match Rss::reset(system, interface) {
+            Ok(reset) => reset,
+            Err(source) => {
+                let what = "an even RSS table".to_owned();
+                return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
+            }
+        };
+        applied.rss_refused = !applied.rss;
         run.rss.get_or_insert(now);
-        applied.rss = true;
     }
     for setting in wrong {
         match write(system, &setting) {
@@ -344,7 +350,7 @@ pub fn undo(system: &dyn System, store: &Store, interface: &str) -> Result<Undon
         let now = system.channels(interface).map_or(0, |channels| channels.combined);
         if now != count {
             if saved.indirection.is_some() {
-                system.set_indirection(interface, &[]).map_err(refused("the RSS table"))?;
+                Rss::reset(system, interface).map_err(refused("the RSS table"))?;
             }
             rings::set_channels(system, interface, count).map_err(refused("the channels and rings"))?;
             undone.channels = Some(count);

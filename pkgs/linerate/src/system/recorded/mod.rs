@@ -14,6 +14,7 @@
 //! offloads eth0 rx-gro=true rx-lro=false
 //! statistics eth0 rx_missed_errors=7
 //! indirection eth0 0 1 0 1
+//! rss_rings eth0 2
 //! qdiscs eth0 fq fq
 //! listener 0.0.0.0:80 backlog=128 waiting=0
 //! free / bytes=50 inodes=90
@@ -67,6 +68,7 @@ struct State {
     offloads: BTreeMap<String, BTreeMap<String, bool>>,
     statistics: BTreeMap<String, BTreeMap<String, u64>>,
     indirection: BTreeMap<String, Vec<u32>>,
+    rss_rings: BTreeMap<String, u32>,
     /// Interfaces with an RSS table that was set and isn't the default.
     set_tables: BTreeSet<String>,
     qdiscs: BTreeMap<String, Vec<String>>,
@@ -210,11 +212,17 @@ impl State {
         if let Some(rings) = fresh.rings.get(interface) {
             self.rings.insert(interface.to_owned(), rings.clone());
         }
+        let named = self.named(interface, combined);
         if let Some(table) =
             self.indirection.get_mut(interface).filter(|_| !self.set_tables.contains(interface))
         {
-            table.iter_mut().zip(0..).for_each(|(queue, entry)| *queue = entry % combined);
+            table.iter_mut().zip(0..).for_each(|(queue, entry)| *queue = entry % named);
         }
+    }
+
+    /// How many of an interface's queues its RSS table may name.
+    fn named(&self, interface: &str, combined: u32) -> u32 {
+        self.rss_rings.get(interface).map_or(combined, |&rings| rings.min(combined))
     }
 
     /// Adds the entries of the later state, replacing those that both have.
@@ -227,6 +235,7 @@ impl State {
         self.offloads.extend(later.offloads);
         self.statistics.extend(later.statistics);
         self.indirection.extend(later.indirection);
+        self.rss_rings.extend(later.rss_rings);
         self.qdiscs.extend(later.qdiscs);
         self.free.extend(later.free);
         self.verity.extend(later.verity);
@@ -380,9 +389,15 @@ impl System for Recorded {
 
     fn set_indirection(&self, interface: &str, table: &[u32]) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
-        let queues = state.channels.get(interface).map_or(0, |channels| channels.combined);
+        let key = format!("indirection {interface}");
+        if let Some(refusal) = state.refusals.get_mut(&key).filter(|refusal| refusal.times > 0) {
+            refusal.times -= 1;
+            return Err(refusal.errno.into());
+        }
+        let combined = state.channels.get(interface).map_or(0, |channels| channels.combined);
+        let queues = state.named(interface, combined);
         let now = state.indirection.get_mut(interface).ok_or(Errno::OPNOTSUPP)?;
-        let written = (format!("indirection {interface}"), format!("{table:?}"));
+        let written = (key, format!("{table:?}"));
         if table.is_empty() {
             now.iter_mut().zip(0..).for_each(|(queue, entry)| *queue = entry % queues);
             state.set_tables.remove(interface);
@@ -396,6 +411,10 @@ impl System for Recorded {
         state.set_tables.insert(interface.to_owned());
         state.writes.push(written);
         Ok(())
+    }
+
+    fn rss_rings(&self, interface: &str) -> io::Result<u32> {
+        told(self.state.borrow().rss_rings.get(interface))
     }
 
     fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>> {

@@ -186,6 +186,9 @@ fn answer(line: &str, state: &mut State) -> Result<(), &'static str> {
             let table: Result<Vec<u32>, _> = words.map(number).collect();
             state.indirection.insert(subject, table?);
         }
+        "rss_rings" => {
+            state.rss_rings.insert(subject, number(words.next().unwrap_or_default())?);
+        }
         "qdiscs" => {
             state.qdiscs.insert(subject, words.map(str::to_owned).collect());
         }
