@@ -150,6 +150,13 @@ let
     }
   );
 
+  # The socket whose name starts like this. A checksum of its address follows.
+  socketOf =
+    config: name:
+    lib.head (
+      lib.attrValues (lib.filterAttrs (each: _: lib.hasPrefix "${name}-" each) config.systemd.sockets)
+    );
+
   evaluate = evaluateBy lib;
   evaluateBy =
     lib: module:
@@ -676,6 +683,37 @@ let
       };
       says = "services.linerate.api.settings.database-url: everybody on the host could read its password";
     };
+    "links in a file that the service cannot see" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.database = "/home/me/links.db";
+      };
+      says = "services.linerate.links.settings.database: the service could not write /home/me/links.db";
+    };
+    "a database that is nowhere in particular" = {
+      module.services.linerate.api = {
+        enable = true;
+        settings.database-url = "sqlite:api.db";
+      };
+      says = "services.linerate.api.settings.database-url: the service could not write api.db";
+    };
+    "files in a /tmp that is not the service's" = {
+      module.services.linerate.files = {
+        enable = true;
+        settings.root = "/tmp/www";
+      };
+      says = "services.linerate.files.settings.root: the service has a /tmp";
+    };
+    "a root that is not used since there is an origin is fine" = {
+      module.services.linerate.files = {
+        enable = true;
+        settings = {
+          root = "/tmp/www";
+          origin = "s3://bucket/public";
+        };
+      };
+      says = null;
+    };
     "TLS without a certificate" = {
       module.services.linerate.files = {
         enable = true;
@@ -1077,7 +1115,7 @@ let
             (lib.getAttrs [
               "SocketMode"
               "SocketGroup"
-            ] evaluated.systemd.sockets.linerate-api-admin.socketConfig)
+            ] (socketOf evaluated "linerate-api-admin").socketConfig)
           ]
         )
         [
@@ -1347,6 +1385,109 @@ let
           true
         ]
     ++
+      equal "a database's file elsewhere may be written, and its disk is waited for"
+        (map
+          (
+            url:
+            let
+              unit =
+                (evaluate {
+                  services.linerate.api = {
+                    enable = true;
+                    settings.database-url = url;
+                  };
+                }).systemd.services.linerate-api;
+            in
+            [
+              unit.serviceConfig.ReadWritePaths
+              unit.unitConfig.RequiresMountsFor
+            ]
+          )
+          [
+            "sqlite:/data/api.db"
+            "sqlite:///data/api.db"
+            "sqlite:/var/lib/linerate-api/api.db"
+            "postgres://api@localhost/api"
+            "host=/run/postgresql dbname=api"
+          ]
+        )
+        (
+          map
+            (directories: [
+              directories
+              directories
+            ])
+            [
+              [ "/data" ]
+              [ "/data" ]
+              [ ]
+              [ ]
+              [ ]
+            ]
+        )
+    ++
+      equal "links in a file elsewhere may be written"
+        (evaluate {
+          services.linerate.links = {
+            enable = true;
+            settings.database = "/data/links.db";
+          };
+        }).systemd.services.linerate-links.serviceConfig.ReadWritePaths
+        [ "/data" ]
+    ++
+      equal "the disk of files is waited for, and seen below /home too"
+        (map
+          (
+            settings:
+            let
+              unit =
+                (evaluate {
+                  services.linerate.files = {
+                    enable = true;
+                    inherit settings;
+                  };
+                }).systemd.services.linerate-files;
+            in
+            [
+              unit.unitConfig.RequiresMountsFor
+              unit.serviceConfig.ProtectHome
+            ]
+          )
+          [
+            { root = "/srv/www"; }
+            { root = "/home/me/www"; }
+            {
+              root = "/homes";
+              rules = "/root/rules.toml";
+            }
+            {
+              root = "/home/me/www";
+              origin = "s3://bucket/public";
+            }
+          ]
+        )
+        [
+          [
+            [ "/srv/www" ]
+            true
+          ]
+          [
+            [ "/home/me/www" ]
+            "read-only"
+          ]
+          [
+            [
+              "/homes"
+              "/root/rules.toml"
+            ]
+            "read-only"
+          ]
+          [
+            [ ]
+            true
+          ]
+        ]
+    ++
       equal "a database on another host is waited for by its network"
         ((evaluate {
           services.linerate.api = {
@@ -1359,14 +1500,42 @@ let
           "network-online.target"
           "network.target"
         ]
-    ++ equal "sockets wait for their addresses" ((evaluate {
-      services.linerate.links = {
-        enable = true;
-        socketActivation = true;
-        settings.listen = [ "192.0.2.1:80" ];
-      };
-    }).systemd.sockets.linerate-links-public-0.socketConfig.FreeBind
-    ) true
+    ++
+      equal "sockets wait for their addresses"
+        (socketOf (evaluate {
+          services.linerate.links = {
+            enable = true;
+            socketActivation = true;
+            settings.listen = [ "192.0.2.1:80" ];
+          };
+        }) "linerate-links-public").socketConfig.FreeBind
+        true
+    ++
+      equal "a service whose sockets listen elsewhere is another unit"
+        (
+          let
+            required =
+              listen: backlog:
+              (evaluate {
+                services.linerate.links = {
+                  enable = true;
+                  socketActivation = true;
+                  settings = { inherit listen backlog; };
+                };
+              }).systemd.services.linerate-links.requires;
+            first = required [ "192.0.2.1:80" ] 100;
+          in
+          [
+            (first == required [ "192.0.2.1:80" ] 100)
+            (first == required [ "192.0.2.2:80" ] 100)
+            (first == required [ "192.0.2.1:80" ] 200)
+          ]
+        )
+        [
+          true
+          false
+          false
+        ]
     ++
       equal "where sockets of systemd's listen"
         (map address.stream [
@@ -1390,6 +1559,28 @@ let
     ++ equal "a monitor of nobody is refused" (fleet { monitor.enable = true; }) [
       "linerate.fleet.monitor"
     ]
+    ++
+      equal "alert rules are in a file of their own, beside those of others"
+        (
+          let
+            inherit
+              ((evaluate (fleetOf {
+                monitor.enable = true;
+                nodes.a = { };
+              })).services
+              )
+              prometheus
+              ;
+          in
+          [
+            (prometheus.rules or [ ])
+            (map (file: file.name) prometheus.ruleFiles)
+          ]
+        )
+        [
+          [ ]
+          [ "linerate-rules.json" ]
+        ]
     ++ equal "a wave of no repository is refused" (fleet { wave = "canary"; }) [ "linerate.fleet.wave" ]
     ++ equal "a node of no wave is refused" (fleet {
       waves.enable = true;
@@ -1558,6 +1749,16 @@ let
       equal "an update boots where anything has changed"
         (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)
         true
+    ++
+      equal "what an update installs knows that nobody chose it"
+        [
+          nightly.preStart
+          nightly.postStop
+        ]
+        [
+          "touch /run/linerate-nightly"
+          "rm -f /run/linerate-nightly"
+        ]
     ++ equal "an image with a version is fine" (named (imaged { })) [ ]
     ++
       equal "an image without a version is refused"

@@ -127,7 +127,7 @@ let
         else
           "";
       "rules.json" =
-        if config.linerate.fleet.monitor.enable then lines config.services.prometheus.rules else "";
+        if config.linerate.fleet.monitor.enable then toJSON config.linerate.fleet.monitor.rules else "";
       "fleet.json" =
         if config.linerate.fleet.waves.enable then toJSON config.linerate.fleet.waves.settings else "";
       "profile.json" = toJSON config.linerate.profile;

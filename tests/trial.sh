@@ -18,7 +18,7 @@ generations() {
             >"$boot/loader/entries/nixos-generation-$generation.conf"
     done
     printf 'timeout 0\ndefault nixos-generation-%s.conf\n' "$generation" >"$boot/loader/loader.conf"
-    bash modules/appliance/trial.sh "$boot" 2
+    bash modules/appliance/trial.sh "$boot" 2 "$work/nightly"
 }
 
 # Checks which entries there are, and which boots next.
@@ -105,4 +105,18 @@ generations 3 4 5
 generations 3 5 4
 expect "of two on trial the older is chosen" "3 4+2 5+2 nixos-*"
 boots "it is what boots" 4
+becomes 4+2 4
+generations 3 4 6
+becomes 6+2 6+0-2
+touch "$work/nightly"
+generations 3 4 6
+expect "one that has failed stays so when an update installs it again" "3 4 6+0-2 nixos-*"
+boots "the generation before it still boots" 4
+generations 3 4 6 7
+expect "what such an update brings is on trial" "3 4 6+0-2 7+2 nixos-*"
+boots "it is tried" 7
+rm "$work/nightly"
+generations 3 4 7 6
+expect "somebody may have one that has failed tried again" "3 4 6+2 7+2 nixos-*"
+boots "it is tried then" 6
 echo "trial: entries are put on trial as they should be"

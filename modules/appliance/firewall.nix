@@ -5,17 +5,16 @@ let
   inherit (lib) mkIf;
   cfg = config.linerate.appliance;
   services = lib.attrValues config.linerate.services;
-  rules =
-    protocol: direction: ports:
+  rule =
+    match: ports:
     lib.optionalString (ports != [ ]) ''
-      ${protocol} ${direction} { ${
+      ${match} { ${
         lib.concatMapStringsSep ", " toString (lib.sort lib.lessThan (lib.unique ports))
       } } notrack
     '';
-  both =
-    direction:
-    rules "tcp" direction (lib.concatMap (service: service.tcpPorts) services)
-    + rules "udp" direction (lib.concatMap (service: service.udpPorts) services);
+  tcp = lib.concatMap (service: service.tcpPorts) services;
+  udp = lib.concatMap (service: service.udpPorts) services;
+  both = direction: rule "tcp ${direction}" tcp + rule "udp ${direction}" udp;
 in
 {
   config = mkIf cfg.enable {
@@ -24,6 +23,10 @@ in
       enable = lib.mkDefault true;
       # A flood would write a line for each packet.
       logRefusedConnections = lib.mkDefault false;
+      # Those about connections that are not tracked. The like of ICMPv6 are let in anyway.
+      extraInputRules = mkIf (
+        config.networking.nftables.enable && services != [ ]
+      ) "icmp type destination-unreachable accept";
     };
     warnings =
       lib.optional (!config.networking.nftables.enable && services != [ ])
@@ -34,7 +37,16 @@ in
       content = ''
         chain prerouting {
           type filter hook prerouting priority raw; policy accept;
+          # What is forwarded, such as a container's connection to somebody's port 80, needs tracking for NAT.
+          fib daddr type local jump services
+        }
+        chain services {
           ${both "dport"}
+          # Without errors such as that a packet was too big, a connection hangs; the firewall drops errors about
+          # connections that tracking does not know. They quote the packet: its source port comes after 8 bytes of ICMP
+          # and the 20 or 40 of its IP header.
+          ${rule "icmp type destination-unreachable @th,224,16" (tcp ++ udp)}
+          ${rule "icmpv6 type { destination-unreachable, packet-too-big } @th,384,16" (tcp ++ udp)}
         }
         chain output {
           type filter hook output priority raw; policy accept;

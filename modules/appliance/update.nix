@@ -32,6 +32,9 @@ let
     pkgs.gnused
   ];
   reboot = script "reboot" [ config.systemd.package ];
+  # Exists while the box updates itself: a system that has failed its trial is then installed again each night, and does
+  # not get its tries again.
+  marker = "/run/linerate-nightly";
   bootDirectory =
     if loader.xbootldrMountPoint == null then
       config.boot.loader.efi.efiSysMountPoint
@@ -95,7 +98,7 @@ in
               ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || exit 1
             ''
             (mkIf cfg.update.trial ''
-              ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
+              ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries} ${marker}
             '')
           ]
         );
@@ -108,6 +111,8 @@ in
       {
         systemd.services.nixos-upgrade = mkIf (cfg.update.flake != null) {
           serviceConfig.StateDirectory = "linerate-update";
+          preStart = "touch ${marker}";
+          postStop = "rm -f ${marker}";
           postStart = "${lib.getExe reboot} /run/booted-system /nix/var/nix/profiles/system /var/lib/linerate-update/tried";
         };
       }

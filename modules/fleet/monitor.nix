@@ -94,7 +94,8 @@ in
         # Whoever can reach it can read everything.
         listenAddress = lib.mkDefault "127.0.0.1";
         scrapeConfigs = scrapes;
-        rules = [ (builtins.toJSON cfg.rules) ];
+        # A file of their own: NixOS joins `rules` to one text, and others' YAML beside our JSON is neither.
+        ruleFiles = [ (json.generate "linerate-rules.json" cfg.rules) ];
       };
       # If somebody has turned it on.
       grafana.provision = {

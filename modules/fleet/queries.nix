@@ -174,7 +174,7 @@ let
       (
         panel "Generations of a wave" "short" [
           "wave"
-        ] "count by (wave) (count by (wave, generation) (linerate_build_info))"
+        ] "count by (wave) (count by (wave, generation) (linerate_build_info{wave!=\"\"}))"
       )
     )
     (alert "DoctorCritical" "critical" "> 0" "5m"

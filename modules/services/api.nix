@@ -68,7 +68,8 @@ in
         defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or SQLite in `/var/lib/linerate-api`";
         example = "postgres://api@db.example/api";
         description = ''
-          Which database: `sqlite:PATH` or `postgres://…`. With a password in it, it is one of `secrets` instead.
+          Which database: `sqlite:PATH` or `postgres://…`. With a password in it, it is one of `secrets` instead. The
+          directory of a file elsewhere has to exist, and to be writable for the user `linerate-api`.
         '';
       };
     };

@@ -51,6 +51,7 @@ let
   writer = cfg.filesWriter;
   writerSocket = "/run/linerate-files-writer/socket";
   root = if services.files.enable or false then services.files.settings.root else null;
+  hidden = import ./hidden.nix { inherit lib; };
 
   # The services' audit logs, for services that write one in their own directory.
   audits = lib.filterAttrs (_: path: path != null && path != "-") (
@@ -289,6 +290,7 @@ in
         Restart = "on-failure";
         RestartSec = 1;
         ReadWritePaths = [ root ];
+        ProtectHome = if hidden.home "${root}" then "read-only" else true;
         # With RestrictSUIDSGID, openat2 fails with ENOSYS. The writer needs openat2 to stay below its root. It sets the
         # modes of files itself.
         RestrictSUIDSGID = false;

@@ -30,11 +30,19 @@ let
   waiting = 16384;
   backlog = cfg: cfg.settings.backlog or waiting;
 
-  # Sockets for visitors, by name.
-  public =
-    cfg: lib.imap0 (index: where: nameValuePair "public-${toString index}" where) cfg.settings.listen;
+  # A socket, with a name that says where it listens: a switch does not change a socket that runs, but it stops one that
+  # is gone, and starts a new one.
+  named =
+    cfg: kind: where:
+    let
+      sum = builtins.hashString "sha256" "${where} ${toString (backlog cfg)}";
+    in
+    nameValuePair "${kind}-${lib.substring 0 8 sum}" where;
+  # Sockets for visitors, and the one for operators.
+  public = cfg: map (named cfg "public") cfg.settings.listen;
+  private = cfg: named cfg "admin" cfg.settings.admin;
   # Without the TLS listeners: HTTP/3 has a separate socket on the same port.
-  sockets = cfg: lib.listToAttrs (public cfg) // { inherit (cfg.settings) admin; };
+  sockets = cfg: lib.listToAttrs (public cfg ++ [ (private cfg) ]);
 
   # What the program is told: names of sockets where systemd listens, addresses where it listens itself.
   told =
@@ -47,7 +55,7 @@ let
     // services.${name}.derived
     // lib.optionalAttrs cfg.socketActivation {
       listen = map (socket: "systemd:${socket.name}") (public cfg);
-      admin = "systemd:admin";
+      admin = "systemd:${(private cfg).name}";
     };
 
   # Settings that the program rejects fail the build, and not the service.

@@ -18,6 +18,23 @@ let
       url != null
       && lib.hasPrefix "postgres" url
       && builtins.match "[a-z]+://([^@/]*@)?(%2F|localhost|127[.]|\\[::1]|[/?]).*" url == null;
+  # The path of the database's file, or null. Without a scheme, `keyword=value` names a server too.
+  sqlite =
+    let
+      named = builtins.match "sqlite:(//)?(.*)" url;
+    in
+    if url == null then
+      null
+    else if named != null then
+      lib.last named
+    else if lib.hasPrefix "/" url || builtins.match ".*(=|://).*" url == null then
+      url
+    else
+      null;
+  # The sandbox lets the service write to its own directory alone.
+  elsewhere = sqlite != null && !lib.hasPrefix "/var/lib/${user}/" sqlite;
+  directories = lib.optional elsewhere (dirOf sqlite);
+  hidden = import ./hidden.nix { inherit lib; };
   compatibility = import ../compatibility.nix { inherit lib; };
   inherit (compatibility) postgresql;
 in
@@ -67,9 +84,11 @@ in
     # Waits until roles and databases exist, or until there is a route to the database's host.
     wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
-    serviceConfig.LoadCredential = lib.mapAttrsToList (
-      file: path: "${file}:${path}"
-    ) cfg.database.files;
+    unitConfig.RequiresMountsFor = directories;
+    serviceConfig = {
+      LoadCredential = lib.mapAttrsToList (file: path: "${file}:${path}") cfg.database.files;
+      ReadWritePaths = directories;
+    };
   };
 
   # For PostgreSQL itself and its unit.
@@ -94,5 +113,10 @@ in
       assertion = url == null || builtins.match "[^/]*//[^@/]*:[^@/]*@.*" url == null;
       message = "${option}.settings.${setting}: everybody on the host could read its password; give the URL by ${option}.secrets.${setting}.";
     }
-  ];
+  ]
+  ++ lib.optional elsewhere {
+    assertion =
+      lib.hasPrefix "/" sqlite && dirOf sqlite != "/" && !hidden.home sqlite && !hidden.temporary sqlite;
+    message = "${option}.settings.${setting}: the service could not write ${sqlite}; give the absolute path of a file in a directory that is not / and not below /home, /root, /run/user, /tmp or /var/tmp.";
+  };
 }

@@ -21,6 +21,12 @@ let
   hasOrigin = cfg.settings.origin != null;
   inherit (config.systemd.services.linerate-files) reloadIfChanged;
 
+  hidden = import ./hidden.nix { inherit lib; };
+  # What the service reads, by the setting that names it.
+  places =
+    lib.optionalAttrs (!hasOrigin) { root = "${cfg.settings.root}"; }
+    // lib.optionalAttrs (cfg.settings ? rules) { rules = "${cfg.settings.rules}"; };
+
   # Rules that make no sense fail the build, and not the service.
   rules =
     let
@@ -143,6 +149,8 @@ in
       # Either of the two triggers causes a reload.
       restartTriggers = mkIf (cfg.rules != { } && reloadIfChanged) [ rules ];
       reloadTriggers = mkIf (cfg.rules != { } && !reloadIfChanged) [ rules ];
+      # A disk may be mounted late, such as another machine's; without it, every file would be missing.
+      unitConfig.RequiresMountsFor = lib.attrValues places;
       serviceConfig = {
         # With RestrictSUIDSGID, openat2 fails with ENOSYS. The server needs openat2 to stay below its root. It can't
         # create files anywhere.
@@ -163,6 +171,9 @@ in
       // lib.optionalAttrs (cfg.originCredentials != null) {
         LoadCredential = [ "origin:${cfg.originCredentials}" ];
       }
+      // lib.optionalAttrs (lib.any hidden.home (lib.attrValues places)) {
+        ProtectHome = "read-only";
+      }
       // lib.optionalAttrs hasOrigin {
         # The only place it writes to.
         CacheDirectory = "linerate-files";
@@ -174,6 +185,11 @@ in
         RestrictAddressFamilies = [ "AF_NETLINK" ];
       };
     };
+
+    assertions = lib.mapAttrsToList (setting: place: {
+      assertion = !hidden.temporary place;
+      message = "services.linerate.files.settings.${setting}: the service has a /tmp and a /var/tmp of its own, and would not see ${place}.";
+    }) places;
 
     # Whoever puts files there is in this group; the service itself only reads.
     systemd.tmpfiles.settings = mkIf (cfg.settings.root == state) {

@@ -92,7 +92,8 @@ in
         defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or the file `${file}`";
         example = "postgres://links@db.example/links";
         description = ''
-          Which database: a file, or `postgres://…`. With a password in it, it is one of `secrets` instead.
+          Which database: a file, or `postgres://…`. With a password in it, it is one of `secrets` instead. The directory
+          of a file elsewhere has to exist, and to be writable for the user `linerate-links`.
         '';
       };
       cache-bytes = mkOption {

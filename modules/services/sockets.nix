@@ -16,7 +16,7 @@ lib.mapAttrs' (
     listenStreams = [ (address.stream where) ];
     # Operators use a Unix socket, and so do their programs in the service's group.
     socketConfig =
-      lib.optionalAttrs (name == "admin" && address.isUnix where) {
+      lib.optionalAttrs (lib.hasPrefix "admin-" name && address.isUnix where) {
         SocketMode = "0660";
         SocketGroup = unit;
       }

@@ -36,6 +36,8 @@ in
       # The daemon pings twice as often; an event loop that is stuck for this long serves nobody.
       WatchdogSec = 30;
       Restart = "always";
+      # systemd counts every restart in the unit's life until one is made by hand: after five, one that a reload needs
+      # takes up to 15 seconds too.
       RestartSec = 1;
       RestartSteps = 5;
       RestartMaxDelaySec = 15;

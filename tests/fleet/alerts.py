@@ -68,6 +68,9 @@ OTHERS = {
         {
             'linerate_build_info{wave="w",generation="1"}': "1x1600",
             'linerate_build_info{wave="v",generation="2"}': "1x1600",
+            # Boxes of no wave.
+            'linerate_build_info{generation="1"}': "1x1600",
+            'linerate_build_info{generation="2"}': "1x1600",
         },
     ),
     "DoctorCritical": (
