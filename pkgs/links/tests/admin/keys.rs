@@ -175,7 +175,7 @@ fn a_key_ends_when_it_says_and_its_last_use_is_known() {
     let second = Timestamp::parse(&at).expect("an instant").0;
     assert!((Timestamp::now().0 - second).abs() <= 60, "{at}");
     while Timestamp::now() < end {
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
     let refused = ask(&server, &short, "GET", "/api/v1/links", "");
     assert!(refused.problem(401)["detail"].to_string().contains("ended at"), "{}", refused.text());
