@@ -16,6 +16,7 @@ use service::access_log::RequestContext;
 use service::allowed_hosts::SocketFamily;
 use service::problem::Problem;
 use sha2::{Digest, Sha256};
+use tokio::time::sleep;
 
 use super::State;
 use super::protocol::failure::Failure;
@@ -30,6 +31,10 @@ const INVALID: &str = "Bearer error=\"invalid_token\"";
 const LOOKS: u32 = 50;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// How long a token waits to be looked up, and how often that is tried: a second in all.
+const PAUSE: Duration = Duration::from_millis(50);
+const ATTEMPTS: u32 = 20;
 
 /// How many known tokens are remembered. The store cannot have more.
 const KNOWN: usize = 1_000;
@@ -121,12 +126,12 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
         return Err(unknown());
     }
     let hash: [u8; 32] = Sha256::digest(&token).into();
-    if !state.unknown_tokens.may_look(&hash, Instant::now()) {
+    let Some(counted) = state.unknown_tokens.wait_to_look(&hash).await else {
         return Err(Failure::from(Problem::new(429, "too many unknown keys are tried just now"))
             .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
-    }
+    };
     let granted = state.readers.with(move |reader| reader.authorize(&token)).await?;
-    state.unknown_tokens.looked(hash, granted.is_some());
+    state.unknown_tokens.looked(hash, granted.is_some(), counted);
     let granted = granted.ok_or_else(unknown)?;
     if let Some(end) = granted.expires_at.filter(|end| *end <= Timestamp::now()) {
         return Err(unauthorized(&format!("the key ended at {end}"), INVALID));
@@ -153,7 +158,15 @@ async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Gran
         return Err(insufficient());
     }
     let name = bearer.name.clone();
-    Ok(Grant { id: None, name, scope, domains: InDomains::All, expires_at: None, last_used_at: None })
+    Ok(Grant {
+        id: None,
+        client: bearer.id,
+        name,
+        scope,
+        domains: InDomains::All,
+        expires_at: None,
+        last_used_at: None,
+    })
 }
 
 /// Limits how often unknown tokens are looked up in the database, so that clients with invented tokens cannot occupy
@@ -169,11 +182,25 @@ struct Seen {
 }
 
 impl UnknownTokens {
-    /// Whether a token may be looked up. An unknown one counts from here on, even if its look-up fails.
-    fn may_look(&self, token: &[u8; 32], now: Instant) -> bool {
+    /// Waits a while until a token may be looked up: a token that is used for many requests at once is known as soon as
+    /// the first of them is answered. Returns whether it counts; none if there are too many.
+    async fn wait_to_look(&self, token: &[u8; 32]) -> Option<bool> {
+        for _ in 0..ATTEMPTS {
+            let may = self.may_look(token, Instant::now());
+            if may.is_some() {
+                return may;
+            }
+            sleep(PAUSE).await;
+        }
+        None
+    }
+
+    /// Whether a token that may be looked up counts; none if it may not. An unknown one counts from here on, even if its
+    /// look-up fails.
+    fn may_look(&self, token: &[u8; 32], now: Instant) -> Option<bool> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.known.contains(token) {
-            return true;
+            return Some(false);
         }
         let (since, count) = match seen.missed {
             Some((since, count)) if now.duration_since(since) < SECOND => (since, count),
@@ -181,10 +208,10 @@ impl UnknownTokens {
         };
         let may = count < LOOKS;
         seen.missed = Some((since, count + u32::from(may)));
-        may
+        may.then_some(true)
     }
 
-    fn looked(&self, token: [u8; 32], found: bool) {
+    fn looked(&self, token: [u8; 32], found: bool, counted: bool) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !found {
             seen.known.remove(&token);
@@ -193,9 +220,8 @@ impl UnknownTokens {
         if seen.known.len() >= KNOWN {
             seen.known.clear();
         }
-        if seen.known.insert(token)
-            && let Some((_, count)) = &mut seen.missed
-        {
+        seen.known.insert(token);
+        if let Some((_, count)) = seen.missed.as_mut().filter(|_| counted) {
             *count = count.saturating_sub(1);
         }
     }
@@ -234,14 +260,20 @@ mod tests {
     fn unknown_tokens_cost_a_bounded_number_of_looks_and_known_ones_are_not_kept_out() {
         let (unknown_tokens, start) = (UnknownTokens::default(), Instant::now());
         let token = |n: u32| -> [u8; 32] { Sha256::digest(n.to_le_bytes()).into() };
-        assert!(unknown_tokens.may_look(&token(0), start));
-        unknown_tokens.looked(token(0), true);
+        // A known one is asked for many times before its first look-up ends, and none of these counts in the end.
+        for _ in 0..LOOKS {
+            assert_eq!(unknown_tokens.may_look(&token(0), start), Some(true));
+        }
+        assert_eq!(unknown_tokens.may_look(&token(0), start), None);
+        for _ in 0..LOOKS {
+            unknown_tokens.looked(token(0), true, true);
+        }
         // Those count that are looked up at once, and those whose look-up fails.
-        let tried = (1..10_000).filter(|&n| unknown_tokens.may_look(&token(n), start));
+        let tried = (1..10_000).filter(|&n| unknown_tokens.may_look(&token(n), start).is_some());
         assert_eq!(tried.count(), LOOKS as usize);
-        assert!(unknown_tokens.may_look(&token(0), start), "a known one");
-        unknown_tokens.looked(token(0), false);
-        assert!(!unknown_tokens.may_look(&token(0), start), "revoked: one more unknown");
-        assert!(unknown_tokens.may_look(&token(1), start + SECOND), "a second later");
+        assert_eq!(unknown_tokens.may_look(&token(0), start), Some(false), "a known one");
+        unknown_tokens.looked(token(0), false, false);
+        assert_eq!(unknown_tokens.may_look(&token(0), start), None, "revoked: one more unknown");
+        assert_eq!(unknown_tokens.may_look(&token(1), start + SECOND), Some(true), "a second later");
     }
 }

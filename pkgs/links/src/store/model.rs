@@ -343,6 +343,8 @@ pub struct NewToken {
 pub struct Grant {
     /// The token's id; `None` for a token from an OpenID Connect issuer.
     pub id: Option<i64>,
+    /// The token's id, or a negative number that tells this bearer of an issuer's token from others.
+    pub client: i64,
     /// The name of the token, or of its bearer.
     pub name: String,
     /// Whether it may write.

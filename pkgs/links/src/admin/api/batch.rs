@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 use super::domains::{self, At};
 use super::links::{Shown, of_body, submit};
 use crate::admin::audit::{self, Audit, Written};
-use crate::admin::protocol::body;
 use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::respond::uncached;
 use crate::admin::{State, auth};

@@ -15,13 +15,13 @@ use service::problem::Problem;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::domains;
+use super::{body, domains};
 use crate::admin::audit::Audit;
 use crate::admin::protocol::failure::Failure;
+use crate::admin::protocol::query;
 use crate::admin::protocol::respond::uncached;
-use crate::admin::protocol::{body, query};
 use crate::admin::{State, auth};
 use crate::store::{Error, OnConflict, Scope, Tally, carrying};
 use crate::transfer::{self, Cause, Format, ImportError, ImportOptions, ReadError, Writer};
@@ -221,7 +221,7 @@ pub(in crate::admin) async fn import(
         let count = tally.created + tally.replaced;
         Audit::of(&request, &state).wrote_many("links.import", count).await;
     }
-    fed?;
+    fed.map_err(|failure| failure.with_tally(tally))?;
     Ok(uncached(HttpResponse::Ok()).json(imported?))
 }
 
@@ -236,14 +236,18 @@ async fn feed(
     sender: &mpsc::Sender<io::Result<Bytes>>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
-    let mut received = begun;
-    let mut checks = interval_at(begun + body::AT_ONCE, body::AT_ONCE);
-    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut received, mut checked) = (begun, begun);
     loop {
         let chunk = tokio::select! {
             biased;
-            _ = checks.tick() => {
-                auth::still(request).await?;
+            () = sleep_until(checked + body::AT_ONCE) => {
+                // A look-up that fails says nothing of the key.
+                if let Err(failure) = auth::still(request).await
+                    && failure.is_refusal()
+                {
+                    return Err(failure);
+                }
+                checked = Instant::now();
                 continue;
             }
             chunk = payload.next() => chunk,

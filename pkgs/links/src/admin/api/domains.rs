@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use crate::admin::audit::{self, Audit, Written};
 use crate::admin::protocol::failure::Failure;
+use crate::admin::protocol::query;
 use crate::admin::protocol::respond::uncached;
-use crate::admin::protocol::{body, query};
 use crate::admin::{State, auth};
 use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
 use crate::store::{Error, Grant};

@@ -7,7 +7,6 @@ use service::problem::Problem;
 use utoipa::ToSchema;
 
 use crate::admin::audit::{self, Audit, Written};
-use crate::admin::protocol::body;
 use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::respond::uncached;
 use crate::admin::{State, auth};

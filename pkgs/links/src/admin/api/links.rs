@@ -14,8 +14,8 @@ use super::domains::{self, At};
 use crate::admin::audit::{self, Audit, Before, Written};
 use crate::admin::blocking::block;
 use crate::admin::protocol::failure::Failure;
+use crate::admin::protocol::query;
 use crate::admin::protocol::respond::uncached;
-use crate::admin::protocol::{body, query};
 use crate::admin::{State, auth};
 use crate::link::{Link, LinkPatch, NewLink, Status};
 use crate::store::{Error, Grant, IdempotencyKey, ListQuery, Pending, Sort};
@@ -345,10 +345,7 @@ fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Failure> {
 
 /// An `Idempotency-Key` as it is stored: each client has its own. A header's key has no space, so no two are equal.
 fn of_client(grant: &Grant, key: &str) -> String {
-    match grant.id {
-        Some(id) => format!("{id} {key}"),
-        None => format!("{:?} {key}", grant.name),
-    }
+    format!("{} {key}", grant.client)
 }
 
 /// The address of the page with these parameters.

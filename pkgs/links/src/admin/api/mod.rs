@@ -1,6 +1,7 @@
-//! The API under `/api/v1`, one file per kind of resource.
+//! The API under `/api/v1`, one file per kind of resource; `body`: what its handlers are sent.
 
 pub(super) mod batch;
+mod body;
 pub(crate) mod bulk;
 pub(super) mod domains;
 pub(super) mod keys;

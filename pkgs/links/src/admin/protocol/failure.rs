@@ -39,6 +39,11 @@ impl Failure {
         Self::from(Problem::unavailable(detail)).with_header(header::RETRY_AFTER, RETRY_AFTER)
     }
 
+    /// Whether the client may not do this, and not that something is wrong here.
+    pub(in crate::admin) fn is_refusal(&self) -> bool {
+        matches!(self.0.problem.status.as_u16(), 401 | 403)
+    }
+
     /// The problem alone, for one of many results.
     pub(in crate::admin) fn into_problem(self) -> Problem {
         self.0.problem

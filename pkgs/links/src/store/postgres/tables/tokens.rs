@@ -75,8 +75,10 @@ pub async fn authorize(pool: &Pool, secret: &str) -> Result<Option<Grant>, Error
     let rows = pool.get().await?.query(sql, values![selector => TEXT]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let domains: Option<String> = row.try_get(4)?;
+    let id = row.try_get(1)?;
     let grant = Grant {
-        id: Some(row.try_get(1)?),
+        id: Some(id),
+        client: id,
         name: row.try_get(2)?,
         scope: scope_of(row.try_get(3)?),
         domains: domains.map_or(InDomains::All, |ids| InDomains::Only(ids_of(&ids))),

@@ -93,8 +93,10 @@ pub(in crate::store::sqlite) fn authorize(
         .query_row([selector], |row| {
             let domains: Option<String> = row.get(4)?;
             let domains = domains.map_or(InDomains::All, |ids| InDomains::Only(ids_of(&ids)));
+            let id = row.get(1)?;
             let grant = Grant {
-                id: Some(row.get(1)?),
+                id: Some(id),
+                client: id,
                 name: row.get(2)?,
                 scope: scope_of(row.get(3)?),
                 domains,

@@ -10,26 +10,26 @@ use serde_path_to_error::Segment;
 use service::problem::Problem;
 use tokio::time::timeout;
 
-use super::failure::Failure;
+use crate::admin::protocol::failure::Failure;
 use crate::admin::{State, auth};
 
 /// The most bytes one link may take.
-pub(in crate::admin) const ONE: usize = 64 * 1024;
+pub(super) const ONE: usize = 64 * 1024;
 
 /// The most bytes a domain may take. Its page may be longer in escaped form.
-pub(in crate::admin) const DOMAIN: usize = 512 * 1024;
+pub(super) const DOMAIN: usize = 512 * 1024;
 
 /// The most bytes a batch may take.
-pub(in crate::admin) const BATCH: usize = 8 * 1024 * 1024;
+pub(super) const BATCH: usize = 8 * 1024 * 1024;
 
 /// How long a body may take before the request's key is checked again.
-pub(in crate::admin) const AT_ONCE: Duration = Duration::from_secs(1);
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The most of an error's text that is shown, in bytes.
 const DETAIL_BYTES: usize = 256;
 
 /// Reads a JSON body of at most `limit` bytes.
-pub(in crate::admin) async fn json<T: DeserializeOwned>(
+pub(super) async fn json<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
     limit: usize,
@@ -39,7 +39,7 @@ pub(in crate::admin) async fn json<T: DeserializeOwned>(
 }
 
 /// Reads a JSON body of at most [`ONE`] bytes. Also returns its bytes as sent.
-pub(in crate::admin) async fn json_as_sent<T: DeserializeOwned>(
+pub(super) async fn json_as_sent<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
 ) -> Result<(T, Vec<u8>), Failure> {
@@ -49,7 +49,7 @@ pub(in crate::admin) async fn json_as_sent<T: DeserializeOwned>(
 }
 
 /// Reads a merge patch (RFC 7396) of at most `limit` bytes.
-pub(in crate::admin) async fn merge_patch<T: DeserializeOwned>(
+pub(super) async fn merge_patch<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
     limit: usize,
@@ -59,10 +59,7 @@ pub(in crate::admin) async fn merge_patch<T: DeserializeOwned>(
 }
 
 /// The body's media type, if it is one of these, in lower case and without parameters.
-pub(in crate::admin) fn media_type<'a>(
-    request: &HttpRequest,
-    accepted: &[&'a str],
-) -> Result<&'a str, Failure> {
+pub(super) fn media_type<'a>(request: &HttpRequest, accepted: &[&'a str]) -> Result<&'a str, Failure> {
     let unsupported = |detail: String| Failure::from(Problem::new(415, detail));
     if request.headers().get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(unsupported("the body must not be compressed".to_owned()));
