@@ -1522,7 +1522,7 @@ let
                   socketActivation = true;
                   settings = { inherit listen backlog; };
                 };
-              }).systemd.services.linerate-links.requires;
+              }).systemd.services.linerate-links.wants;
             first = required [ "192.0.2.1:80" ] 100;
           in
           [

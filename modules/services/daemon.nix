@@ -150,7 +150,9 @@ let
       })
       {
         inherit (service) description;
-        requires = lib.optionals cfg.socketActivation (
+        # Not `requires`: a switch that stops the socket of an address that is gone would stop the service too, while
+        # visitors of the other sockets start it again with the old ones.
+        wants = lib.optionals cfg.socketActivation (
           map (socket: "${daemon}-${socket}.socket") (lib.attrNames (sockets cfg))
         );
         serviceConfig = {

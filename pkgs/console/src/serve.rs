@@ -19,7 +19,7 @@ use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::settings::{self, ConfigArgs};
 use service::shutdown::Shutdown;
-use service::socket::Address;
+use service::socket::{Address, distinct};
 use service::tls::{AdminTlsArgs, TlsArgs};
 
 use crate::app::{self, App, Known};
@@ -284,6 +284,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     panics::install();
     let access_log = AccessLog::open(&args.access_log, "console")?;
     let audit_log = AuditLog::open(&args.audit_log, "console")?;
+    distinct(args.listen.iter().chain(&args.tls.tls_listen).chain(&args.admin))?;
     let public = Listener::new(public(args, access_log.clone()))?;
     let local = public.addresses().iter().all(is_local);
     if let (Some(_), Some(address)) = (&args.token, public.addresses().iter().find(|at| !is_local(at))) {

@@ -23,7 +23,7 @@ use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::settings::{self, ConfigArgs};
 use service::shutdown::Shutdown;
-use service::socket::Address;
+use service::socket::{Address, distinct};
 use service::tls::{H2cArgs, TlsArgs};
 use service::workers::WorkerArgs;
 
@@ -275,6 +275,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let access_log = AccessLog::open(&args.access_log, "api")?;
     let audit_log = AuditLog::open(&args.audit_log, "api")?;
     let tokens = args.jwt.open()?;
+    distinct(args.listen.iter().chain(&args.tls.tls_listen).chain(&args.admin.admin))?;
     let takeover = Takeover::begin(&args.handover, "api")?;
     let public = Listener::new(public(&args, access_log.clone()))?;
     let admin =

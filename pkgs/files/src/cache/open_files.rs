@@ -20,7 +20,7 @@ use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
 use crate::site::Site;
 use crate::site::origin_file::OriginFile;
-use crate::site::root::{CodingLookup, Found, INDEX, OpenedFile, are_only_in, names_directory};
+use crate::site::root::{CodingLookup, Found, INDEX, OpenedFile, names_directory};
 use crate::site::rules::Policy;
 use crate::variants::Variant;
 
@@ -38,23 +38,6 @@ pub struct CacheEntry {
     /// The tick from which it has to be looked up again.
     stale_from: Cell<u32>,
     stamp: Option<WatchStamp>,
-    /// Whether its files have no names outside of the watched directory, and were as they are here when it was stamped.
-    is_watched: bool,
-}
-
-impl CacheEntry {
-    /// Whether the kernel reports all changes of its files. It doesn't if a file is named by a symbolic link or has
-    /// several names: a change is reported for the directory of the name by which it was made.
-    pub fn is_watched(&self) -> bool {
-        self.is_watched
-    }
-
-    /// Whether these are its files, and it [is watched](Self::is_watched) without a change until `stamp` was taken.
-    fn is_unchanged(&self, files: &[Option<OpenedFile>; 1 + Coding::ALL.len()], stamp: &WatchStamp) -> bool {
-        self.is_watched
-            && self.stamp.as_ref().is_some_and(|own| own.is_still(stamp))
-            && is_same(&self.kind, files)
-    }
 }
 
 /// An encoding that was made from a file, and the encoding as an open file, if it was found.
@@ -180,34 +163,28 @@ impl OpenFileCache {
         (tick, now): (u32, SystemTime),
     ) -> Rc<CacheEntry> {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
-        let place = self.place(site.number, path);
-        let known = place.map(|place| Rc::clone(&self.slots[place].entry));
         // Watched before it is compared, so that no change is missed.
         let watched = self.watched.as_mut().filter(|_| site.origin.is_none());
         let stamp = watched.and_then(|(watcher, plain)| {
-            // Opening the directory once per half of the time that its path is believed is enough. A new file is then
-            // checked whenever it is sent, until its name was looked up there.
+            // Opening the directory once per half of the time that its path is believed is enough.
             if let Found::File(files) = &found
                 && files[1..].iter().all(Option::is_none)
                 && let Some(stamp) = plain.stamp(site.number, path, tick, self.fresh_for / 2)
-                && known.as_ref().is_none_or(|known| known.is_unchanged(files, stamp))
             {
-                return Some((stamp.clone(), known.is_some()));
+                return Some(stamp.clone());
             }
             let place = site.root.place_of(path).ok()?;
             let stamp = watcher.stamp(&place)?;
-            // The look-up may have been a while ago, on another thread.
-            let is_watched = matches!(&found, Found::File(files) if are_only_in(&place, path, files));
             if let Found::File(files) = &found
                 && site.root.has_codings()
             {
                 let has_codings = files[1..].iter().any(Option::is_some);
                 plain.note((site.number, path), has_codings, &stamp, place, stale_from.get());
             }
-            Some((stamp, is_watched))
+            Some(stamp)
         });
-        let (stamp, is_watched) = stamp.unzip();
-        let is_watched = is_watched.unwrap_or_default();
+        let place = self.place(site.number, path);
+        let known = place.map(|place| Rc::clone(&self.slots[place].entry));
         // Rules apply to the file that is sent: a directory's index, or the directory itself if it is listed.
         let sent: Cow<'_, [u8]> = match found {
             Found::File(_) if names_directory(path) => [path, INDEX.as_bytes()].concat().into(),
@@ -229,7 +206,7 @@ impl OpenFileCache {
         // If this is not a file, another path may be tried next.
         let is_routed =
             site.routes() && !(matches!(kind, EntryKind::File(..)) && site.route(path, None).is_direct(path));
-        let entry = Rc::new(CacheEntry { kind, policy, is_routed, made, stale_from, stamp, is_watched });
+        let entry = Rc::new(CacheEntry { kind, policy, is_routed, made, stale_from, stamp });
         match place {
             Some(place) => {
                 let old = std::mem::replace(&mut self.slots[place].entry, Rc::clone(&entry));

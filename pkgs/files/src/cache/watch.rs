@@ -73,11 +73,6 @@ impl WatchStamp {
         self.directory.changes.get() == self.changes
     }
 
-    /// Whether a later stamp is of the same directory, without a reported change in between.
-    pub fn is_still(&self, later: &Self) -> bool {
-        Rc::ptr_eq(&self.directory, &later.directory) && self.changes == later.changes
-    }
-
     /// Whether nothing about encodings has changed since.
     pub fn is_as_coded(&self) -> bool {
         self.directory.coded.get() == self.coded

@@ -267,6 +267,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let count = args.workers.count();
     let site = Site::load(&options)?;
     let named = [args.tls.files(), site.certificates()].concat();
+    socket::distinct(args.listen.iter().chain(&args.tls.tls_listen).chain(&args.admin.admin))?;
     let takeover = Takeover::begin(&args.handover, "files")?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();

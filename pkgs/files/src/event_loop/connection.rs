@@ -457,9 +457,9 @@ impl Connection {
         let mut length = answer.length();
         match std::mem::replace(&mut answer.payload, Payload::None) {
             Payload::None => {}
-            Payload::File { file, range, watched } => {
+            Payload::File { file, range } => {
                 let whole = range.end - range.start == file.identity.size;
-                let transfer = Transfer::new(file, range, watched);
+                let transfer = Transfer::new(file, range);
                 match transfer.bytes() {
                     Some(bytes) if bytes.len() <= INLINE_BYTES => out.extend_from_slice(bytes),
                     // Encrypted data passes through the processor anyway, so copies save nothing.

@@ -228,7 +228,7 @@ impl WriteQueue {
                 More::Multipart(parts) => match parts.next() {
                     Some((head, range)) => {
                         self.head = head.into_bytes();
-                        self.body = range.map(|(file, range)| Transfer::new(file, range, false));
+                        self.body = range.map(|(file, range)| Transfer::new(file, range));
                     }
                     None => self.more = More::None,
                 },

@@ -31,8 +31,6 @@ pub enum Payload {
         file: Rc<OpenFile>,
         /// The range of its bytes.
         range: Range<u64>,
-        /// Whether the kernel reports all changes of it.
-        watched: bool,
     },
     /// Several ranges of a file.
     Multipart(Box<MultipartRanges>),

@@ -122,8 +122,7 @@ impl ResponseBuilder<'_> {
                 if size <= self.memory_max {
                     self.cache.keep_bytes(file, self.now);
                 }
-                let watched = entry.is_watched();
-                self.end(200, request, Payload::File { file: Rc::clone(file), range: 0..size, watched }, out)
+                self.end(200, request, Payload::File { file: Rc::clone(file), range: 0..size }, out)
             }
             RequestedRange::One(range) => {
                 let (last, length) = (range.end - 1, range.end - range.start);
@@ -135,8 +134,7 @@ impl ResponseBuilder<'_> {
                 );
                 out.extend_from_slice(described.as_bytes());
                 allow_origin(&entry.policy, request, out);
-                let watched = entry.is_watched();
-                self.end(206, request, Payload::File { file: Rc::clone(file), range, watched }, out)
+                self.end(206, request, Payload::File { file: Rc::clone(file), range }, out)
             }
             RequestedRange::Many(ranges) => {
                 let parts = MultipartRanges::new(Rc::clone(file), ranges);

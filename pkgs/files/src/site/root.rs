@@ -8,9 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use clap::ValueEnum;
-use rustix::fs::{
-    self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
-};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::origin_file::OriginFile;
@@ -162,17 +160,14 @@ impl FileIdentity {
         // A completed read of the ring interrupts whatever system call its worker waits in. On most file systems, this
         // call never waits.
         let stat = retry_on_intr(|| fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted))?;
-        Ok((Self::of_stat(&stat), FileType::from_raw_mode(u32::from(stat.stx_mode))))
-    }
-
-    fn of_stat(stat: &Statx) -> Self {
-        Self {
+        let identity = Self {
             device: (stat.stx_dev_major, stat.stx_dev_minor),
             inode: stat.stx_ino,
             size: stat.stx_size,
             modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
             changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
-        }
+        };
+        Ok((identity, FileType::from_raw_mode(u32::from(stat.stx_mode))))
     }
 
     /// Whether the time of its last change says anything. Image builders and the Nix store give all files the same
@@ -207,9 +202,9 @@ impl OpenedFile {
         }
         // In images, the other times may be fixed too.
         let path = fs::readlinkat(CWD, format!("/proc/self/fd/{}", self.fd.as_raw_fd()), Vec::<u8>::new());
-        let hash = path.as_ref().ok().and_then(|path| nix_hash(path.as_bytes()));
+        let built = path.as_ref().ok().and_then(|path| built(path.as_bytes()));
         let own = || format!("{:x}-{:x}", nanoseconds(self.identity.changed), self.identity.inode);
-        hash.map_or_else(own, str::to_owned)
+        built.unwrap_or_else(own)
     }
 }
 
@@ -217,32 +212,16 @@ fn nanoseconds((seconds, nanoseconds): (i64, u32)) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
 }
 
-/// The hash in a path below the Nix store.
-fn nix_hash(path: &[u8]) -> Option<&str> {
-    let hash = path.strip_prefix(NIX_STORE)?.get(..NIX_HASH)?;
-    std::str::from_utf8(hash).ok().filter(|hash| hash.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-}
-
-/// Whether these files, which were found for a decoded path, are still what its names in `directory` stand for, and
-/// have no other names. The kernel then reports whatever changes them as a change of that directory.
-pub fn are_only_in(
-    directory: &OwnedFd,
-    path: &[u8],
-    files: &[Option<OpenedFile>; 1 + Coding::ALL.len()],
-) -> bool {
-    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let name = if names_directory(path) { INDEX.as_bytes() } else { &path[start..] };
-    let suffixes = std::iter::once("").chain(Coding::ALL.map(Coding::suffix));
-    files.iter().zip(suffixes).all(|(file, suffix)| {
-        let Some(file) = file else { return true };
-        let name = [name, suffix.as_bytes()].concat();
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let stat = retry_on_intr(|| fs::statx(directory, &*name, flags, StatxFlags::BASIC_STATS));
-        stat.is_ok_and(|stat| {
-            let is_mounted = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-            stat.stx_nlink == 1 && !is_mounted && FileIdentity::of_stat(&stat) == file.identity
-        })
-    })
+/// What a path below the Nix store says of the file's content: the hash of what it was built from, and a checksum of the
+/// rest, the same on all machines (FNV-1a).
+fn built(path: &[u8]) -> Option<String> {
+    let (hash, rest) = path.strip_prefix(NIX_STORE)?.split_at_checked(NIX_HASH)?;
+    let hash =
+        str::from_utf8(hash).ok().filter(|hash| hash.bytes().all(|byte| byte.is_ascii_alphanumeric()))?;
+    let sum = rest
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    Some(format!("{hash}-{sum:x}"))
 }
 
 impl Root {
@@ -359,7 +338,7 @@ impl Root {
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
             let stat = fs::statx(&self.directory, path, flags, StatxFlags::TYPE);
             let is_regular =
-                |stat: Statx| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+                |stat: fs::Statx| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
             if stat.is_ok_and(is_regular) {
                 return Ok(FileType::RegularFile);
             }
@@ -502,53 +481,23 @@ mod tests {
         write(path.join("a"), "b").expect("a file");
         assert_ne!(version(1), before);
         let hash = "0123456789abcdfghijklmnpqrsvwxyz";
-        for (path, expected) in [
-            (format!("/nix/store/{hash}-public/a/b.html"), Some(hash)),
-            (format!("/nix/store/{hash}-page.html"), Some(hash)),
-            (format!("/srv/nix/store/{hash}-public/a"), None),
-            ("/nix/store/.links/0123456789abcdfghijklmnpqrsvwxyz".to_owned(), None),
-            ("/nix/store/short".to_owned(), None),
+        let of = |path: &str| built(path.as_bytes());
+        let one = of(&format!("/nix/store/{hash}-public/a")).expect("it is in the store");
+        assert!(one.starts_with(hash) && one.len() > hash.len() + 8, "{one}");
+        assert_eq!(of(&format!("/nix/store/{hash}-public/a")), Some(one.clone()));
+        for other in [
+            format!("/nix/store/{hash}-public/b"),
+            format!("/nix/store/{hash}-page.html"),
+            format!("/nix/store/{}-public/a", hash.replace('0', "2")),
         ] {
-            assert_eq!(nix_hash(path.as_bytes()), expected, "{path}");
+            assert!(of(&other).is_some_and(|other| other != one), "{other}");
         }
-    }
-
-    #[test]
-    fn only_a_file_without_other_names_changes_with_its_directory() {
-        let place = place();
-        let path = place.path().join("root");
-        for name in ["single", "linked", "sub/target", "coded", "coded.gz", "shared", "shared.gz"] {
-            write(path.join(name), name).expect("a file");
-        }
-        std::fs::hard_link(path.join("linked"), path.join("sub/other")).expect("a link");
-        std::fs::hard_link(path.join("shared.gz"), path.join("sub/shared.gz")).expect("a link");
-        symlink("sub/target", path.join("led")).expect("a link");
-        let root = Root::open(&path, Symlinks::Beneath, true).expect("a root");
-        let find = |name: &str| match root.find(name.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted) {
-            Ok(Found::File(files)) => files,
-            other => panic!("{name}: {other:?}"),
-        };
-        let is_only = |name: &str, files: &[Option<OpenedFile>; 1 + Coding::ALL.len()]| {
-            let directory = path.join(if name.starts_with("sub/") { "sub" } else { "" });
-            let directory = std::fs::File::open(directory).expect("a directory");
-            are_only_in(&directory.into(), name.as_bytes(), files)
-        };
-        for (name, expected) in [
-            ("single", true),
-            ("sub/", true),
-            ("sub/target", true),
-            ("coded", true),
-            ("shared", false),
-            ("linked", false),
-            ("led", false),
+        for elsewhere in [
+            format!("/srv/nix/store/{hash}-public/a"),
+            format!("/nix/store/.links/{hash}"),
+            "/nix/store/short".to_owned(),
         ] {
-            assert_eq!(is_only(name, &find(name)), expected, "{name}");
+            assert_eq!(of(&elsewhere), None, "{elsewhere}");
         }
-        // Changed since it was found.
-        let found = find("single");
-        write(path.join("single"), "longer than it was").expect("written");
-        assert!(!is_only("single", &found) && is_only("single", &find("single")));
-        std::fs::remove_file(path.join("single")).expect("removed");
-        assert!(!is_only("single", &found));
     }
 }

@@ -42,8 +42,6 @@ pub struct Transfer {
     end: u64,
     /// The disk was read up to here, with whatever result.
     warmed: u64,
-    /// Whether the file is known to be unchanged since it was opened, without checking.
-    intact: bool,
     /// The file's copy, as long as there are pipes to send from.
     copy: Option<Arc<FileCopy<PipeCopy>>>,
     pipe: Option<Pipe>,
@@ -56,22 +54,10 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// A transfer of a range of a file. `intact` says whether all changes of the file are reported and none was, so
-    /// that the first turn needn't check.
-    pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
+    /// A transfer of a range of a file.
+    pub fn new(file: Rc<OpenFile>, range: Range<u64>) -> Self {
         let (at, end) = (range.start, range.end);
-        Self {
-            file,
-            at,
-            end,
-            warmed: 0,
-            intact,
-            copy: None,
-            pipe: None,
-            corked: false,
-            stream: None,
-            fetched: None,
-        }
+        Self { file, at, end, warmed: 0, copy: None, pipe: None, corked: false, stream: None, fetched: None }
     }
 
     /// Sends it from a copy of the file.
@@ -269,10 +255,11 @@ impl Transfer {
                     return Ok(SendStatus::Missing(self.at..self.end));
                 }
             }
-            // The file is checked once per turn: earlier turns were checked, and later ones will be.
+            // The file is checked once per turn: earlier turns were checked, and later ones will be. That its directory
+            // reports no change doesn't suffice: the file may be written by a name elsewhere.
             if !looked {
                 looked = true;
-                if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
+                if !self.file.is_intact() {
                     return Err(TransferError::Changed);
                 }
                 if let Some(cold) = self.cold(engine, tick, end) {
@@ -426,11 +413,7 @@ impl Transfer {
         });
         match taken {
             Some(taken) => self.at += taken,
-            None => {
-                self.copy = None;
-                // The copy was of the unchanged file, but the file may have changed since.
-                self.intact = false;
-            }
+            None => self.copy = None,
         }
         taken.unwrap_or(0)
     }

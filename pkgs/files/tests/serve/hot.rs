@@ -75,16 +75,22 @@ fn what_is_written_by_another_name_is_never_sent_for_what_was_there() {
     let place = Place::new();
     // Not kept in memory, and not requested often enough to be kept in pipes.
     let (old, new) = (pattern(10_000), vec![7_u8; 20_000]);
-    let paths = ["target", "other"].map(|name| place.file(&format!("elsewhere/{name}"), &old));
+    let paths = ["target", "other", "later"].map(|name| place.file(&format!("elsewhere/{name}"), &old));
     symlink("elsewhere/target", place.root("led")).unwrap();
     fs::hard_link(place.root("elsewhere/other"), place.root("shared")).unwrap();
     // An hour: the kernel reports the change for a directory that nobody watches.
     let server = place.serve(&["--revalidate", "3600000", "--workers", "1"]);
-    for (target, path) in ["/led", "/shared"].into_iter().zip(paths) {
+    place.file("late", &old);
+    for (target, path) in ["/led", "/shared", "/late"].into_iter().zip(paths) {
         let before = server.get(target, "");
         assert!(before.body == old, "{target}");
+        if target == "/late" {
+            // It gets its other name once the server has it open.
+            fs::remove_file(&path).unwrap();
+            fs::hard_link(place.root("late"), &path).unwrap();
+        }
         // It stays the same file.
-        fs::write(path, &new).unwrap();
+        fs::write(&path, &new).unwrap();
         for _ in 0..3 {
             let mut client = server.connect();
             client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));

@@ -11,7 +11,7 @@ use listener::{Listener, WithFastPath};
 use oidc::jwt::JwtArgs;
 use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
-use service::handover::{HandoverArgs, Takeover};
+use service::handover::{HandoverArgs, Takeover, needs_a_start_anew};
 use service::limits::{BacklogArgs, ConnectionArgs, TimeoutArgs};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Family, Registry};
@@ -20,7 +20,7 @@ use service::permissions;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
-use service::socket::Address;
+use service::socket::{Address, distinct};
 use service::tls::{AdminTlsArgs, H2cArgs, TlsArgs};
 use service::workers::WorkerArgs;
 use tokio::sync::Notify;
@@ -255,6 +255,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let tokens = args.jwt.open()?;
 
     let metrics = Arc::new(Metrics::new(count));
+    distinct(args.policy.listen.iter().chain(&args.tls.tls_listen).chain([&args.admin]))?;
     let takeover = Takeover::begin(&args.handover, "links")?;
     let public = Listener::new(listening(&args, &metrics, access_log.clone()))?;
     let timeouts = admin::Timeouts {
@@ -283,7 +284,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         && file.exists()
         && !store::is_current(file).map_err(failed)?
     {
-        takeover.needs_a_start_anew("this version of the program migrates the database");
+        needs_a_start_anew("this version of the program migrates the database");
         return Err(Error::Migrates(path));
     }
     let (store, cache) = open(&args, location, count).map_err(failed)?;

@@ -86,12 +86,6 @@ impl Takeover {
         self.old.is_some()
     }
 
-    /// Tells the process that [asked for this one](Reload) why no process can take over now, and that a fresh start can
-    /// work after the old process has ended. Call this before this process gives up.
-    pub fn needs_a_start_anew(&self, reason: &str) {
-        needs_a_start_anew(reason);
-    }
-
     /// Takes the place of the process that served until now. From here on that process drains, and this one answers the
     /// next process that asks. `shutdown` is triggered once the next process has taken over. Call this when nothing can
     /// fail any more and before accepting connections: this process may still end until this returns, so no client may
@@ -144,9 +138,10 @@ impl Takeover {
     }
 }
 
-/// [`Takeover::needs_a_start_anew`], where the takeover is out of reach. Does nothing in a process that no reload
+/// Tells the process that [asked for this one](Reload) why no process can take over now, and that a fresh start can work
+/// after the old process has ended. Call this before this process gives up. Does nothing in a process that no reload
 /// started.
-pub(crate) fn needs_a_start_anew(reason: &str) {
+pub fn needs_a_start_anew(reason: &str) {
     starter::tell(&format!("{}{reason}", starter::ANEW));
 }
 

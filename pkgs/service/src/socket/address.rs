@@ -1,9 +1,9 @@
 //! The values of `--listen`.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::{fmt, io};
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +74,39 @@ impl Address {
     }
 }
 
+/// Refuses addresses of which one includes another: nobody can listen on both. Call this before a takeover, since a new
+/// process can't tell them from addresses that only the old process holds.
+///
+/// # Errors
+/// The two addresses.
+pub fn distinct<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> io::Result<()> {
+    let mut others: Vec<&Address> = Vec::new();
+    for address in addresses {
+        if let Some(other) = others.iter().find(|other| is_same(other, address)) {
+            let why = format!("cannot listen on {other} and on {address}: one includes the other");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        others.push(address);
+    }
+    Ok(())
+}
+
+fn is_same(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        // The kernel chooses different ports.
+        (Address::Tcp(one), Address::Tcp(_)) if one.port() == 0 => false,
+        (&Address::Tcp(one), &Address::Tcp(other)) => {
+            one == other || includes(one, other) || includes(other, one)
+        }
+        _ => one == other,
+    }
+}
+
+/// Whether a socket on `all` also gets what arrives at `one`.
+pub(super) fn includes(all: SocketAddr, one: SocketAddr) -> bool {
+    all.port() == one.port() && all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,6 +135,26 @@ mod tests {
             let address: Address = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(address.to_string(), shown);
             assert_eq!(shown.parse(), Ok(address));
+        }
+    }
+
+    #[test]
+    fn one_of_two_addresses_may_not_include_the_other() {
+        for (one, other, distinct_ones) in [
+            (":80", ":81", true),
+            ("192.0.2.1:80", "192.0.2.2:80", true),
+            ("0.0.0.0:80", "[::1]:80", true),
+            ("127.0.0.1:0", "127.0.0.1:0", true),
+            ("unix:/a", "unix:/b", true),
+            ("192.0.2.1:80", "192.0.2.1:80", false),
+            (":80", "192.0.2.1:80", false),
+            ("192.0.2.1:80", "0.0.0.0:80", false),
+            (":80", "[::1]:80", false),
+            ("systemd:a", "systemd:a", false),
+            ("unix:/a", "unix:/a", false),
+        ] {
+            let both = [one, other].map(|text| text.parse::<Address>().expect("an address"));
+            assert_eq!(distinct(&both).is_ok(), distinct_ones, "{one} {other}");
         }
     }
 

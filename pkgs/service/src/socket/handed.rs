@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 
+use super::address::includes;
 use super::{Error, Listener, activated};
 use crate::handover;
 
@@ -57,11 +58,6 @@ pub(super) fn explain_not_passed(error: &Error) {
     if matches!(error, Error::NotPassed(_)) {
         handover::needs_a_start_anew("systemd passes a new socket only when it starts the unit");
     }
-}
-
-/// Whether a socket on `all` also gets what arrives at `one`.
-fn includes(all: SocketAddr, one: SocketAddr) -> bool {
-    all.port() == one.port() && all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }
 
 /// Offers the listening sockets on `address` to the next process.

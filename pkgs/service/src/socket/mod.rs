@@ -10,7 +10,7 @@ mod listener;
 mod network;
 
 pub use accept_error::is_about_one_connection;
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, distinct};
 pub use bind::{TcpOptions, bind_tcp, bind_udp_each, bind_unix};
 pub use kept::{forget_the_rest, keep_what_was_handed_over, keeps};
 pub use listener::Listener;
