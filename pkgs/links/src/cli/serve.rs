@@ -255,7 +255,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let tokens = args.jwt.open()?;
 
     let metrics = Arc::new(Metrics::new(count));
-    distinct(args.policy.listen.iter().chain(&args.tls.tls_listen).chain([&args.admin]))?;
+    distinct(args.policy.public.listen.iter().chain(&args.tls.tls_listen).chain([&args.admin]))?;
     let takeover = Takeover::begin(&args.handover, "links")?;
     let public = Listener::new(listening(&args, &metrics, access_log.clone()))?;
     let timeouts = admin::Timeouts {

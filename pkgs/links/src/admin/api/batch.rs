@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use service::problem::Problem;
 use utoipa::ToSchema;
 
+use super::body;
 use super::domains::{self, At};
 use super::links::{Shown, of_body, submit};
 use crate::admin::audit::{self, Audit, Written};

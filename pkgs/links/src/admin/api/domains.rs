@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use service::problem::Problem;
 use utoipa::ToSchema;
 
+use super::body;
 use crate::admin::audit::{self, Audit, Written};
 use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::query;

@@ -10,6 +10,7 @@ use service::problem::Problem;
 use url::form_urlencoded;
 use utoipa::ToSchema;
 
+use super::body;
 use super::domains::{self, At};
 use crate::admin::audit::{self, Audit, Before, Written};
 use crate::admin::blocking::block;

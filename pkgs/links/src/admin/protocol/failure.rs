@@ -41,7 +41,7 @@ impl Failure {
 
     /// Whether the client may not do this, and not that something is wrong here.
     pub(in crate::admin) fn is_refusal(&self) -> bool {
-        matches!(self.0.problem.status.as_u16(), 401 | 403)
+        matches!(self.0.problem.status, 401 | 403)
     }
 
     /// The problem alone, for one of many results.
