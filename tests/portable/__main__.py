@@ -62,10 +62,11 @@ def suite(names: list[str], directory: Path, when: Path | None) -> int:
         if any(role.nixos and role.nixos not in made.disks for role in TESTS[name].values()):
             missing[name] = "its system is not to be built here: .ci/nixos.sh says why"
     names = [name for name in names if name not in missing]
-    failed = lanes.run(names, made)
+    outcomes = lanes.run(names, made)
+    failed = {name: reason for name, reason in outcomes.items() if reason}
     for name, reason in missing.items():
         skip(f"vm-{name}", reason)
-    say(f"{len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
+    say(f"{len(outcomes) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
     for name, reason in failed.items():
         print(f"error: {name} does not hold: {reason}", file=sys.stderr)
     return 1 if failed else 0

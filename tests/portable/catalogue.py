@@ -113,5 +113,8 @@ GOING_ON = {
     "watch",
 }
 
+# Tests that take about ten minutes, where others take five at most.
+LONG = {"appliance-update", "update"}
+
 # Tests that run only when named: they take long, and what they test seldom changes. One measures instead.
 BY_NAME = {"appliance-cuts", "ktls", "rolling", "sealed", "switch"}

@@ -12,21 +12,25 @@ from functools import partial
 from multiprocessing import get_context
 
 import scenario
-from catalogue import GOING_ON, TESTS
-from report import about, say
+from catalogue import GOING_ON, LONG, TESTS
+from report import about, say, skip
 from scenario import Made
 
 LANES = 2
+# How long a test may take on a machine that is half as fast as usual.
+USUAL_SECONDS, LONG_SECONDS = 600, 1200
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 
 
-def run(names: list[str], made: Made) -> dict[str, str]:
-    """Runs these tests. Returns those that fail, with the reasons."""
+def run(names: list[str], made: Made) -> dict[str, str | None]:
+    """Runs these tests. Returns those that ran, with why they failed. LINERATE_UNTIL may say when all of this is ended
+    from outside, in seconds since 1970: tests that may not have ended by then are skipped.
+    """
     # Each lane is a process, since it needs its own network namespace and its own alarm for scripts.
     with ProcessPoolExecutor(LANES, get_context("fork"), _end_with, (os.getpid(),)) as pool:
-        failed = pool.map(partial(_lane, made), chains(names))
-        return {name: reason for each in failed for name, reason in each.items()}
+        outcomes = pool.map(partial(_lane, made), chains(names))
+        return {name: reason for each in outcomes for name, reason in each.items()}
 
 
 def chains(names: list[str]) -> list[list[str]]:
@@ -47,15 +51,24 @@ def _end_with(driver: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _lane(made: Made, names: list[str]) -> dict[str, str]:
-    failed: dict[str, str] = {}
+def _in_time(names: list[str]) -> list[str]:
+    """Those that end in time if the first of them begins now. Reports the others."""
+    left = float(os.environ.get("LINERATE_UNTIL", "inf")) - time.time()
+    while names and left < (LONG_SECONDS if names[0] in LONG else USUAL_SECONDS):
+        skip(f"vm-{names[0]}", f"in {left / 60:.0f} minutes all of this is ended, and it might take longer")
+        names = names[1:]
+    return names
+
+
+def _lane(made: Made, names: list[str]) -> dict[str, str | None]:
+    outcomes: dict[str, str | None] = {}
     remaining = list(names)
     # Emulated machines very rarely hang, as in boots (machine.py). A test gets new machines once.
     hung: set[str] = set()
-    while remaining:
+    while remaining := _in_time(remaining):
         about(remaining[0])
         with scenario.machines(TESTS[remaining[0]], made) as machines:
-            while remaining:
+            while remaining := _in_time(remaining):
                 name = remaining.pop(0)
                 about(name)
                 say("begins")
@@ -68,8 +81,8 @@ def _lane(made: Made, names: list[str]) -> dict[str, str]:
                     say(f"A MACHINE HANGS, after {seconds:.0f} s: once more, on others")
                     break
                 say(f"{'DOES NOT HOLD' if reason else 'holds'}, {seconds:.0f} s")
+                outcomes[name] = reason
                 if reason:
-                    failed[name] = reason
                     # After a failure, the next test gets new machines.
                     break
-    return failed
+    return outcomes
