@@ -18,7 +18,7 @@ from scenario import Made
 
 LANES = 2
 # How long a test may take on a machine that is half as fast as usual.
-USUAL_SECONDS, LONG_SECONDS = 600, 1200
+USUAL_SECONDS, LONG_SECONDS = 600, 1500
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 
