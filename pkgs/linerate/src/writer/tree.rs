@@ -3,8 +3,9 @@
 //! Each directory is opened with a single call that can't leave the root and follows no symbolic links (openat2(2)).
 //! Operations on a name in it follow none either. A request fails if somebody swaps in a link meanwhile.
 
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +23,9 @@ const STAGING: &str = ".linerate-uploads";
 
 /// How deep directories are searched when adding up their sizes. Requests nest them half as deep.
 const MOST_DEEP: usize = 64;
+
+/// How directories are opened to be read.
+const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The mode of uploaded files: everybody may read them, and nobody may execute them.
 const FILE: Mode = Mode::from_raw_mode(0o644);
@@ -195,51 +199,57 @@ impl Tree {
     /// Adds up the sizes of all files, and stops after `most` of them.
     pub(super) fn usage(&self, most: u64) -> Result<Usage, Error> {
         let mut usage = Usage::default();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = fs::openat(&self.root, ".", flags, Mode::empty())?;
-        let mut open = vec![Dir::new(root)?];
-        while let Some(directory) = open.last_mut() {
-            let Some(entry) = directory.next() else {
-                open.pop();
-                continue;
-            };
-            let entry = entry?;
-            let name = entry.file_name();
-            let at_root = open.len() == 1;
-            if matches!(name.to_bytes(), b"." | b"..") || (at_root && name.to_bytes() == STAGING.as_bytes()) {
-                continue;
+        walk(fs::openat(&self.root, ".", LISTED, Mode::empty())?, |place, name, depth| {
+            if depth == 1 && name.to_bytes() == STAGING.as_bytes() {
+                return Ok(Step::Over);
             }
-            let Some(directory) = open.last() else { break };
-            let place = directory.fd()?;
             let stat = match fs::statat(place, name, AtFlags::SYMLINK_NOFOLLOW) {
                 // It was deleted in the meantime.
-                Err(Errno::NOENT) => continue,
+                Err(Errno::NOENT) => return Ok(Step::Over),
                 stat => stat?,
             };
             usage.files += 1;
             if usage.files > most {
-                break;
+                return Ok(Step::Out);
             }
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => usage.bytes += u64::try_from(stat.st_size).unwrap_or(0),
-                FileType::Directory if open.len() < MOST_DEEP => {
-                    // A directory that can't be read counts as empty.
-                    if let Ok(below) = fs::openat(place, name, flags, Mode::empty()) {
-                        open.push(Dir::new(below)?);
-                    }
-                }
+                FileType::Directory if depth < MOST_DEEP => return Ok(Step::Into),
                 _ => {}
             }
-        }
+            Ok(Step::Over)
+        })?;
         Ok(usage)
     }
 }
 
 /// Whether a path below a directory has more than `most` names. What isn't a readable directory counts as empty.
 fn is_deeper(above: &OwnedFd, name: &[u8], most: usize) -> Result<bool, Error> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(directory) = fs::openat(above, name, flags, Mode::empty()) else { return Ok(false) };
-    let mut open = vec![Dir::new(directory)?];
+    let Ok(directory) = fs::openat(above, name, LISTED, Mode::empty()) else { return Ok(false) };
+    let mut deeper = false;
+    walk(directory, |_, _, depth| {
+        deeper = depth > most;
+        Ok(if deeper { Step::Out } else { Step::Into })
+    })?;
+    Ok(deeper)
+}
+
+/// Where a walk goes from an entry.
+enum Step {
+    /// Into it, if it is a directory that can be read; otherwise it counts as empty.
+    Into,
+    /// Past it.
+    Over,
+    /// Nowhere: the walk ends.
+    Out,
+}
+
+/// Visits all entries below a directory: the directory that has it, its name, and how many names its path has.
+fn walk(
+    root: OwnedFd,
+    mut visit: impl FnMut(BorrowedFd<'_>, &CStr, usize) -> Result<Step, Error>,
+) -> Result<(), Error> {
+    let mut open = vec![Dir::new(root)?];
     while let Some(directory) = open.last_mut() {
         let Some(entry) = directory.next() else {
             open.pop();
@@ -250,15 +260,20 @@ fn is_deeper(above: &OwnedFd, name: &[u8], most: usize) -> Result<bool, Error> {
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        if open.len() > most {
-            return Ok(true);
-        }
+        let depth = open.len();
         let Some(directory) = open.last() else { break };
-        if let Ok(below) = fs::openat(directory.fd()?, name, flags, Mode::empty()) {
-            open.push(Dir::new(below)?);
+        let place = directory.fd()?;
+        match visit(place, name, depth)? {
+            Step::Into => {
+                if let Ok(below) = fs::openat(place, name, LISTED, Mode::empty()) {
+                    open.push(Dir::new(below)?);
+                }
+            }
+            Step::Over => {}
+            Step::Out => break,
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 fn over(replace: bool) -> RenameFlags {
