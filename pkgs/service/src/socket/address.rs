@@ -139,6 +139,23 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_on_all_addresses_includes_those_of_its_families_and_port() {
+        let cases = [
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("[::]:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("127.0.0.1:80", "[::]:80", false),
+        ];
+        for (all, one, expected) in cases {
+            let parse = |address: &str| address.parse().expect("an address");
+            assert_eq!(includes(parse(all), parse(one)), expected, "{all} {one}");
+        }
+    }
+
+    #[test]
     fn one_of_two_addresses_may_not_include_the_other() {
         for (one, other, distinct_ones) in [
             (":80", ":81", true),

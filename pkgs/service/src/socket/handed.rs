@@ -102,25 +102,3 @@ fn listeners(name: &str) -> io::Result<Vec<Listener>> {
 fn name(kind: &str, address: &str) -> String {
     format!("{kind} {address}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_on_all_addresses_includes_those_of_its_families_and_port() {
-        let cases = [
-            ("[::]:80", "127.0.0.1:80", true),
-            ("[::]:80", "[::1]:80", true),
-            ("0.0.0.0:80", "127.0.0.1:80", true),
-            ("0.0.0.0:80", "[::1]:80", false),
-            ("[::]:80", "127.0.0.1:81", false),
-            ("127.0.0.1:80", "127.0.0.2:80", false),
-            ("127.0.0.1:80", "[::]:80", false),
-        ];
-        for (all, one, expected) in cases {
-            let parse = |address: &str| address.parse().expect("an address");
-            assert_eq!(includes(parse(all), parse(one)), expected, "{all} {one}");
-        }
-    }
-}
