@@ -25,7 +25,6 @@ pub mod routes;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
 use oidc::jwt::Tokens;
 
 use crate::user::Limits;
@@ -96,14 +95,6 @@ impl Api {
             settings: ArcSwap::from_pointee(settings),
             logs,
         }))
-    }
-
-    /// Checks the key or token of an admitted request again.
-    ///
-    /// # Errors
-    /// 401 if it is no longer valid.
-    async fn still_admits(&self, fields: &HeaderMap) -> Result<(), failure::Failure> {
-        self.0.guard.still_admits(fields).await
     }
 
     /// Replaces the settings.

@@ -94,14 +94,12 @@ impl Guard {
             Some(Credential::Key(digest)) => digest,
             Some(Credential::Token(tokens, token)) => return vouched_for(bearer(tokens, token).await?),
         };
-        self.let_in(self.valid(&digest).await?, context)
+        self.let_in(self.known(&digest).await?, context)
     }
 
-    /// The key with this digest, unless it is revoked. Whether it has expired is checked too.
-    async fn valid(&self, digest: &[u8; 32]) -> Result<Arc<Key>, Failure> {
-        let key = self.users.key_by_digest(digest).await?.ok_or_else(revoked)?;
-        unexpired(&key)?;
-        Ok(key)
+    /// The key with this digest, unless it is revoked.
+    async fn known(&self, digest: &[u8; 32]) -> Result<Arc<Key>, Failure> {
+        self.users.key_by_digest(digest).await?.ok_or_else(revoked)
     }
 
     /// Checks the key or token of an admitted request again. It counts as no further request.
@@ -111,7 +109,7 @@ impl Guard {
     pub async fn still_admits(&self, fields: &HeaderMap) -> Result<(), Failure> {
         match self.credential(fields)? {
             None => Ok(()),
-            Some(Credential::Key(digest)) => self.valid(&digest).await.map(drop),
+            Some(Credential::Key(digest)) => self.known(&digest).await.and_then(|key| unexpired(&key)),
             Some(Credential::Token(tokens, token)) => bearer(tokens, token).await.map(drop),
         }
     }

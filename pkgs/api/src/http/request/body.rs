@@ -100,7 +100,7 @@ where
     let begun = Instant::now();
     let body = gather(body, most).await?;
     if begun.elapsed() > AT_ONCE {
-        api.still_admits(fields).await?;
+        api.0.guard.still_admits(fields).await?;
     }
     Ok(body)
 }
