@@ -33,9 +33,12 @@ with socket.create_connection((address, 80), timeout=20) as connection, connecti
     assert len(file.read(wanted)) == wanted
 """
 # The box, whose network this is, has a router and a container; the router has a visitor, by a link with a smaller MTU.
+# No address waits until the kernel has asked whether it is another's: for these seconds no neighbour would be found.
 NETWORK = """
+sysctl -qw net.ipv6.conf.default.accept_dad=0
 for name in router visitor container; do
     ip netns add $name
+    ip netns exec $name sysctl -qw net.ipv6.conf.default.accept_dad=0
     ip -n $name link set lo up
 done
 ip link add e0 type veth peer name box netns router
@@ -47,10 +50,10 @@ ip -n router address add 10.97.0.254/24 dev visitor
 ip -n visitor address add 10.97.0.1/24 dev e0
 ip address add 10.88.0.1/24 dev c0
 ip -n container address add 10.88.0.2/24 dev e0
-ip address add fd99::1/64 dev e0 nodad
-ip -n router address add fd99::fe/64 dev box nodad
-ip -n router address add fd97::fe/64 dev visitor nodad
-ip -n visitor address add fd97::1/64 dev e0 nodad
+ip address add fd99::1/64 dev e0
+ip -n router address add fd99::fe/64 dev box
+ip -n router address add fd97::fe/64 dev visitor
+ip -n visitor address add fd97::1/64 dev e0
 ip link set e0 up
 ip link set c0 up
 ip -n router link set box up
