@@ -1,7 +1,6 @@
 //! Look-ups and fetches, one at a time per key and block, on their own threads.
 
 mod fetch;
-mod log_limit;
 mod lookup;
 #[cfg(test)]
 mod tests;
@@ -13,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use service::logs::LogLimit;
 use service::metrics::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use self::log_limit::LogLimit;
 use crate::BLOCK_BYTES;
 use crate::catalogue::{Catalogue, Record};
 use crate::disk::{Directory, FILE_BYTES};

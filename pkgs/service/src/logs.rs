@@ -2,9 +2,13 @@
 //!
 //! With the feature `no-tracing` every log statement compiles to nothing and no subscriber is linked.
 
+mod log_limit;
+
 use clap::{Args, ValueEnum};
 
 use subscriber::filter;
+
+pub use self::log_limit::LogLimit;
 
 /// Which logs are written, and how.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

@@ -62,22 +62,32 @@ impl AddressRateArgs {
     }
 }
 
+/// The longest time that a setting may be, in seconds: a year. No clock overflows when it is added.
+const LONGEST: u64 = 365 * 24 * 60 * 60;
+
+/// The parser of a setting in seconds, at least `least`.
+#[must_use]
+pub fn seconds(least: u64) -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(least..=LONGEST)
+}
+
 /// How long clients may take, and how long they have when the service stops, by default `DRAIN` seconds.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct TimeoutArgs<const DRAIN: u64> {
     /// How long a request's head may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = seconds(1))]
     pub head_timeout: u64,
 
     /// How long a connection may be idle, in seconds. Set it higher than a proxy in front does: otherwise the service
     /// closes connections that the proxy is about to use.
     #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = seconds(1))]
     pub idle_timeout: u64,
 
     /// How long a shutdown waits for requests that are still being answered, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, help_heading = "Time")]
+    #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, help_heading = "Time",
+          value_parser = seconds(0))]
     pub drain_timeout: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Limits how often failures are logged that may happen thousands of times per second.
+//! Limits how often something is logged that may happen thousands of times per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,11 +8,18 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Limits the log of one kind of failure to one line per [`INTERVAL`].
 #[derive(Debug, Default)]
-pub(super) struct LogLimit(Mutex<(Option<Instant>, u64)>);
+pub struct LogLimit(Mutex<(Option<Instant>, u64)>);
 
 impl LogLimit {
+    /// A limit for a `static`.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new((None, 0)))
+    }
+
     /// How often the failure has happened since it was last logged. None if it is too early to log it again.
-    pub(super) fn due(&self) -> Option<u64> {
+    #[must_use]
+    pub fn due(&self) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.1 += 1;
         if last.0.is_some_and(|at| at.elapsed() < INTERVAL) {
