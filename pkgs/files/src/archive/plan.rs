@@ -19,6 +19,7 @@ use crate::site::Site;
 use crate::site::access::AccessControl;
 use crate::site::root::{self, FileIdentity, LookupMode};
 use crate::site::rules::archive::ArchiveFormat;
+use crate::threads::health;
 
 /// The most bytes of all paths in an archive.
 const MAX_PATH_BYTES: usize = 16 << 20;
@@ -96,6 +97,7 @@ impl ArchivePlan {
             plan.add(PlannedEntry { path: path.clone(), identity: None })?;
             let mut names = Vec::new();
             for found in Dir::read_from(&directory)? {
+                health::progressed();
                 let found = found?;
                 let name = found.file_name();
                 let is_hidden = !site.hidden && name.to_bytes().starts_with(b".");
@@ -110,6 +112,7 @@ impl ArchivePlan {
             names.sort_unstable();
             let mut below = Vec::new();
             for name in names {
+                health::progressed();
                 let mut entry = [&path[..], name.to_bytes()].concat();
                 path_bytes += entry.len() + 1;
                 if path_bytes > MAX_PATH_BYTES {
@@ -175,4 +178,24 @@ fn is_open(site: &Site, path: &[u8], own: Option<&AccessControl>) -> bool {
         Some(access) => own.is_some_and(|own| own.covers(&access)),
     };
     is_let_in && (!site.routes() || site.route(path, None).is_direct(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::permit::Permits;
+    use crate::listing::writer::tests::{place_of, site};
+    use crate::threads::health::tests::is_progress;
+
+    #[test]
+    fn each_name_is_progress() {
+        let place = place_of(["a"].into_iter(), |_| String::new());
+        let site = Arc::new(site(place.path()));
+        let (format, max_entries, max_bytes) = (ArchiveFormat::Zip, 10, 10);
+        let request = ArchiveRequest { path: Vec::new(), format, max_entries, max_bytes };
+        let permit = Permits::default().take().expect("a permit");
+        let mut plan = None;
+        assert!(is_progress(|| plan = ArchivePlan::make(&site, request, permit).ok()));
+        assert_eq!(plan.expect("a plan").entries.len(), 2);
+    }
 }

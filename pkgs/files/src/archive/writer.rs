@@ -16,6 +16,7 @@ use crate::site::Site;
 use crate::site::root::{FileIdentity, LookupMode};
 use crate::site::rules::archive::ArchiveFormat;
 use crate::stream::source::{BlockSource, Error, NameMemory, SCARCE_FOR, Step, chunk};
+use crate::threads::health;
 
 /// A block is handed on once it has this many bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -78,6 +79,7 @@ impl ArchiveWriter {
     fn write(&mut self) -> Result<Step, Error> {
         let mut read = 0;
         loop {
+            health::progressed();
             let Some(encoder) = &mut self.encoder else { return Ok(Step::End) };
             if self.sink.len() >= BLOCK_BYTES {
                 return Ok(Step::Block(self.block(false)));

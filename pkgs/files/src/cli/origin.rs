@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use origin::{Bucket, Settings};
+use service::limits;
 
 /// Files from object storage, through a disk cache.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,11 +54,11 @@ pub struct OriginArgs {
     pub origin_cache_files: usize,
 
     /// How long a file is used without asking the origin, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = limits::seconds(0))]
     pub origin_ttl: u64,
 
     /// How long a missing file is assumed to be missing, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = limits::seconds(0))]
     pub origin_missing_ttl: u64,
 
     /// How long after its last check a file is still served if the origin fails, in seconds.
@@ -70,15 +71,15 @@ pub struct OriginArgs {
     pub origin_memory: u64,
 
     /// Timeout of connecting to the origin, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = limits::seconds(1))]
     pub origin_connect_timeout: u64,
 
     /// Timeout of the head of its answer, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = limits::seconds(1))]
     pub origin_head_timeout: u64,
 
     /// Timeout of a block, including retries and its head, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = limits::seconds(1))]
     pub origin_block_timeout: u64,
 }
 

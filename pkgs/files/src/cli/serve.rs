@@ -18,7 +18,7 @@ use service::admin::{Admin, AdminArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::descriptors::HighWater;
 use service::handover::{self, HandoverArgs, Takeover};
-use service::limits::{AddressRateArgs, BacklogArgs, ConnectionArgs, TimeoutArgs};
+use service::limits::{AddressRateArgs, BacklogArgs, ConnectionArgs, TimeoutArgs, seconds};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Family, Registry};
 use service::panics;
@@ -167,7 +167,7 @@ pub struct Args {
 
     /// How long a client may take nothing of an answer, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = seconds(1))]
     pub write_timeout: u64,
 
     /// The access log.
@@ -377,6 +377,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         }
         threads.push(admin.start_boxed("files-admin", pages, &shutdown)?);
     }
+    ready::drains_for(args.timeouts.drain());
     // Readiness first: a program that reads from the output where the server listens then finds it ready.
     readiness.set_ready();
     // The server runs even if nobody reads this.
@@ -538,4 +539,28 @@ fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
         }
     }
     Ok(listeners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_so_long_that_a_clock_overflows() {
+        for (flag, least) in [
+            ("--write-timeout", 1),
+            ("--origin-ttl", 0),
+            ("--origin-missing-ttl", 0),
+            ("--origin-connect-timeout", 1),
+            ("--origin-head-timeout", 1),
+            ("--origin-block-timeout", 1),
+        ] {
+            let takes = |seconds: u64| {
+                let command = <Args as clap::Args>::augment_args(clap::Command::new("files"));
+                command.try_get_matches_from(["files".to_owned(), format!("{flag}={seconds}")]).is_ok()
+            };
+            assert!(takes(least) && !takes(u64::MAX), "{flag}");
+            assert!(least == 0 || !takes(0), "{flag}");
+        }
+    }
 }

@@ -19,6 +19,7 @@ use crate::http::listing_query::SortKey;
 use crate::site::Site;
 use crate::site::root::LookupMode;
 use crate::stream::source::{BlockSource, Error, NameMemory, SCARCE_FOR, Step, chunk};
+use crate::threads::health;
 
 /// How much memory a directory's names may take without asking for more, in bytes: about 500 names.
 pub const SMALL_BYTES: usize = 32 << 10;
@@ -116,6 +117,7 @@ impl ListingWriter {
                 }
                 Phase::Write { names, whole } => {
                     for ranked in names {
+                        health::progressed();
                         // Entries that have disappeared in the meantime are left out.
                         if let Some(about) = look(directory, &ranked.name) {
                             let name = ranked.name.as_bytes();
@@ -203,6 +205,7 @@ fn next(
     // The first of the names left to later passes.
     let mut later: Option<Ranked> = None;
     for found in Dir::read_from(&directory)? {
+        health::progressed();
         let found = found?;
         let name = found.file_name();
         let hidden = !request.hidden && name.to_bytes().starts_with(b".");
@@ -263,6 +266,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::http::listing_query::ListingQuery;
+    use crate::threads::health::tests::is_progress;
 
     fn place(names: &[&str]) -> tempfile::TempDir {
         place_of(names.iter().copied(), |number| "x".repeat(100 - number))
@@ -373,6 +377,20 @@ pub(crate) mod tests {
             let backwards: Vec<_> = by_name.iter().rev().cloned().collect();
             assert_eq!(names(&list(kept, "format=json&order=desc", &place)), backwards, "{kept} kept");
         }
+    }
+
+    #[test]
+    fn each_entry_that_is_read_or_written_is_progress() {
+        let empty = place(&[]);
+        assert!(is_progress(|| drop(list(10, "format=json", &empty))), "the directory and its parent");
+        let all: Vec<String> = (0..600).map(|n| format!("{n:04}")).collect();
+        let place = place_of(all.iter().map(String::as_str), |_| String::new());
+        let order = ListingQuery::default();
+        let request = ListingRequest { path: Vec::new(), order, json: true, hidden: false, chunked: false };
+        let mut writer = ListingWriter::new(Arc::new(site(place.path())), request);
+        let mut step = || assert!(matches!(writer.step(&mut Granted(None, Vec::new())), Ok(Step::Block(_))));
+        step();
+        assert!(is_progress(step), "more of what has been read");
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Patterns match paths, and templates make new paths or URLs from them.
 //!
 //! A pattern is a glob, in which `*` stands for anything, or a regular expression. Both take time linear in the path. A
-//! template replaces `$1` to `$9` with what the pattern's `*` or groups matched, and `$path` with the whole path.
+//! template replaces `$1` to `$9` with what the pattern's `*` or groups matched, and `$path` with the whole path, whose
+//! first slash is left out behind another.
 
-use percent_encoding::percent_encode;
+use percent_encoding::{AsciiSet, percent_encode};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::http::path::ESCAPED;
+
+/// Characters that have to be escaped in a part of a query, so that it stays within its parameter.
+const ESCAPED_IN_QUERY: &AsciiSet = &ESCAPED.add(b'&').add(b'+').add(b';').add(b'=');
 
 /// The most memory a compiled regular expression may take, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
@@ -143,21 +147,35 @@ impl Template {
 
     /// The same as a part of a URL: inserted text is escaped, so that it can end neither the path nor the line.
     pub fn escape(&self, path: &[u8], captures: &Captures<'_>) -> String {
+        self.escape_by(ESCAPED, path, captures)
+    }
+
+    /// The same as a part of a URL's query: inserted text can't add a parameter either.
+    pub fn escape_query(&self, path: &[u8], captures: &Captures<'_>) -> String {
+        self.escape_by(ESCAPED_IN_QUERY, path, captures)
+    }
+
+    fn escape_by(&self, escaped: &'static AsciiSet, path: &[u8], captures: &Captures<'_>) -> String {
         let mut made = String::new();
         self.each(path, captures, |part, literal| match (literal, std::str::from_utf8(part)) {
             (true, Ok(text)) => made.push_str(text),
-            _ => made.extend(percent_encode(part, ESCAPED)),
+            _ => made.extend(percent_encode(part, escaped)),
         });
         made
     }
 
     fn each(&self, path: &[u8], captures: &Captures<'_>, mut put: impl FnMut(&[u8], bool)) {
+        let mut ends_with_slash = false;
         for part in &self.0 {
-            match part {
-                Part::Text(text) => put(text.as_bytes(), true),
-                Part::Capture(number) => put(captures.get(*number).copied().unwrap_or_default(), false),
-                Part::Path => put(path, false),
-            }
+            let (text, literal) = match part {
+                Part::Text(text) => (text.as_bytes(), true),
+                Part::Capture(number) => (captures.get(*number).copied().unwrap_or_default(), false),
+                // A path has a slash in front, which may be there already, such as behind a host.
+                Part::Path if ends_with_slash => (path.strip_prefix(b"/").unwrap_or(path), false),
+                Part::Path => (path, false),
+            };
+            ends_with_slash = text.last().map_or(ends_with_slash, |last| *last == b'/');
+            put(text, literal);
         }
     }
 }
@@ -218,6 +236,8 @@ mod tests {
             (regex("^/u/([0-9]+)(/x)?$"), "/user/$1$2", "/u/42", "/user/42", "/user/42"),
             (regex("^/u/(?<id>[0-9]+)$"), "/$1", "/u/7", "/7", "/7"),
             (glob("/*"), "/$1", "/\u{e9}\r\n%", "/\u{e9}\r\n%", "/%C3%A9%0D%0A%25"),
+            (glob("*"), "https://new.example/$path", "/a", "https://new.example/a", "https://new.example/a"),
+            (glob("/*"), "/x/$1$path", "/", "/x/", "/x/"),
         ] {
             let template = Template::parse(template, &pattern).expect("a template");
             let captures = pattern.captures(path.as_bytes()).expect("it matches");

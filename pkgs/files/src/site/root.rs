@@ -316,13 +316,11 @@ impl Root {
             for (place, coding) in files[1..].iter_mut().zip(Coding::ALL) {
                 let mut beside = path.to_vec();
                 beside.extend_from_slice(coding.suffix().as_bytes());
-                match self.look(&beside, mode) {
-                    Ok(FileType::RegularFile) => {
-                        let coded = self.regular(&beside, mode)?;
-                        // An older encoding belongs to an earlier version of the file.
-                        *place = Some(coded).filter(|coded| coded.identity.modified >= modified);
-                    }
-                    Ok(_) | Err(Error::Missing | Error::Denied) => {}
+                match self.file(&beside, mode) {
+                    // An older encoding belongs to an earlier version of the file.
+                    Ok(coded) => *place = Some(coded).filter(|coded| coded.identity.modified >= modified),
+                    // Also one that may not be read while it is written, or that is gone since it was found.
+                    Err(Error::Missing | Error::Denied) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -461,6 +459,29 @@ mod tests {
         let file = std::fs::File::options().write(true).open(path.join("a.gz")).expect("the file");
         file.set_modified(std::time::UNIX_EPOCH).expect("a time");
         assert_eq!(coded(), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_coding_that_may_not_be_read_does_not_hide_its_file() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let place = place();
+        let path = place.path().join("root");
+        write(path.join("a.gz"), "coded").expect("a file");
+        fs::chmod(path.join("a.gz"), Mode::empty()).expect("a mode");
+        let root = Root::open(&path, Symlinks::Beneath, true).expect("a root");
+        // On a thread to which file permissions apply, even if the tests run as root.
+        let find = move || {
+            let mut sets = capabilities(None).expect("the capabilities");
+            sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+            set_capabilities(None, sets).expect("fewer capabilities");
+            root.find(b"a", LookupMode::MayBlock, CodingLookup::Wanted)
+        };
+        match std::thread::spawn(find).join().expect("no panic") {
+            Ok(Found::File(files)) => {
+                assert_eq!(files.each_ref().map(Option::is_some), [true, false, false, false]);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

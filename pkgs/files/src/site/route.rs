@@ -1,6 +1,7 @@
 //! Rules that answer a path with something other than its own file.
 //!
-//! - `redirect = "/new/$1"`: tells the client to go elsewhere, with its query.
+//! - `redirect = "/new/$1?of=$2"`: tells the client to go elsewhere, with its own query after that of the rule, unless
+//!   `query = false`.
 //! - `rewrite = "/app/$1"`: answers with another path, once: rules of that path are not followed.
 //! - `try = ["$path", "$path.html", "/index.html"]`: answers with the first that exists, with status 200. `fallback`
 //!   adds one after all of these; without `try`, after the path itself.
@@ -23,6 +24,8 @@ pub struct RouteTargets<'r> {
     pub redirect: Option<&'r str>,
     /// The status of that redirect.
     pub status: Option<u16>,
+    /// Whether the client's query is passed on.
+    pub query: Option<bool>,
     /// The path that is answered instead.
     pub rewrite: Option<&'r str>,
     /// The paths of which the first existing one is answered.
@@ -52,8 +55,10 @@ struct Redirect {
     /// Whether to another path on the same host.
     own: bool,
     /// What follows the path: a query, and a fragment.
-    query: Option<String>,
-    fragment: Option<String>,
+    query: Option<Template>,
+    fragment: Option<Template>,
+    /// Whether the client's query is passed on.
+    passes_query: bool,
 }
 
 /// Where a request leads.
@@ -91,6 +96,9 @@ pub enum Error {
     /// A status without a redirect.
     #[error("a status goes with a redirect")]
     StatusAlone,
+    /// A `query` without a redirect.
+    #[error("query goes with a redirect")]
+    QueryAlone,
     /// Two targets at once.
     #[error("redirect or rewrite, not both")]
     Both,
@@ -115,11 +123,16 @@ impl RouteRule {
             (Some(_), Some(_)) => return Err(Error::Both),
             (None, None) => None,
             (Some(""), _) | (_, Some("")) => Some(Move::Stay),
-            (Some(to), _) => Some(Move::Redirect(Redirect::new(to, rule.status.unwrap_or(301), pattern)?)),
+            (Some(to), _) => Some(Move::Redirect(Redirect::new(to, rule, pattern)?)),
             (_, Some(to)) => Some(Move::Rewrite(template(to, pattern)?)),
         };
-        if rule.status.is_some() && !matches!(path, Some(Move::Redirect(_))) {
-            return Err(Error::StatusAlone);
+        if !matches!(path, Some(Move::Redirect(_))) {
+            if rule.status.is_some() {
+                return Err(Error::StatusAlone);
+            }
+            if rule.query.is_some() {
+                return Err(Error::QueryAlone);
+            }
         }
         let tries = match (rule.tries, rule.fallback) {
             (None, None) => None,
@@ -145,7 +158,8 @@ impl RouteRule {
 }
 
 impl Redirect {
-    fn new(to: &str, status: u16, pattern: &Pattern) -> Result<Self, Error> {
+    fn new(to: &str, rule: &RouteTargets<'_>, pattern: &Pattern) -> Result<Self, Error> {
+        let status = rule.status.unwrap_or(301);
         if !matches!(status, 301 | 302 | 303 | 307 | 308) {
             return Err(Error::Status(status));
         }
@@ -165,9 +179,17 @@ impl Redirect {
                 return Err(Error::Target);
             }
         }
-        let (to, fragment) = to.split_once('#').map_or((to, None), |(to, end)| (to, Some(end.to_owned())));
-        let (to, query) = to.split_once('?').map_or((to, None), |(to, end)| (to, Some(end.to_owned())));
-        Ok(Self { status, to: Template::parse(to, pattern)?, own, query, fragment })
+        let (to, fragment) = to.split_once('#').map_or((to, None), |(to, end)| (to, Some(end)));
+        let (to, query) = to.split_once('?').map_or((to, None), |(to, end)| (to, Some(end)));
+        let parse = |part: &str| Template::parse(part, pattern);
+        Ok(Self {
+            status,
+            to: parse(to)?,
+            own,
+            query: query.map(parse).transpose()?,
+            fragment: fragment.map(parse).transpose()?,
+            passes_query: rule.query.unwrap_or(true),
+        })
     }
 
     /// The URL it makes from a path, which starts with its slash.
@@ -177,12 +199,13 @@ impl Redirect {
             // Two slashes at the start would name a host.
             location = format!("/{}", location.trim_start_matches('/'));
         }
-        let queries = self.query.as_deref().into_iter().chain(query.filter(|query| !query.is_empty()));
-        for (mark, query) in ["?", "&"].into_iter().zip(queries) {
+        let own = self.query.as_ref().map(|query| query.escape_query(path, captures));
+        let asked = query.filter(|query| self.passes_query && !query.is_empty());
+        for (mark, query) in ["?", "&"].into_iter().zip(own.as_deref().into_iter().chain(asked)) {
             location.extend([mark, query]);
         }
         if let Some(fragment) = &self.fragment {
-            location.extend(["#", fragment]);
+            location.extend(["#", &fragment.escape(path, captures)]);
         }
         location
     }
@@ -272,6 +295,13 @@ mod tests {
         redirect = "https://new.example/$1?from=old#top"
         status = 308
         [[rule]]
+        path = "/blog/*/*"
+        redirect = "/archive/$1?post=$2"
+        [[rule]]
+        path = "/shop/*"
+        redirect = "https://shop.example/$path?from=$path&$$=$1#$1"
+        query = false
+        [[rule]]
         path = "/loop/*"
         redirect = "/loop/$1"
         [[rule]]
@@ -308,6 +338,14 @@ mod tests {
             ("old/a\r\nset-cookie: x", None, elsewhere(301, "/a%0D%0Aset-cookie:%20x")),
             ("away/x?y", Some("b"), elsewhere(308, "https://new.example/x%3Fy?from=old&b#top")),
             ("away/@evil.example", None, elsewhere(308, "https://new.example/@evil.example?from=old#top")),
+            // What is captured adds no parameter.
+            ("blog/2024/a&b=c", Some("x=1"), elsewhere(301, "/archive/2024?post=a%26b%3Dc&x=1")),
+            ("blog/2024/a+b;c#d", None, elsewhere(301, "/archive/2024?post=a%2Bb%3Bc%23d")),
+            (
+                "shop/a&b#c",
+                Some("x=1"),
+                elsewhere(301, "https://shop.example/shop/a&b%23c?from=/shop/a%26b%23c&$=a%26b%23c#a&b%23c"),
+            ),
             ("loop/a", Some("x"), Route::Direct),
             ("u/42", None, first(&["users/42.html"])),
             ("u/x", None, Route::Direct),

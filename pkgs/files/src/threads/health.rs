@@ -1,24 +1,42 @@
-//! Since when each thread has been running its job, for the watchdog.
+//! Since when each thread has been running its job without progress, for the watchdog.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use service::panics;
 
-/// How long a job may take before its thread counts as stuck. Disks may be slow, or far away.
+/// How long a job may take, or go without [progress](progressed), before its thread counts as stuck. Disks may be slow,
+/// or far away.
 pub const STUCK: Duration = Duration::from_secs(60);
 
-/// Since when each thread has been running its job, for the watchdog.
+/// Since when each thread has been running its job without progress, for the watchdog.
 #[derive(Clone, Debug)]
 pub struct ThreadHealth {
-    /// For each thread: milliseconds since `start`, 0 while it waits for a job, and [`ENDED`] once it has ended.
+    /// For each thread, when its job began or last made progress, in milliseconds since `start`; 0 while it waits for a
+    /// job, and [`ENDED`] once it has ended.
     since: Arc<[AtomicU64]>,
     start: Instant,
 }
 
 /// The value of a thread that has ended.
 const ENDED: u64 = u64::MAX;
+
+thread_local! {
+    /// The state and the number of this thread while it runs a job.
+    static RUNNING: RefCell<Option<(ThreadHealth, usize)>> = const { RefCell::new(None) };
+}
+
+/// Records that this thread's job goes on, for jobs that look at many files: each may take as long as a disk does. Does
+/// nothing on threads that aren't monitored.
+pub fn progressed() {
+    RUNNING.with_borrow(|running| {
+        if let Some((health, number)) = running {
+            health.since[*number].store(health.now(), Ordering::Relaxed);
+        }
+    });
+}
 
 /// A thread that records since when it has been running its job. Dropping this records that the thread has ended.
 #[derive(Debug)]
@@ -38,7 +56,7 @@ impl ThreadHealth {
         MonitoredThread { health: self.clone(), number }
     }
 
-    /// Whether no thread has ended, or has been running its job for longer than `stuck`.
+    /// Whether no thread has ended, or has been running its job without progress for longer than `stuck`.
     pub fn is_alive(&self, stuck: Duration) -> bool {
         let now = self.now();
         self.since.iter().all(|since| match since.load(Ordering::Relaxed) {
@@ -58,9 +76,11 @@ impl MonitoredThread {
     pub fn at(&self, job: impl FnOnce()) {
         let since = &self.health.since[self.number];
         since.store(self.health.now(), Ordering::Relaxed);
+        RUNNING.set(Some((self.health.clone(), self.number)));
         if let Err(panic) = panics::catch(job) {
             panic.log("job", "of a thread that waits for the disk");
         }
+        RUNNING.set(None);
         since.store(0, Ordering::Relaxed);
     }
 }
@@ -72,8 +92,42 @@ impl Drop for MonitoredThread {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Whether a thread whose job does this `work` makes progress by it.
+    pub fn is_progress(work: impl FnOnce()) -> bool {
+        let health = ThreadHealth::new(1);
+        let mut has_progressed = false;
+        health.thread(0).at(|| {
+            let since = || health.since[0].load(Ordering::Relaxed);
+            let begun = since();
+            while health.now() == begun {
+                std::thread::yield_now();
+            }
+            work();
+            has_progressed = since() > begun;
+        });
+        has_progressed
+    }
+
+    #[test]
+    fn a_long_job_is_not_stuck_while_it_makes_progress() {
+        assert!(!is_progress(|| ()));
+        assert!(is_progress(progressed));
+        let health = ThreadHealth::new(2);
+        let (first, second) = (health.thread(0), health.thread(1));
+        let since = |number: usize| health.since[number].load(Ordering::Relaxed);
+        let mut of_first = ENDED;
+        first.at(|| ());
+        second.at(|| {
+            progressed();
+            of_first = since(0);
+        });
+        // Both jobs are over: what this thread does now is no progress of them.
+        progressed();
+        assert_eq!((of_first, since(0), since(1)), (0, 0, 0));
+    }
 
     #[test]
     fn a_thread_that_is_stuck_or_has_ended_is_seen() {

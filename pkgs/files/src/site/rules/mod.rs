@@ -31,7 +31,7 @@
 //!
 //! [[rule]]
 //! match = "^/u/([0-9]+)$"             # a regular expression instead of a path
-//! redirect = "/users/$1"              # 301, or as `status` says; the query is kept
+//! redirect = "/users/$1"              # 301, or as `status` says; the query is kept, unless `query = false`
 //! ```
 //!
 //! Routing rules (`redirect`, `rewrite`, `try`, `fallback`) match the requested path: see [`route`](super::route). All
@@ -158,6 +158,8 @@ pub struct Rule {
     pub redirect: Option<String>,
     /// The redirect's status: 301, 302, 303, 307 or 308. 301 by default.
     pub status: Option<u16>,
+    /// Whether the client's query follows the redirect's own. True by default.
+    pub query: Option<bool>,
     /// The path that is answered instead. Empty to cancel an earlier rule's.
     pub rewrite: Option<String>,
     /// The paths of which the first existing one is answered. Empty to cancel an earlier rule's.
@@ -379,6 +381,7 @@ impl Rule {
         RouteTargets {
             redirect: self.redirect.as_deref(),
             status: self.status,
+            query: self.query,
             rewrite: self.rewrite.as_deref(),
             tries: self.r#try.as_deref(),
             fallback: self.fallback.as_deref(),
@@ -502,6 +505,18 @@ mod tests {
                 "rule \"/a\": 200 is no status of a redirect",
             ),
             ("[[rule]]\npath = '/a'\nstatus = 301", "rule \"/a\": a status goes with a redirect"),
+            (
+                "[[rule]]\npath = '/a'\nrewrite = '/b'\nquery = false",
+                "rule \"/a\": query goes with a redirect",
+            ),
+            (
+                "[[rule]]\npath = '/*'\nredirect = '/a?$2'",
+                "rule \"/*\": there is no $2: the pattern has 1 of them",
+            ),
+            (
+                "[[rule]]\npath = '/*'\nredirect = '/a#$x'",
+                "rule \"/*\": behind a $ comes a digit from 1 to 9, path, or another $",
+            ),
             (
                 "[[rule]]\npath = '/a'\nredirect = '/b'\nrewrite = '/c'",
                 "rule \"/a\": redirect or rewrite, not both",
