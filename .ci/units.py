@@ -13,7 +13,7 @@ from pathlib import Path
 RENDERED = Path(__file__).parents[1] / "tests/rendered"
 ANYWHERE = r"X-|"
 # Lines of a service's unit that only apply to that host.
-OF_SERVICE = re.compile(ANYWHERE + "Requires=|LoadCredential=|MemoryMax=")
+OF_SERVICE = re.compile(ANYWHERE + "Requires=|Wants=|LoadCredential=|MemoryMax=")
 # The console and its helpers keep their memory limits and sockets on every system; only the CPUs differ.
 OF_CONSOLE = re.compile(ANYWHERE + "CPUAffinity=")
 

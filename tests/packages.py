@@ -232,11 +232,28 @@ def documented(root: Root, prefix: str, zsh: str) -> None:
         root.run(f"{prefix}/bin/{name}", "--version")
 
 
+def consistent(root: Root, prefix: str) -> None:
+    """Units name only units that are installed, and settings can be read only by root and their service's group."""
+    units = root.path / prefix.lstrip("/") / "lib/systemd/system"
+    for path in units.iterdir():
+        for name in re.findall(r"\blinerate-[a-z0-9-]+\.(?:service|socket)\b", path.read_text()):
+            expect((units / name).exists(), f"{path.name} names {name}, which is not installed")
+    private(root)
+
+
+def private(root: Root) -> None:
+    for name in (*SERVICES, "console"):
+        state = root.run("stat", "--format", "%a %U %G", f"/etc/linerate/{name}.toml").strip()
+        expect(state == f"640 root linerate-{name}", f"{name}.toml is {state}")
+
+
 def package(root: Root, deb: Path) -> None:
     before = root.files()
     (root.path / "linerate.deb").write_bytes(deb.read_bytes())
     root.run("dpkg", "--install", "/linerate.deb")
     documented(root, "/usr", "zsh/vendor-completions")
+    consistent(root, "/usr")
+    without_tmpfiles(root)
     beside(root)
     serves(root, "/usr")
 
@@ -257,25 +274,47 @@ def package(root: Root, deb: Path) -> None:
     expect(not left, f"purged, and still there: {sorted(left)}")
 
 
+def without_tmpfiles(root: Root) -> None:
+    """On a system without systemd-tmpfiles, the package makes settings private itself."""
+    program = root.path / root.run("sh", "-c", "realpath $(command -v systemd-tmpfiles)").strip().lstrip("/")
+    root.run("sh", "-c", "chown root: /etc/linerate/*.toml && chmod 644 /etc/linerate/*.toml")
+    away = program.rename(program.with_name("away"))
+    root.run("/var/lib/dpkg/info/linerate.postinst", "configure")
+    away.rename(program)
+    private(root)
+
+
 def archive(root: Root, packed: Path) -> None:
-    """Installs the archive by hand, as its README describes."""
+    """Installs the archive by hand, as its README describes, and once more, as an update."""
+    unpacked(root, packed)
+    settings = root.path / "etc/linerate/links.toml"
+    settings.write_text(settings.read_text() + "max-connections = 1000\n")
+    (root.path / "etc/linerate/api.toml").unlink()
+    unpacked(root, packed)
+    expect("max-connections = 1000" in settings.read_text(), "an update from the archive forgets settings")
+    documented(root, "/usr/local", "zsh/site-functions")
+    consistent(root, "/usr/local")
+    beside(root)
+    serves(root, "/usr/local")
+
+
+def unpacked(root: Root, packed: Path) -> None:
     subprocess.run(
         ["tar", "--extract", "--file", packed, "--strip-components=1", "--directory", root.path / "usr/local"],
         check=True,
     )
     root.has("/usr/local/share/doc/linerate/README.md")
-    root.run("mkdir", "/etc/linerate")
-    root.run("sh", "-c", "cp /usr/local/share/doc/linerate/examples/*.toml /etc/linerate")
+    root.run("mkdir", "-p", "/etc/linerate")
+    missing = '[ -e "/etc/linerate/$name" ] || cp "$name" /etc/linerate'
+    root.run("sh", "-ec", f"cd /usr/local/share/doc/linerate/examples; for name in *.toml; do {missing}; done")
     users(root)
-    documented(root, "/usr/local", "zsh/site-functions")
-    beside(root)
-    serves(root, "/usr/local")
 
 
 def installed(root: Root, tree: Path) -> None:
     subprocess.run(["cp", "-a", f"{tree}/.", root.path], check=True)
     users(root)
     documented(root, "/usr/local", "zsh/site-functions")
+    consistent(root, "/usr/local")
     beside(root)
     serves(root, "/usr/local")
 

@@ -9,11 +9,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{apart, binaries};
-use testkit::Server;
+use testkit::{Server, until};
 
 /// Starts `up` on a directory and waits for its output, which comes once all services are ready.
 fn up(data: &Path) -> (Server, Value) {
-    let up = Server::program(env!("CARGO_BIN_EXE_linerate")).args(["--json", "up", "--data"]).arg(data);
+    // Whoever runs the tests may ignore SIGHUP, as nohup(1) does, and programs inherit that.
+    let up = Server::program("env").args(["--default-signal=HUP", env!("CARGO_BIN_EXE_linerate"), "--json"]);
+    let up = up.args(["up", "--data"]).arg(data);
     let server = up.start();
     let said = serde_json::from_str(server.said());
     let said = said.unwrap_or_else(|error| panic!("{error}: {:?} {}", server.said(), server.log()));
@@ -30,10 +32,14 @@ fn running(said: &Value) -> Vec<&str> {
     let processes = said["processes"].as_object().expect("processes");
     assert_eq!(processes.keys().collect::<Vec<_>>(), ["api", "console", "files", "links", "writer"]);
     let runs = |(name, pid): &(&String, &Value)| {
-        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
         // The console and the files writer run this same program.
         let own = ["console", "writer"].contains(&name.as_str());
-        comm.trim() == if own { "linerate".to_owned() } else { format!("linerate-{name}") }
+        let program = if own { "linerate".to_owned() } else { format!("linerate-{name}") };
+        // A zombie has ended, and nobody has asked how.
+        field("Name:") == program && !field("State:").starts_with('Z')
     };
     processes.iter().filter(runs).map(|(name, _)| name.as_str()).collect()
 }
@@ -121,6 +127,22 @@ fn the_end_of_one_is_the_end_of_all() {
     assert_eq!(ended(&server), 1);
     let errors = server.log();
     assert!(errors.lines().any(|line| line.starts_with("error: files ended: signal: 9")), "{errors}");
+    assert!(running(&said).is_empty(), "{:?} still run", running(&said));
+}
+
+#[test]
+fn its_services_end_when_it_is_killed_or_its_terminal_is_closed() {
+    if binaries().is_none() {
+        return;
+    }
+    let data = tempfile::tempdir().expect("a directory");
+    let (server, said) = up(data.path());
+    server.kill();
+    until("its services have ended", || running(&said).is_empty());
+    // The next one uses the same data.
+    let (server, said) = up(data.path());
+    server.signal(Signal::HUP);
+    assert_eq!(ended(&server), 0);
     assert!(running(&said).is_empty(), "{:?} still run", running(&said));
 }
 

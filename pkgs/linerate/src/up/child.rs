@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
@@ -40,7 +41,7 @@ pub enum ReadyAt {
     Unix(PathBuf, &'static str),
 }
 
-/// A running service, which is killed when this is dropped.
+/// A running service, which is killed when this is dropped, and told to end when the thread that started it has ended.
 #[derive(Debug)]
 pub struct Child {
     name: &'static str,
@@ -50,7 +51,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it. Calls `said` with each line of its output.
+    /// Starts it, on the main thread. Calls `said` with each line of its output.
     pub fn start(
         name: &'static str,
         mut command: Command,
@@ -63,6 +64,7 @@ impl Child {
         // Ctrl-C signals the whole foreground process group. With a group of its own, each service gets only the signal
         // that `up` sends.
         command.process_group(0).kill_on_drop(true);
+        end_with_this_process(&mut command);
         let mut process = command.spawn().map_err(|source| Error::Start { program, source })?;
         let (send, token) = mpsc::channel(1);
         let to = said.clone();
@@ -125,6 +127,20 @@ impl Child {
             drop(self.process.kill().await);
         }
     }
+}
+
+/// Has the kernel send SIGTERM to the process that `command` starts once the thread that starts it has ended, even if
+/// that was killed (`PR_SET_PDEATHSIG`, prctl(2)).
+#[allow(unsafe_code)]
+fn end_with_this_process(command: &mut tokio::process::Command) {
+    let parent = getpid();
+    let before = move || -> std::io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // If the parent ended before that call, no signal comes any more.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+    };
+    // SAFETY: between fork and exec, it only makes system calls: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(before) };
 }
 
 /// Asks a service whether it is ready.

@@ -4,6 +4,9 @@
 //! is restarted. A second `up` runs another set of services on other ports, with data of its own; it doesn't take over
 //! from the first. Use systemd units to restart without losing connections.
 //!
+//! However this process ends, its services end too: it stops them when its terminal is closed, and the kernel does when
+//! it is killed. The data stays locked until the last of them has ended.
+//!
 //! - [`program`]: where the services' binaries are.
 //! - [`port`]: the ports they can use.
 //! - [`child`]: a running service, and its output.
@@ -23,9 +26,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use serde::Serialize;
 use service::shutdown::Shutdown;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use child::{Child, LogLine, ReadyAt};
@@ -142,6 +146,13 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
+        if !ignores_hangup(&fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+            let (mut hangup, shutdown) = (signal(SignalKind::hangup())?, shutdown.clone());
+            tokio::task::spawn_local(async move {
+                hangup.recv().await;
+                shutdown.trigger();
+            });
+        }
         for attempt in 1.. {
             let ports = if attempt == 1 { Ports::usual()? } else { Ports::any()? };
             let mut greeted = false;
@@ -172,13 +183,22 @@ pub fn run(
     })
 }
 
+/// Whether a closed terminal should end nothing, as nohup(1) says by ignoring SIGHUP. `status` is that of the process,
+/// as in proc_pid_status(5).
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, the lowest bit.
+    mask.is_some_and(|mask| mask & 1 != 0)
+}
+
 /// The services' programs, and the directory of their data.
 struct Services {
     links: PathBuf,
     files: PathBuf,
     api: PathBuf,
     data: PathBuf,
-    /// Is locked as long as it is open: a second set of services would replace the token of the first.
+    /// A second set of services would replace the token of the first.
     _lock: File,
 }
 
@@ -192,13 +212,7 @@ impl Services {
         let [links, files, api] = ["linerate-links", "linerate-files", "linerate-api"].map(program::find);
         let (links, files, api) = (links?, files?, api?);
         fs::create_dir_all(data).map_err(failed(data))?;
-        let path = data.join(".lock");
-        let lock = open_lock(&path).map_err(failed(&path))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(Error::Taken(data.to_owned())),
-            locked => locked.map_err(|errno| failed(&path)(errno.into()))?,
-        }
-        let services = Self { links, files, api, data: data.to_owned(), _lock: lock };
+        let services = Self { links, files, api, data: data.to_owned(), _lock: lock(data)? };
         let root = services.root();
         fs::create_dir_all(&root).map_err(failed(&root))?;
         let page = root.join("index.html");
@@ -341,6 +355,20 @@ impl Services {
     }
 }
 
+/// Locks the data as long as the file is open, here or in a service: each inherits it, and may end after this process.
+fn lock(data: &Path) -> Result<File, Error> {
+    let path = data.join(".lock");
+    let failed = |source| Error::File { path: path.clone(), source };
+    let file = open_lock(&path).map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(Error::Taken(data.to_owned())),
+        locked => locked.map_err(|errno| failed(errno.into()))?,
+    }
+    // Without close-on-exec.
+    fcntl_setfd(&file, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+    Ok(file)
+}
+
 /// Opens the file that is locked. A link isn't followed, and nothing is truncated.
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -431,5 +459,26 @@ mod tests {
         assert!(open_lock(&link).is_err() && open_lock(&text).is_ok());
         assert_eq!(fs::read_to_string(&text).expect("a file"), "text");
         assert!(open_lock(&directory.path().join("new")).is_ok());
+    }
+
+    #[test]
+    fn the_data_is_locked_until_the_last_service_has_ended() {
+        let data = tempfile::tempdir().expect("a directory");
+        let held = lock(data.path()).expect("nobody uses it");
+        let mut service = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        drop(held);
+        assert!(matches!(lock(data.path()), Err(Error::Taken(_))));
+        drop(service.stdin.take());
+        service.wait().expect("a child");
+        // What other tests have started meanwhile inherited it too.
+        testkit::until("nobody uses the data", || lock(data.path()).is_ok());
+    }
+
+    #[test]
+    fn nohup_is_noticed() {
+        let status =
+            |ignored| format!("SigBlk:\t0000000000000001\nSigIgn:\t{ignored}\nSigCgt:\t0000000000000001\n");
+        assert!(ignores_hangup(&status("0000000000001001")));
+        assert!(!ignores_hangup(&status("0000000000001000")) && !ignores_hangup(""));
     }
 }
