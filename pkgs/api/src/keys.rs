@@ -106,17 +106,18 @@ impl From<Key> for KeyInfo {
 
 /// The error of a text that is not a future time.
 #[derive(Debug, thiserror::Error)]
-#[error("expected a time to come, such as 2030-01-31T12:00:00Z or 90d")]
+#[error("expected a time to come until 9999-12-30T22:00:00Z, such as 2030-01-31T12:00:00Z or 90d")]
 pub struct InvalidEnd;
 
-/// When a key expires: RFC 3339, or a span from now.
+/// When a key expires, to a microsecond as it is stored: RFC 3339, or a span from now.
 ///
 /// # Errors
 /// If it is neither, or in the past.
 pub fn end(text: &str) -> Result<Timestamp, InvalidEnd> {
     let now = Zoned::now();
     let later = || Some(now.checked_add(text.parse::<Span>().ok()?).ok()?.timestamp());
-    let time = text.parse().ok().or_else(later);
+    let time: Option<Timestamp> = text.parse().ok().or_else(later);
+    let time = time.and_then(|time| Timestamp::from_microsecond(time.as_microsecond()).ok());
     time.filter(|time| *time > now.timestamp()).ok_or(InvalidEnd)
 }
 
@@ -128,6 +129,16 @@ fn check(secret: &str) -> [u8; CHECK_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_ends_at_a_time_that_can_be_stored() {
+        let ends = |text: &str| end(text).map(|end| end.to_string()).map_err(|error| error.to_string());
+        assert_eq!(ends("2130-01-31T00:00:00.123456789Z").as_deref(), Ok("2130-01-31T00:00:00.123456Z"));
+        assert_eq!(ends("9999-12-30T22:00:00Z").as_deref(), Ok("9999-12-30T22:00:00Z"));
+        for text in ["9999-12-31T23:59:59Z", "2001-01-01T00:00:00Z", "x"] {
+            assert!(ends(text).is_err_and(|error| error.contains("until 9999-12-30T22:00:00Z")), "{text}");
+        }
+    }
 
     #[test]
     fn a_key_is_known_by_its_check() {

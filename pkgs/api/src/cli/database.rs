@@ -80,14 +80,6 @@ impl DatabaseArgs {
     pub fn url(&self) -> DatabaseUrl {
         self.database_url.clone().unwrap_or_else(|| DatabaseUrl::Sqlite(default_file()))
     }
-
-    /// The arguments with which a command uses the same database, as typed. A password is left out.
-    pub fn arguments(&self) -> String {
-        match &self.database_url {
-            Some(url) if *url != DatabaseUrl::Sqlite(default_file()) => format!(" --database-url {url}"),
-            _ => String::new(),
-        }
-    }
 }
 
 /// An open database of a command.

@@ -14,7 +14,7 @@ use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs
 use service::admin::AdminArgs;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{self, HandoverArgs, Takeover};
-use service::limits::{AddressRateArgs, ConnectionArgs, TimeoutArgs};
+use service::limits::{AddressRateArgs, ConnectionArgs, TimeoutArgs, seconds};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Registry};
 use service::panics;
@@ -38,6 +38,9 @@ use crate::users::{DatabaseUrl, Options};
 
 /// How long the database's writer may take for one transaction. No usable disk takes longer.
 const WRITE_STUCK: Duration = Duration::from_secs(120);
+
+/// The longest timeout of the database, in milliseconds: what PostgreSQL takes as `statement_timeout`.
+const LONGEST: u64 = 2_147_483_647;
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -116,7 +119,8 @@ pub struct Args {
     pub cache_bytes: u64,
 
     /// With PostgreSQL: how outdated a cached read may be, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database",
+          value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub staleness: u64,
 
     /// With PostgreSQL: how many seconds cached reads continue while none of its hosts is usable, from when it was last
@@ -129,11 +133,13 @@ pub struct Args {
     pub connections: NonZero<u32>,
 
     /// How long a request waits for such a connection, in milliseconds; then it is answered 503.
-    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database",
+          value_parser = clap::value_parser!(u64).range(..=LONGEST))]
     pub acquire_timeout: u64,
 
     /// How long the database may take to answer, in milliseconds; then it is answered 503.
-    #[arg(long, value_name = "MS", default_value_t = 5000, help_heading = "Database")]
+    #[arg(long, value_name = "MS", default_value_t = 5000, help_heading = "Database",
+          value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     pub database_timeout: u64,
 
     /// The number of threads that serve.
@@ -158,8 +164,7 @@ pub struct Args {
     pub timeouts: TimeoutArgs<30>,
 
     /// Timeout of a request's body, however slowly it drips, in seconds; then it is answered 408.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Time", value_parser = seconds(1))]
     pub body_timeout: u64,
 
     /// The access log.
@@ -223,13 +228,15 @@ pub enum Error {
     Jwt(#[from] jwt::OpenError),
     /// There are no API keys, so no client could use the service.
     #[error(
-        "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}', or say --auth none"
+        "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}'{further}, or say --auth none"
     )]
     NoKeys {
         /// The database without keys.
         database: DatabaseUrl,
         /// The arguments with which a command uses it.
         arguments: String,
+        /// What else the command needs.
+        further: &'static str,
     },
     /// Signals or threads failed.
     #[error(transparent)]
@@ -292,8 +299,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Auth::None => false,
     };
     if keys && tokens.is_none() && runtime.block_on(users.list_keys())?.is_empty() {
-        let database = args.database.url();
-        return Err(Error::NoKeys { database, arguments: advice(&args) });
+        return Err(no_keys(&args));
     }
 
     // If the writer has ended, restarting the process is faster than repairing the writer.
@@ -409,16 +415,37 @@ fn reload(reloaded: &Reloaded) {
     reloaded.certificates.reload();
 }
 
-/// The arguments with which a command uses the database of this server.
-fn advice(args: &Args) -> String {
-    match (&args.config.config, args.database.url()) {
-        (Some(config), _) => format!(" --config {}", config.display()),
-        // The URL is usually in the variable, and may contain a password, which must not be repeated.
-        (None, DatabaseUrl::Postgres(_)) => {
-            " with the same LINERATE_API_DATABASE_URL or --database-url".to_owned()
+/// The error that there are no keys, with the command that makes one in the database of this server.
+fn no_keys(args: &Args) -> Error {
+    let database = args.database.url();
+    let (arguments, further) = match (&database, &args.config.config) {
+        // The default depends on the environment and the user, who may be others in the operator's shell.
+        (DatabaseUrl::Sqlite(path), _) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            (format!(" --database-url {}", quoted(&format!("sqlite:{}", path.display()))), "")
         }
-        (None, DatabaseUrl::Sqlite(_)) => args.database.arguments(),
+        // The URL may contain a password, which must not be repeated.
+        (DatabaseUrl::Postgres(_), Some(config)) => (
+            format!(" --config {}", quoted(&config.display().to_string())),
+            " (with the same LINERATE_API_DATABASE_URL if the URL is not in there)",
+        ),
+        (DatabaseUrl::Postgres(_), None) => {
+            (String::new(), " with the same LINERATE_API_DATABASE_URL or --database-url")
+        }
+    };
+    Error::NoKeys { database, arguments, further }
+}
+
+/// A text as a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let mut word = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_ascii() && !letter.is_ascii_alphanumeric() && !"/._-:+,@%=".contains(letter) {
+            word.push('\\');
+        }
+        word.push(letter);
     }
+    word
 }
 
 /// Whether only this machine can connect to the address. A socket from systemd may have any address.
@@ -494,6 +521,7 @@ mod tests {
     use clap::Parser;
 
     use super::super::{Cli, finish, run};
+    use super::quoted;
 
     /// Longer than anything here takes.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -509,6 +537,15 @@ mod tests {
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
+    }
+
+    #[test]
+    fn a_shell_takes_what_is_quoted_for_one_word() {
+        for text in ["sqlite:/var/lib/linerate-api/api.db", "sqlite:/a b/$(c)'\"d\\;~é&.db"] {
+            let output = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(text))).output();
+            assert_eq!(String::from_utf8_lossy(&output.expect("a shell").stdout), text);
+        }
+        assert_eq!(quoted("sqlite:/var/lib/x-y_z/api.db"), "sqlite:/var/lib/x-y_z/api.db");
     }
 
     /// No external event is known to make the writer panic, so in this process it panics after its first transaction.

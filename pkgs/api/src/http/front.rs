@@ -29,14 +29,14 @@ use tower_service::Service;
 
 use super::access::guard::Admitted;
 use super::access::hosts;
-use super::access::rate::{self, REMEMBERED};
+use super::access::rate::{self, REMEMBERED, Remaining};
 use super::audit::Audit;
 use super::call::Call;
 use super::document::validated;
 use super::failure::{Failure, RETRY_AFTER};
 use super::metrics::Operation;
 use super::request::body::One;
-use super::response::budget::ResponseBudget;
+use super::response::budget::{ResponseBudget, SMALL};
 use super::response::respond::{JSON, found};
 use super::routes::Route;
 use super::{Api, Logs};
@@ -128,7 +128,7 @@ impl Front {
         let exceeded = limiter.take(network(client), *rate, Instant::now()).err()?;
         let failure = Failure::from(Problem::new(429, "the address asks more often than it may"))
             .with(header::RETRY_AFTER, HeaderValue::from(exceeded.retry_seconds().max(1)));
-        Some(tell(&self.api, fields, Err(failure)))
+        Some(tell(&self.api, &self.answers, fields, None, Err(failure)))
     }
 
     /// The target of a request.
@@ -154,13 +154,14 @@ impl Front {
         let origin = fields.get(header::ORIGIN).filter(|origin| !self.api.settings().cors.allows(origin));
         let refused = hosts::check(hosts, request, origin).err()?;
         let failure = Failure::from(Problem::from(refused));
-        Some(tell(&self.api, fields, Err(failure)))
+        Some(tell(&self.api, &self.answers, fields, None, Err(failure)))
     }
 }
 
 /// The answer, if it is possible without waiting: a cached user for a known client.
 fn at_once(
     api: &Api,
+    answers: &Arc<ResponseBudget>,
     route: Route,
     id: UserId,
     fields: &HeaderMap,
@@ -170,9 +171,11 @@ fn at_once(
         Some(record) => (record, None),
         None => api.users().lingering(id).map(|(record, age)| (record, Some(age)))?,
     };
-    let admitted = api.0.guard.at_once(fields, context)?;
-    let mut response =
-        tell(api, fields, admitted.and_then(|admitted| one(route, fields, admitted, Some(record))));
+    let (left, answer) = match api.0.guard.at_once(fields, context)? {
+        Ok(admitted) => (admitted.left, one(route, fields, &admitted, Some(record))),
+        Err(failure) => (None, Err(failure)),
+    };
+    let mut response = tell(api, answers, fields, left, answer);
     if let Some(age) = age {
         response.headers_mut().insert(CACHE_STATUS, away(age));
     }
@@ -189,30 +192,34 @@ fn away(age: Duration) -> HeaderValue {
 /// The answer after a query.
 async fn read(
     api: &Api,
+    answers: &Arc<ResponseBudget>,
     route: Route,
     id: UserId,
     fields: HeaderMap,
     context: Option<RequestContext>,
 ) -> Response<Body> {
+    let mut left = None;
     let read = async {
         let admitted = api.0.guard.admit(&fields, context.as_ref()).await?;
+        left = admitted.left;
         admitted.caller.require(route.scope)?;
         // Only now is it known that the client may read. An issuer's token, for example, needs no database.
         if let Some((record, age)) = api.users().lingering(id) {
-            let (admitted, mut response) = one(route, &fields, admitted, Some(record))?;
+            let mut response = one(route, &fields, &admitted, Some(record))?;
             response.headers_mut().insert(CACHE_STATUS, away(age));
-            return Ok((admitted, response));
+            return Ok(response);
         }
         let record = api.users().read(id).await?;
-        one(route, &fields, admitted, record)
+        one(route, &fields, &admitted, record)
     };
     let read = read.await;
-    tell(api, &fields, read)
+    tell(api, answers, &fields, left, read)
 }
 
 /// The answer to a document that is to be checked.
 async fn validate<B>(
     api: &Api,
+    answers: &Arc<ResponseBudget>,
     route: Route,
     (fields, body): (HeaderMap, B),
     context: Option<RequestContext>,
@@ -220,36 +227,49 @@ async fn validate<B>(
 where
     B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
 {
+    let mut left = None;
     let checked = async {
         let admitted = api.0.guard.admit(&fields, context.as_ref()).await?;
+        left = admitted.left;
         admitted.caller.require(route.scope)?;
         acceptable(&fields)?;
         let One(body) = One::of(&fields, body, api).await?;
         let mut response = Response::new(validated(api, &body)?);
         response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-        Ok::<_, Failure>((admitted, response))
+        Ok::<_, Failure>(response)
     };
     let checked = checked.await;
-    tell(api, &fields, checked)
+    tell(api, answers, &fields, left, checked)
 }
 
-/// Adds fields for the client to an answer.
+/// Adds fields for the client, and what its key has left, to an answer.
 fn tell(
     api: &Api,
+    answers: &Arc<ResponseBudget>,
     fields: &HeaderMap,
-    answer: Result<(Admitted, Response<Bytes>), Failure>,
+    left: Option<Remaining>,
+    answer: Result<Response<Bytes>, Failure>,
 ) -> Response<Body> {
-    let mut response = match answer {
-        Ok((admitted, mut response)) => {
-            if let Some(left) = &admitted.left {
-                left.tell(response.headers_mut());
-            }
-            response.map(|body| Either::Left(Full::new(body)))
-        }
-        Err(failure) => failure.into_response().map(Either::Right),
-    };
+    let held = answer.and_then(|response| held(answers, response));
+    let mut response = held.unwrap_or_else(|failure| failure.into_response().map(Either::Right));
+    if let Some(left) = left {
+        left.tell(response.headers_mut());
+    }
     api.settings().cors.tell(fields, response.headers_mut());
     response
+}
+
+/// The answer with its body, which is counted if it is large.
+///
+/// # Errors
+/// 503 if there is no room for it.
+fn held(answers: &Arc<ResponseBudget>, response: Response<Bytes>) -> Result<Response<Body>, Failure> {
+    if response.body().len() as u64 <= SMALL {
+        return Ok(response.map(|body| Either::Left(Full::new(body))));
+    }
+    let (parts, body) = response.into_parts();
+    let body = answers.hold(body.into(), false).ok_or_else(busy)?;
+    Ok(Response::from_parts(parts, Either::Right(body)))
 }
 
 /// The answer to any other request.
@@ -267,13 +287,15 @@ where
     if let Some(response) = settings.cors.preflight::<Full<Bytes>>(request.method(), request.headers()) {
         return response.map(Either::Left);
     }
+    // What a write has done is told in any case.
+    let always = matches!(&target, Target::Route(route, _) if route.scope == Some(Scope::Write));
     // For CORS, which refusals need too.
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
     let mut response = match api.0.guard.admit(request.headers(), context.as_ref()).await {
         Ok(admitted) => {
             let response = handle(api, target, request, &admitted, context).await;
             let (parts, body) = response.unwrap_or_else(IntoResponse::into_response).into_parts();
-            let mut response = match answers.hold(body) {
+            let mut response = match answers.hold(body, always) {
                 Some(body) => Response::from_parts(parts, body),
                 None => busy().into_response(),
             };
@@ -361,13 +383,12 @@ fn busy() -> Failure {
 fn one(
     route: Route,
     fields: &HeaderMap,
-    admitted: Admitted,
+    admitted: &Admitted,
     record: Option<Record>,
-) -> Result<(Admitted, Response<Bytes>), Failure> {
+) -> Result<Response<Bytes>, Failure> {
     admitted.caller.require(route.scope)?;
     acceptable(fields)?;
-    let response = found(fields, &record.ok_or_else(Failure::no_user)?)?;
-    Ok((admitted, response))
+    found(fields, &record.ok_or_else(Failure::no_user)?)
 }
 
 /// Whether the client accepts JSON, or the page that describes it (RFC 9110, section 12.5.1).
@@ -421,21 +442,25 @@ where
         let context = if logs.access { request.extensions().get::<RequestContext>().cloned() } else { None };
         match (target, operation) {
             (Target::Route(route, Some(id)), Operation::Get) if request.uri().query().is_none() => {
-                if let Some(response) = at_once(&self.api, route, id, request.headers(), context.as_ref()) {
+                let now = at_once(&self.api, &self.answers, route, id, request.headers(), context.as_ref());
+                if let Some(response) = now {
                     self.api.0.metrics.count(operation, response.status(), begin);
                     return Answering::Now(Some(response));
                 }
                 let trace = logs.trace(&request);
-                let (api, fields) = (self.api.clone(), request.into_parts().0.headers);
+                let (api, answers) = (self.api.clone(), Arc::clone(&self.answers));
+                let fields = request.into_parts().0.headers;
                 Answering::Later(Box::pin(async move {
-                    let response = commented(trace, read(&api, route, id, fields, context)).await;
+                    let response = read(&api, &answers, route, id, fields, context);
+                    let response = commented(trace, response).await;
                     api.counted(operation, response, begin)
                 }))
             }
             (Target::Route(route, _), Operation::Validate) if request.uri().query().is_none() => {
-                let (api, (parts, body)) = (self.api.clone(), request.into_parts());
+                let (api, answers) = (self.api.clone(), Arc::clone(&self.answers));
+                let (parts, body) = request.into_parts();
                 Answering::Later(Box::pin(async move {
-                    let response = validate(&api, route, (parts.headers, body), context).await;
+                    let response = validate(&api, &answers, route, (parts.headers, body), context).await;
                     api.counted(operation, response, begin)
                 }))
             }

@@ -4,6 +4,9 @@ use crate::user::{Record, UserId};
 
 use super::{Filter, Page, Position, Query, SortBy, SortKey, entry, tokenize};
 
+/// The most bytes of users on a page of several. A page of larger ones ends early.
+const MOST_BYTES: usize = 16 << 20;
+
 /// The parts in which databases differ. `{}` stands for the parameter.
 pub struct Dialect {
     /// The condition that a user has a tag.
@@ -61,9 +64,31 @@ pub fn page(dialect: &Dialect, query: &Query) -> Statement {
     statement
 }
 
-/// Makes the page from the rows of [`page`].
-pub fn paged(query: &Query, mut rows: Vec<(Record, SortKey)>) -> Page {
-    let limit = query.limit as usize;
+/// The rows of [`page`], as far as the page needs them.
+#[derive(Default)]
+pub struct Rows {
+    rows: Vec<(Record, SortKey)>,
+    bytes: usize,
+}
+
+impl Rows {
+    /// Adds the next row; false if no more are needed.
+    pub fn add(&mut self, record: Record, key: SortKey) -> bool {
+        self.bytes += record.body.len();
+        self.rows.push((record, key));
+        !self.are_large()
+    }
+
+    /// Whether the last row is one too many.
+    fn are_large(&self) -> bool {
+        self.bytes > MOST_BYTES && self.rows.len() > 1
+    }
+}
+
+/// Makes the page from its rows.
+pub fn paged(query: &Query, rows: Rows) -> Page {
+    let fitting = if rows.are_large() { rows.rows.len() - 1 } else { usize::MAX };
+    let (limit, mut rows) = (fitting.min(query.limit as usize), rows.rows);
     let more = rows.len() > limit;
     rows.truncate(limit);
     let last = if more { rows.last() } else { None };
@@ -119,6 +144,8 @@ impl Statement {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::store::Sort;
 
@@ -142,5 +169,33 @@ mod tests {
         );
         let text = |text: &str| Value::Text(text.into());
         assert_eq!(values, [text("x"), text("ada* l"), text("m"), Value::Id(id), Value::Integer(3)]);
+    }
+
+    #[test]
+    fn a_page_of_large_users_ends_early_and_never_before_its_first_one() {
+        let query = Query { filter: Filter::default(), sort: Sort::default(), after: None, limit: 3 };
+        let pages = |bytes: usize, count: i64| {
+            let (mut rows, body) = (Rows::default(), Bytes::from(vec![b' '; bytes]));
+            for version in 1..=count {
+                let record = Record { id: UserId::generate(), version, body: body.clone() };
+                if !rows.add(record, SortKey::Time(version)) {
+                    break;
+                }
+            }
+            let Page { records, next } = paged(&query, rows);
+            let last = records.last().map(|last| last.id);
+            assert!(next.as_ref().is_none_or(|next| Some(next.id) == last));
+            (records.len(), next.is_some())
+        };
+        for (bytes, count, expected) in [
+            (1, 3, (3, false)),
+            (1, 4, (3, true)),
+            (MOST_BYTES / 2, 3, (2, true)),
+            (MOST_BYTES / 2, 2, (2, false)),
+            (MOST_BYTES + 1, 1, (1, false)),
+            (MOST_BYTES + 1, 2, (1, true)),
+        ] {
+            assert_eq!(pages(bytes, count), expected, "{count} of {bytes} bytes");
+        }
     }
 }

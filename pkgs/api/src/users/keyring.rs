@@ -27,6 +27,9 @@ const EACH: Duration = Duration::from_millis(100);
 /// become rarer.
 const PART: u32 = 10;
 
+/// The longest pause before a query, however long the one before took.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The keys, as of the last query that succeeded.
 pub struct Keyring {
     known: ArcSwap<Known>,
@@ -36,6 +39,8 @@ pub struct Keyring {
     looks: AtomicU64,
     freshness: Arc<Freshness>,
     staleness: Duration,
+    /// How long a request waits for a query to begin.
+    patience: Duration,
 }
 
 /// The last query that succeeded. A later failure takes nothing away, since known keys are used while the database is
@@ -55,8 +60,9 @@ struct Looking {
 }
 
 impl Keyring {
-    /// An empty keyring. Results are valid while `freshness` holds, and for `staleness` without it.
-    pub fn new(freshness: Arc<Freshness>, staleness: Duration) -> Self {
+    /// An empty keyring. Results are valid while `freshness` holds, and for `staleness` without it. Beyond the pause
+    /// before a query, a request waits for `patience` at most until one begins.
+    pub fn new(freshness: Arc<Freshness>, staleness: Duration, patience: Duration) -> Self {
         let now = Instant::now();
         Self {
             known: ArcSwap::from_pointee(Known { keys: HashMap::new(), begun: now, epoch: 0 }),
@@ -71,6 +77,7 @@ impl Keyring {
             }),
             freshness,
             staleness,
+            patience: patience.saturating_add(PAUSE),
         }
     }
 
@@ -96,6 +103,9 @@ impl Keyring {
     }
 
     /// The current key of a digest; `look` reads all keys.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if an earlier query takes too long; the error of the query.
     pub async fn find(
         &self,
         digest: &[u8; 32],
@@ -105,16 +115,28 @@ impl Keyring {
             return Ok(Some(key));
         }
         let (came, epoch) = (Instant::now(), self.epoch.load(Ordering::SeqCst));
-        let mut looking = self.looking.lock().await;
-        if looking.begun < came || looking.epoch < epoch {
-            looking.pace.wait().await;
+        let outdated = |looking: &Looking| looking.begun < came || looking.epoch < epoch;
+        let turn = async {
+            let mut looking = self.looking.lock().await;
+            if outdated(&looking) {
+                looking.pace.wait().await;
+            }
+            looking
+        };
+        // A query that hangs does not make all others wait as long.
+        let turn = tokio::time::timeout(self.patience, turn).await;
+        let mut looking = turn.map_err(|_| Error::Busy)?;
+        if outdated(&looking) {
             self.looks.fetch_add(1, Ordering::Relaxed);
             let (begun, epoch) = (Instant::now(), self.epoch.load(Ordering::SeqCst));
             let looked = look().await.map(|keys| {
                 let keys = keys.into_iter().map(|key| (key.digest, Arc::new(key))).collect();
                 self.known.store(Arc::new(Known { keys, begun, epoch }));
             });
-            looking.pace.took(begun.elapsed());
+            // While the database hangs, a failure says nothing about how long a query takes.
+            if looked.is_ok() {
+                looking.pace.took(begun.elapsed());
+            }
             (looking.begun, looking.epoch, looking.failed) = (begun, epoch, looked.err());
         }
         match &looking.failed {
@@ -143,7 +165,8 @@ impl Pace {
     }
 
     fn took(&mut self, time: Duration) {
-        self.ahead += (time * PART).saturating_sub(EACH);
+        let most = EACH * (BURST - 1) + PAUSE;
+        self.ahead = (self.ahead + time.saturating_mul(PART).saturating_sub(EACH)).min(most);
     }
 }
 
@@ -153,6 +176,9 @@ mod tests {
 
     use super::*;
     use crate::store::{LastUse, Scope};
+
+    /// Longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn key(number: u8) -> Key {
         Key {
@@ -169,7 +195,7 @@ mod tests {
     }
 
     fn keyring() -> Arc<Keyring> {
-        Arc::new(Keyring::new(Arc::new(Freshness::forever()), Duration::ZERO))
+        Arc::new(Keyring::new(Arc::new(Freshness::forever()), Duration::ZERO, PATIENCE))
     }
 
     #[tokio::test]
@@ -234,9 +260,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_look_that_hangs_and_fails_delays_no_later_one() {
+        let keyring = keyring();
+        let hangs = async || {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            Err(Error::Unreachable("it hangs".into()))
+        };
+        assert!(keyring.find(&[1; 32], hangs).await.is_err());
+        keyring.change();
+        let begin = Instant::now();
+        assert!(matches!(keyring.find(&[1; 32], async || Ok(vec![key(1)])).await, Ok(Some(_))));
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn looks_that_take_long_make_the_next_one_wait_for_a_bounded_time() {
+        let mut pace = Pace { ahead: Duration::ZERO, at: Instant::now() };
+        pace.took(Duration::from_millis(30));
+        assert_eq!(pace.ahead, Duration::from_millis(200));
+        for _ in 0..3 {
+            pace.took(Duration::from_secs(60));
+            assert_eq!(pace.ahead + EACH - EACH * BURST, PAUSE);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_look_that_hangs_is_told_so_in_time() {
+        let mut keyring = Keyring::new(Arc::new(Freshness::forever()), Duration::ZERO, PATIENCE);
+        let hangs = async || std::future::pending::<Result<Vec<Key>, Error>>().await;
+        keyring.patience = Duration::from_millis(10);
+        tokio::select! {
+            biased;
+            _ = keyring.find(&[1; 32], hangs) => panic!("it hangs"),
+            found = keyring.find(&[2; 32], async || Ok(vec![key(2)])) => {
+                assert!(matches!(found, Err(Error::Busy)), "{found:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn while_the_database_is_away_known_keys_stay_known_whoever_asks_for_others() {
         let freshness = Arc::new(Freshness::never());
-        let keyring = Keyring::new(Arc::clone(&freshness), Duration::ZERO);
+        let keyring = Keyring::new(Arc::clone(&freshness), Duration::ZERO, PATIENCE);
         freshness.extend(Instant::now(), Duration::ZERO);
         assert!(matches!(keyring.find(&[1; 32], async || Ok(vec![key(1)])).await, Ok(Some(_))));
         assert_eq!(keyring.get(&[1; 32]), None, "it may have been revoked meanwhile");

@@ -60,7 +60,7 @@ impl Caches {
         let weigh = |record: &Record| record.body.len() + RECORD_BYTES;
         Self {
             records: Cache::new(options.cache_bytes, weigh, Arc::clone(&freshness)),
-            keys: Keyring::new(Arc::clone(&freshness), options.staleness),
+            keys: Keyring::new(Arc::clone(&freshness), options.staleness, options.acquire_timeout),
             freshness,
             staleness: options.staleness,
             cached_while_down: options.cached_while_down,

@@ -23,7 +23,7 @@ pub struct Options {
     pub cached_while_down: Duration,
     /// With PostgreSQL: connections for writes and lists.
     pub connections: NonZero<u32>,
-    /// How long a request waits for such a connection.
+    /// How long a request waits for such a connection, and for other requests that look for API keys.
     pub acquire_timeout: Duration,
     /// Timeout of the database's answers.
     pub timeout: Duration,

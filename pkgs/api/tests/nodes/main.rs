@@ -2,6 +2,7 @@
 //! connection, the database or a service fails.
 
 mod coherence;
+mod conditions;
 mod crash;
 mod outage;
 

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
+use serde_json::json;
 use testkit::until;
 
 use crate::client::{Answer, Client};
@@ -83,6 +84,28 @@ fn a_key_allows_what_its_scope_says_until_it_is_revoked(place: &Place) {
     assert_eq!(place.command(&["key", "rm", "1"]).status.code(), Some(2));
     until("the key is revoked", || server.ask("GET", &path, &bearer(&read), "").status == 401);
     assert_eq!(server.ask("GET", &path, &bearer(&write), "").status, 200);
+}
+
+#[test]
+fn an_error_tells_what_a_key_has_left_like_any_answer() {
+    let place = Place::new();
+    let key = bearer(&place.key("write", &[]));
+    let server = place.serve(&["--auth", "keys"]);
+    let created = value(&server.send("POST", "/v1/users", &key, &user("a@example.org")));
+    let path = format!("/v1/users/{}", created["id"].as_str().expect("an id"));
+    // Twice, so that the user is cached the second time.
+    for _ in 0..2 {
+        let failed = server.ask("GET", &path, &format!("{key}If-Match: \"7\"\r\n"), "");
+        problem(&failed, 412);
+        assert!(failed.field("ratelimit").is_some() && failed.field("ratelimit-policy").is_some());
+        server.ask("GET", &path, &key, "");
+    }
+    let missing = server.ask("GET", "/v1/users/019aa5a3-7f6e-7000-8000-000000000001", &key, "");
+    problem(&missing, 404);
+    assert!(missing.field("ratelimit").is_some());
+    let misfit = server.send("POST", "/v1/users:validate", &key, &json!({}));
+    problem(&misfit, 422);
+    assert!(misfit.field("ratelimit").is_some());
 }
 
 #[test]

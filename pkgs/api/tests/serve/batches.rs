@@ -7,6 +7,7 @@ use crate::place::{Place, problem, user, value};
 on_each_database! {
     many_are_created_read_and_deleted_at_once,
     all_are_created_or_none,
+    a_user_of_a_batch_is_no_larger_than_one_alone,
 }
 
 fn many_are_created_read_and_deleted_at_once(place: &Place) {
@@ -57,4 +58,14 @@ fn all_are_created_or_none(place: &Place) {
     assert_eq!((first.status, again.status), (201, 201), "{}", first.text());
     assert_eq!(again.field("idempotency-replayed").as_deref(), Some("true"));
     assert_eq!(first.body, again.body);
+}
+
+fn a_user_of_a_batch_is_no_larger_than_one_alone(place: &Place) {
+    let server = place.serve(&["--max-user-bytes", "1024"]);
+    let mut large = user("b@example.org");
+    large["profile"]["bio"] = json!("b".repeat(1500));
+    let users = json!({ "users": [user("a@example.org"), large] });
+    problem(&server.send("POST", "/v1/users", "", &users["users"][1]), 413);
+    assert_eq!(problem(&server.send("POST", "/v1/users:batchCreate", "", &users), 413), ["/users/1"]);
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 0}));
 }

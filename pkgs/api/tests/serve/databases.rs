@@ -200,18 +200,13 @@ fn keys_go_where_serve_looks_for_them() {
         command.env("XDG_DATA_HOME", place.path("data")).output().expect("it runs")
     };
     let public = ["serve", "--listen", "0.0.0.0:0"];
-    // The command that it advises works.
     for flags in [&["--database-url", &url][..], &["--config", &config]] {
         let output = run(&[&public[..], flags].concat());
         let told = said(&output);
         assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
-        assert!(told.contains(&format!("key add NAME --scope write {}", flags.join(" "))), "{told}");
-        assert!(told.contains(&url), "{told}");
+        assert!(told.contains(&format!("key add NAME --scope write --database-url {url}'")), "{told}");
     }
     let data = place.path("data");
-    assert!(
-        run(&public).status.code() == Some(2) && said(&run(&public)).contains("key add NAME --scope write'")
-    );
     for arguments in [
         &["key", "add", "one", "--database-url", &url][..],
         &["key", "--database-url", &url, "add", "two"],
@@ -232,4 +227,52 @@ fn keys_go_where_serve_looks_for_them() {
     assert!(data.join("linerate/api.db").exists());
     assert_eq!(run(&["key", "rm", "99", "--config", &config]).status.code(), Some(2));
     assert_eq!(run(&["key", "list", "--config", "/nonexistent"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_command_that_is_advised_makes_a_key_for_the_server_wherever_it_runs() {
+    let place = Place::new();
+    // Under systemd, the default is in the directory of the service's state.
+    let state = place.path("the state");
+    fs::create_dir(&state).expect("a directory");
+    let serve = || {
+        let mut command = Command::new(BINARY);
+        command.env_remove("LINERATE_API_DATABASE_URL").env("STATE_DIRECTORY", &state);
+        command
+    };
+    let refused = serve().args(["serve", "--listen", "0.0.0.0:0"]).output().expect("it runs");
+    let told = said(&refused);
+    let (_, rest) = told.split_once("make one with '").expect("advice");
+    let (advised, _) = rest.split_once("', or say").expect("its end");
+    let program = Path::new(BINARY).parent().expect("a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let made = Command::new("sh")
+        .args(["-c", advised])
+        .env("PATH", path)
+        .env("XDG_DATA_HOME", place.path("data"))
+        .env_remove("LINERATE_API_DATABASE_URL")
+        .env_remove("STATE_DIRECTORY")
+        .output()
+        .expect("a shell");
+    assert!(made.status.success(), "{advised}: {}", said(&made));
+    // It starts now, or this panics.
+    let flags = ["serve", "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--workers", "1"];
+    drop(testkit::Server::by(serve()).args(flags).start());
+    assert!(!place.path("data").exists());
+}
+
+#[test]
+fn a_time_that_the_database_cannot_use_is_refused() {
+    let place = Place::new();
+    for (flag, values) in [
+        ("--staleness", &["0", "9", "60001", "3000000000"][..]),
+        ("--database-timeout", &["0", "3000000000"]),
+        ("--acquire-timeout", &["3000000000"]),
+        ("--body-timeout", &["0", "3000000000"]),
+    ] {
+        for &given in values {
+            let (code, told) = place.refused(&["--listen", "127.0.0.1:0", flag, given]);
+            assert!(code == Some(2) && told.contains(flag), "{flag} {given}: {told}");
+        }
+    }
 }

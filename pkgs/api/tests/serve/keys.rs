@@ -33,7 +33,7 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
     let write = place.key("write", &["--rate", "0"]);
     let audit = place.path("audit.log");
     let server = place.serve(&["--auth", "keys", "--audit-log", audit.to_str().expect("a path")]);
-    let body = json!({ "name": " ci ", "scope": "read", "expires_at": "2130-01-31T00:00:00Z" });
+    let body = json!({ "name": " ci ", "scope": "read", "expires_at": "2130-01-31T00:00:00.123456789Z" });
     let created = create(&server, &write, &body);
     assert_eq!(
         (created.status, created.field("cache-control").as_deref()),
@@ -47,7 +47,7 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
     assert_eq!(created.field("location"), Some(path.clone()));
     assert_eq!(
         (&made["name"], &made["scope"], &made["rate"], &made["expires_at"]),
-        (&json!("ci"), &json!("read"), &json!(100), &json!("2130-01-31T00:00:00Z"))
+        (&json!("ci"), &json!("read"), &json!(100), &json!("2130-01-31T00:00:00.123456Z"))
     );
     assert_eq!(server.ask("GET", "/v1/users", &bearer(&secret), "").status, 200);
     // The use is recorded in the background, and then not again for a minute.
@@ -64,6 +64,7 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
         serde_json::from_slice(&place.command(&["key", "list", "--json"]).stdout).expect("JSON");
     assert_eq!(list["keys"][1]["last_used_at"], keys[1]["last_used_at"], "on the command line too");
     assert_eq!(keys[1], value(&server.ask("GET", &path, &bearer(&write), "")));
+    assert_eq!(keys[1]["expires_at"], made["expires_at"]);
     assert!(!json!(keys).to_string().contains(&secret[..20]) && keys[1].get("key").is_none());
 
     assert_eq!(server.ask("DELETE", &path, &bearer(&write), "").status, 204);

@@ -101,6 +101,13 @@ fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
     let one = format!("/v1/users/{}", ids[0].as_str().expect("an id"));
     assert_eq!(server.get(&one).status, 200);
     assert_eq!(server.get("/v1/users?limit=1").status, 200);
+    // What was written is told, although a read of as much is refused.
+    let written = (0..60).map(|number| {
+        sent["email"] = json!(format!("w{number}@example.org"));
+        sent.clone()
+    });
+    let written = json!({ "users": written.collect::<Vec<_>>() });
+    assert_eq!(server.send("POST", "/v1/users:batchCreate", "", &written).status, 201);
     for client in &mut slow {
         client.stream.shutdown(std::net::Shutdown::Both).expect("it is open");
         let _ = client.stream.read(&mut [0; 1]);

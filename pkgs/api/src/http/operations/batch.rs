@@ -17,7 +17,7 @@ use crate::http::request::body::Many;
 use crate::http::request::conditions::Conditions;
 use crate::http::request::idempotency::{self, created, mark};
 use crate::http::response::respond::{json, users};
-use crate::store::Deleted;
+use crate::store::{Deleted, Draft};
 use crate::user::{UserId, parse};
 
 /// The most bytes of users that are read at once by their ids.
@@ -43,8 +43,15 @@ pub(in crate::http) async fn create(
     Many(body): Many,
 ) -> Result<Response, Failure> {
     let record = idempotency::record(&head, &caller, "/v1/users:batchCreate", &body)?;
-    let documents = parse::documents(&body, &api.settings().limits)?;
-    let drafts = documents.iter().map(draft).collect::<Result<_, _>>()?;
+    let limits = api.settings().limits;
+    let documents = parse::documents(&body, &limits)?;
+    let drafts = documents.iter().map(draft).collect::<Result<Vec<Draft>, _>>()?;
+    // The body of a batch may be longer than that of a user.
+    if let Some(index) = drafts.iter().position(|draft| draft.document.len() > limits.user_bytes) {
+        let most = limits.user_bytes;
+        let problem = Problem::too_large(format!("a user of the batch has more than {most} bytes"));
+        return Err(problem.with_error(format!("/users/{index}"), format!("more than {most} bytes")).into());
+    }
     audit.begin();
     let created_users = api.users().create(drafts, record).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;

@@ -64,7 +64,7 @@ pub(in crate::http) struct ListOptions {
     /// The order: a member, with a leading `-` for descending; by default `created_at`
     #[param(inline)]
     sort: Option<Order>,
-    /// Users per page; by default 50
+    /// Users per page; by default 50. A page of very large users has fewer
     #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
     /// Where the page starts: `next` of the previous page, with the same filter and order

@@ -120,10 +120,11 @@ pub(in crate::http) async fn replace(
     One(body): One,
 ) -> Result<Response, Failure> {
     let document = parse::document(&body, &api.settings().limits)?;
-    let expected = expected(&api, id, &conditions(&api, &head)?).await?;
+    let conditions = conditions(&api, &head)?;
+    let named = named(&conditions);
     for _ in 0..ATTEMPTS {
-        let before = before(&api, &audit, id).await?;
-        let at = expected.or(before.as_ref().map(|before| before.version));
+        let before = before(&api, &audit, &conditions, id).await?;
+        let at = named.or(before.as_ref().map(|before| before.version));
         audit.begin();
         match api.users().replace(id, at, draft(&document)?).await? {
             Replaced::Done(record) => {
@@ -132,8 +133,8 @@ pub(in crate::http) async fn replace(
                 return Ok(written(StatusCode::OK, &record));
             }
             Replaced::Missing => return Err(Failure::no_user()),
-            // Without an expected version, only the digest `before` is outdated, and is read again.
-            Replaced::Changed(_) if expected.is_none() => {}
+            // Without a named version, only what was read before is outdated, and is read again.
+            Replaced::Changed(_) if named.is_none() => {}
             Replaced::Changed(_) => return Err(Failure::precondition()),
             Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
         }
@@ -199,10 +200,11 @@ pub(in crate::http) async fn delete(
     audit: Audit,
     head: HeaderMap,
 ) -> Result<StatusCode, Failure> {
-    let expected = expected(&api, id, &conditions(&api, &head)?).await?;
+    let conditions = conditions(&api, &head)?;
+    let named = named(&conditions);
     for _ in 0..ATTEMPTS {
-        let before = before(&api, &audit, id).await?;
-        let at = expected.or(before.as_ref().map(|before| before.version));
+        let before = before(&api, &audit, &conditions, id).await?;
+        let at = named.or(before.as_ref().map(|before| before.version));
         audit.begin();
         match api.users().delete(&[id], at).await? {
             Deleted::Done(ids) if ids.is_empty() => return Err(Failure::no_user()),
@@ -210,22 +212,29 @@ pub(in crate::http) async fn delete(
                 audit.wrote("user.delete", || [Written::new(id, before.as_ref(), None)]).await;
                 return Ok(StatusCode::NO_CONTENT);
             }
-            Deleted::Changed(_) if expected.is_none() => {}
+            Deleted::Changed(_) if named.is_none() => {}
             Deleted::Changed(_) => return Err(Failure::precondition()),
         }
     }
     Err(changing())
 }
 
-/// The user before a logged write.
+/// The user before a write that is logged, or that depends on the current version.
 ///
 /// # Errors
-/// 404 if there is none.
-async fn before(api: &Api, audit: &Audit, id: UserId) -> Result<Option<Record>, Failure> {
-    if !audit.is_on() {
+/// 404 if there is none, 412 if a condition does not hold.
+async fn before(
+    api: &Api,
+    audit: &Audit,
+    conditions: &Conditions,
+    id: UserId,
+) -> Result<Option<Record>, Failure> {
+    if !audit.is_on() && conditions.write() != Write::Depends {
         return Ok(None);
     }
-    api.users().read(id).await?.ok_or_else(Failure::no_user).map(Some)
+    // The cached version may be outdated.
+    let record = api.users().read(id).await?.ok_or_else(Failure::no_user)?;
+    if conditions.allow(record.version) { Ok(Some(record)) } else { Err(Failure::precondition()) }
 }
 
 /// 409: other writes come in between each time.
@@ -258,19 +267,11 @@ fn conditions(api: &Api, head: &HeaderMap) -> Result<Conditions, Failure> {
     Ok(conditions)
 }
 
-/// The version that a write has to find.
-async fn expected(api: &Api, id: UserId, conditions: &Conditions) -> Result<Option<i64>, Failure> {
+/// The only version that a write may find, if the conditions say so.
+fn named(conditions: &Conditions) -> Option<i64> {
     match conditions.write() {
-        Write::Free => Ok(None),
-        Write::At(version) => Ok(Some(version)),
-        Write::Depends => {
-            let record = api.users().get(id).await?.ok_or_else(Failure::no_user)?;
-            if conditions.allow(record.version) {
-                Ok(Some(record.version))
-            } else {
-                Err(Failure::precondition())
-            }
-        }
+        Write::At(version) => Some(version),
+        Write::Free | Write::Depends => None,
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 /// Answers up to this size, in bytes, are not counted, since a connection holds as much anyway.
-const SMALL: u64 = 64 << 10;
+pub const SMALL: u64 = 64 << 10;
 
 /// The bytes that large answers currently hold.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ impl ResponseBudget {
         Arc::new(Self { limit, held: AtomicU64::new(0) })
     }
 
-    /// Counts a body until it is sent or dropped; None if there is no room for it.
-    pub fn hold(self: &Arc<Self>, body: axum::body::Body) -> Option<axum::body::Body> {
+    /// Counts a body until it is sent or dropped; None if there is no room for it, unless it `always` has some.
+    pub fn hold(self: &Arc<Self>, body: axum::body::Body, always: bool) -> Option<axum::body::Body> {
         let bytes = body.size_hint().lower();
         if bytes <= SMALL {
             return Some(body);
@@ -33,7 +33,8 @@ impl ResponseBudget {
         let before = self.held.fetch_add(bytes, Relaxed);
         // Dropping it gives the bytes back.
         let held = Held { body, answers: Arc::clone(self), bytes };
-        (before == 0 || before.saturating_add(bytes) <= self.limit).then(|| axum::body::Body::new(held))
+        let room = always || before == 0 || before.saturating_add(bytes) <= self.limit;
+        room.then(|| axum::body::Body::new(held))
     }
 }
 
@@ -79,13 +80,25 @@ mod tests {
         let answers = ResponseBudget::new(300 << 10);
         let body = |kib: usize| axum::body::Body::from(vec![0; kib << 10]);
         let (first, second) =
-            (answers.hold(body(100)).expect("room"), answers.hold(body(200)).expect("room"));
-        assert!(answers.hold(body(65)).is_none());
-        assert!(answers.hold(body(64)).is_some());
+            (answers.hold(body(100), false).expect("room"), answers.hold(body(200), false).expect("room"));
+        assert!(answers.hold(body(65), false).is_none());
+        assert!(answers.hold(body(64), false).is_some());
         drop(first);
-        drop(answers.hold(body(100)).expect("room again"));
+        drop(answers.hold(body(100), false).expect("room again"));
         drop(second);
         assert_eq!(answers.held.load(Relaxed), 0);
-        assert!(answers.hold(body(1000)).is_some(), "one always has room");
+        assert!(answers.hold(body(1000), false).is_some(), "one always has room");
+    }
+
+    #[test]
+    fn an_answer_that_always_has_room_counts_all_the_same() {
+        let answers = ResponseBudget::new(300 << 10);
+        let body = |kib: usize| axum::body::Body::from(vec![0; kib << 10]);
+        let first = answers.hold(body(200), false).expect("room");
+        let second = answers.hold(body(200), true).expect("always");
+        drop(first);
+        assert!(answers.hold(body(101), false).is_none());
+        drop(second);
+        assert_eq!(answers.held.load(Relaxed), 0);
     }
 }

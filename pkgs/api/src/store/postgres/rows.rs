@@ -246,16 +246,18 @@ pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Resul
 /// A page of users.
 pub async fn list(pool: &Pool, query: &Query) -> Result<Page, Error> {
     let rows = rows(pool, list::page(&DIALECT, query)).await?;
-    let record = |row: &Row| {
+    let mut page = list::Rows::default();
+    for row in &rows {
         let key = if list::is_text(query.sort.by) {
             SortKey::Text(row.try_get(3)?)
         } else {
             SortKey::Time(row.try_get(3)?)
         };
-        Ok((record_of(row)?, key))
-    };
-    let rows: Result<Vec<_>, tokio_postgres::Error> = rows.iter().map(record).collect();
-    Ok(list::paged(query, rows?))
+        if !page.add(record_of(row)?, key) {
+            break;
+        }
+    }
+    Ok(list::paged(query, page))
 }
 
 /// The number of users that meet a filter.

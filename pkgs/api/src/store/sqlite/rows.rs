@@ -6,7 +6,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ToSql, params, par
 use uuid::Uuid;
 
 use crate::store::entry::{self, Draft, Entry};
-use crate::store::list::{Statement, Value};
+use crate::store::list::{self, Statement, Value};
 use crate::store::{
     Created, Deleted, Error, IdempotencyRecord, Key, LastUse, NewKey, Replaced, Scope, SortKey, answer,
     idempotency,
@@ -24,26 +24,24 @@ pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error>
     Ok(Some(Record { id, version: row.get(0)?, body }))
 }
 
-/// Runs [`list::page`](crate::store::list::page): users, each with its sort key.
-pub fn page(
-    connection: &Connection,
-    statement: &Statement,
-    text: bool,
-) -> Result<Vec<(Record, SortKey)>, Error> {
+/// Runs [`list::page`]: users, each with its sort key.
+pub fn page(connection: &Connection, statement: &Statement, text: bool) -> Result<list::Rows, Error> {
     let mut prepared = connection.prepare_cached(&statement.sql)?;
     let mut rows = prepared.query(params_from_iter(&statement.values))?;
-    let mut page = Vec::new();
+    let mut page = list::Rows::default();
     while let Some(row) = rows.next()? {
         let id =
             Uuid::from_slice(row.get_ref(0)?.as_blob().map_err(Error::failed)?).map_err(Error::failed)?;
         let body = Bytes::copy_from_slice(row.get_ref(2)?.as_blob().map_err(Error::failed)?);
         let key = if text { SortKey::Text(row.get(3)?) } else { SortKey::Time(row.get(3)?) };
-        page.push((Record { id: UserId(id), version: row.get(1)?, body }, key));
+        if !page.add(Record { id: UserId(id), version: row.get(1)?, body }, key) {
+            break;
+        }
     }
     Ok(page)
 }
 
-/// Runs [`list::count`](crate::store::list::count).
+/// Runs [`list::count`].
 pub fn count(connection: &Connection, statement: &Statement) -> Result<u64, Error> {
     let mut prepared = connection.prepare_cached(&statement.sql)?;
     Ok(prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))?)
