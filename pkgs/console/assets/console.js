@@ -90,6 +90,23 @@ htmx.createEventSource = (address) => {
   const source = new EventSource(address);
   source.addEventListener("error", (event) => {
     if (leaving) event.stopImmediatePropagation();
+    else stale(address, true);
   });
+  source.addEventListener("open", () => stale(address, false));
   return source;
 };
+
+// While a stream of events is broken off, the figures of its page are old ones and look like new ones.
+function stale(address, is) {
+  const place = document.querySelector(`[sse-connect="${CSS.escape(address)}"]`);
+  const said = place?.previousElementSibling;
+  if (said?.matches(".stale")) {
+    if (!is) said.remove();
+  } else if (place && is) {
+    const alert = document.createElement("p");
+    alert.className = "alert stale";
+    alert.setAttribute("role", "alert");
+    alert.textContent = "The console does not answer: these figures are old";
+    place.before(alert);
+  }
+}

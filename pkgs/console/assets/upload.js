@@ -12,6 +12,9 @@
   // All that a path could mean something by; the services escape the rest alike.
   const escaped = (name) => encodeURIComponent(name).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
 
+  /** What the console says too, in answers that have a body. */
+  const SIGNED_OUT = "you are signed out: sign in, and send it once more; it goes on where it was";
+
   /** What somebody is told who cannot go on. */
   class Refused extends Error {}
 
@@ -20,6 +23,7 @@
     const response = await fetch(place, { method, headers, body, cache: "no-store" });
     // 409 is a piece that is there already, 423 and 460 one that is to be sent again, 5xx nobody's fault here.
     if (response.ok || [404, 423, 460].includes(response.status)) return response;
+    if (response.status === 401) throw new Refused(SIGNED_OUT);
     const problem = method === "HEAD" ? {} : await response.json().catch(() => ({}));
     if (response.status === 409 && response.headers.has("upload-offset")) return response;
     if (response.status < 500 || response.status === 507) throw new Refused(problem.detail ?? `refused: ${response.status}`);
@@ -57,7 +61,9 @@
     const replace = form.elements.replace.checked ? ",replace" : "";
     const fields = { "upload-length": String(file.size), "upload-metadata": `path ${encoded(path)}${replace}` };
     const begun = await ask(form, "POST", form.dataset.uploads, fields);
-    return { place: begun.headers.get("location"), offset: 0 };
+    const place = begun.headers.get("location");
+    if (!place) throw new Refused((await begun.json().catch(() => ({}))).detail ?? "nothing was begun");
+    return { place, offset: 0 };
   }
 
   async function piece(form, file, upload) {

@@ -64,6 +64,8 @@ pub(crate) struct App {
     pub(crate) known: Known,
     /// The console's own audit log.
     pub(crate) audit_log: Option<AuditLog>,
+    /// Each running write has a receiver.
+    pub(crate) writes: watch::Sender<()>,
     /// Recorded profiles of processes.
     pub(crate) profiles: Profiles,
     /// Imports of links from files.
@@ -73,9 +75,9 @@ pub(crate) struct App {
 /// Recent results about the machine.
 #[derive(Default)]
 pub(crate) struct Known {
-    doctor: SharedLookup<Result<Examined, String>>,
-    host: SharedLookup<Host>,
-    queues: SharedLookup<Result<Queues, String>>,
+    doctor: Arc<SharedLookup<Result<Examined, String>>>,
+    host: Arc<SharedLookup<Host>>,
+    queues: Arc<SharedLookup<Result<Queues, String>>>,
     /// The last two readings of the queues, for the changes between them.
     queues_before: Mutex<Option<(Queues, Queues)>>,
 }
@@ -142,12 +144,12 @@ impl App {
 /// A lookup that takes a while. It runs on a blocking thread, and only once at a time for everybody who needs it.
 struct SharedLookup<T> {
     last: watch::Sender<Option<Arc<(Instant, T)>>>,
-    looking: tokio::sync::Mutex<()>,
+    looking: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl<T> Default for SharedLookup<T> {
     fn default() -> Self {
-        Self { last: watch::Sender::new(None), looking: tokio::sync::Mutex::default() }
+        Self { last: watch::Sender::new(None), looking: Arc::default() }
     }
 }
 
@@ -157,15 +159,51 @@ impl<T: Send + Sync + 'static> SharedLookup<T> {
     }
 
     /// The last result if it is no older than `fresh`, or else a new one.
-    async fn at(&self, fresh: Duration, look: impl FnOnce() -> T + Send + 'static) -> Arc<(Instant, T)> {
-        let _looking = self.looking.lock().await;
+    async fn at(
+        self: &Arc<Self>,
+        fresh: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Arc<(Instant, T)> {
+        let looking = Arc::clone(&self.looking).lock_owned().await;
         if let Some(last) = self.last().filter(|last| last.0.elapsed() <= fresh) {
             return last;
         }
+        let this = Arc::clone(self);
+        // It goes on if nobody waits for it any more, so it keeps the lock, and what it finds is there for others.
+        let looked = tokio::task::spawn_blocking(move || {
+            let _looking = looking;
+            let found = look();
+            let found = Arc::new((Instant::now(), found));
+            this.last.send_replace(Some(Arc::clone(&found)));
+            found
+        });
         // The panic hook logs a panic, and only this request fails.
-        let found = tokio::task::spawn_blocking(look).await.expect("the look has ended");
-        let found = Arc::new((Instant::now(), found));
-        self.last.send_replace(Some(Arc::clone(&found)));
-        found
+        looked.await.expect("the look has ended")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_leaves_begins_no_look_beside_the_one_under_way() {
+        static NOW: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let shared = Arc::new(SharedLookup::<()>::default());
+        let look = || {
+            MOST.fetch_max(NOW.fetch_add(1, Relaxed) + 1, Relaxed);
+            std::thread::sleep(Duration::from_millis(30));
+            NOW.fetch_sub(1, Relaxed);
+        };
+        for _ in 0..10 {
+            let _ = timeout(Duration::from_millis(3), shared.at(Duration::ZERO, look)).await;
+        }
+        shared.at(Duration::ZERO, look).await;
+        assert_eq!(MOST.load(Relaxed), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Checks every request before a page handles it: the host name, the session, and the form's origin. Also sets the
 //! security headers of the response.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ use crate::{assets, pages};
 
 /// The longest form, in bytes. A link that uses all its limits takes a tenth of it.
 const FORM_BYTES: usize = 256 * 1024;
+
+/// The longest form of somebody who isn't signed in, in bytes: a key, and the page that they wanted.
+const SIGN_IN_BYTES: usize = 4 * 1024;
 
 /// How long a form may take.
 const FORM_TIME: Duration = Duration::from_secs(30);
@@ -77,7 +81,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
         {
             (visitor.grant, visitor.session) = (None, false);
         }
-        admit(visitor, request, next).await
+        admit(&app, visitor, request, next).await
     };
     harden(response.headers_mut());
     response
@@ -92,6 +96,7 @@ fn socket_family(request: &Request) -> SocketFamily {
 
 /// Lets a visitor in, and reads any form that they send.
 async fn admit(
+    app: &App,
     visitor: Result<(Visitor, Option<HeaderValue>), getrandom::Error>,
     request: Request,
     next: Next,
@@ -121,8 +126,9 @@ async fn admit(
     } else {
         match form(&visitor, request).await {
             Ok(mut request) => {
+                let may_write = visitor.grant.is_some();
                 request.extensions_mut().insert(visitor);
-                next.run(request).await
+                if may_write { write(app, request, next).await } else { next.run(request).await }
             }
             Err((status, why)) => pages::refused(status, why),
         }
@@ -135,6 +141,20 @@ async fn admit(
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response
+}
+
+/// Answers a form in a task of its own. The listener drops the request's future when the client leaves, but a service
+/// goes on with what it was asked to write, so the task takes that to its line in the audit log.
+async fn write(app: &App, request: Request, next: Next) -> Response {
+    let running = app.writes.subscribe();
+    let task = tokio::spawn(async move {
+        let _running = running;
+        next.run(request).await
+    });
+    task.await.unwrap_or_else(|ended| match ended.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_) => pages::refused(StatusCode::SERVICE_UNAVAILABLE, "the console ends: try again in a moment"),
+    })
 }
 
 /// Whether the visitor follows a link on another site's page. The repeated request doesn't count as one.
@@ -214,15 +234,16 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     }
     let (mut parts, body) = request.into_parts();
     let too_long = (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off");
+    let most = if visitor.grant.is_some() { FORM_BYTES } else { SIGN_IN_BYTES };
     // What is announced, or else the most that may come, is reserved meanwhile, and others have no room.
-    if body.size_hint().lower() > FORM_BYTES as u64 {
+    if body.size_hint().lower() > most as u64 {
         return Err(too_long);
     }
     let has_length = parts.headers.contains_key(header::CONTENT_LENGTH) || body.size_hint().exact().is_some();
     if visitor.grant.is_none() && !has_length {
         return Err((StatusCode::LENGTH_REQUIRED, "this form has to say how long it is"));
     }
-    let body = timeout(FORM_TIME, Limited::new(body, FORM_BYTES).collect()).await;
+    let body = timeout(FORM_TIME, Limited::new(body, most).collect()).await;
     let body =
         body.map_err(|_| (StatusCode::REQUEST_TIMEOUT, "this form took too long"))?.map_err(|_| too_long)?;
     let fields = Fields::parse(&body.to_bytes());
@@ -265,8 +286,7 @@ async fn form_with_file(
             None => fields.push((name, field.text().await.map_err(malformed)?)),
         }
     }
-    let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let fields = Fields::parse(query(&fields).as_bytes());
+    let fields = Fields::from(fields);
     if !csrf::matches(fields.get(FIELD), &visitor.form) {
         return Err((StatusCode::FORBIDDEN, OLD));
     }
@@ -280,6 +300,14 @@ async fn form_with_file(
 /// Redirects a visitor without a session to the sign-in page, and back afterwards. A part of a page can't be
 /// redirected, so htmx is told to reload the whole page.
 fn to_sign_in(request: &Request) -> Response {
+    // The script would follow a redirect, and take the page there for an answer.
+    if request.uri().path().starts_with(UPLOADS) {
+        return pages::upload::signed_out();
+    }
+    // With an error status, a live page would keep its last figures, and ask again without end.
+    if let Some(response) = pages::live::signed_out(request.uri().path()) {
+        return response;
+    }
     let back = match *request.method() {
         Method::GET => request.uri().path_and_query().map_or("/", |path| path.as_str()),
         _ => "/",

@@ -12,6 +12,7 @@ use listener::{Config, Endpoint, Listener, Tls};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs, Destination};
 use service::admin::Admin;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
+use service::limits::seconds;
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Registry};
 use service::panics;
@@ -21,6 +22,7 @@ use service::settings::{self, ConfigArgs};
 use service::shutdown::Shutdown;
 use service::socket::{Address, distinct};
 use service::tls::{AdminTlsArgs, TlsArgs};
+use tokio::sync::watch;
 
 use crate::app::{self, App, Known};
 use crate::audit::AuditFile;
@@ -35,6 +37,10 @@ use crate::session::{Grant, SessionLifetime, Sessions};
 use crate::sign_in_limits::SignInLimits;
 use crate::single_sign_on::{self, OidcArgs};
 use crate::upstream::Upstream;
+
+/// How long the pages' listener goes on at shutdown for writes that are running, before it drains. systemd grants 10 s
+/// beyond the drain (`TimeoutStopSec`).
+const LAST_WRITES: Duration = Duration::from_secs(5);
 
 /// Arguments of `linerate console`.
 #[derive(Clone, Debug, clap::Args)]
@@ -147,7 +153,8 @@ pub struct Args {
     pub max_connections: NonZero<u32>,
 
     /// How long a shutdown waits for requests that are still being answered, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Time")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Time",
+          value_parser = seconds(0))]
     pub drain_timeout: u64,
 
     /// The access log.
@@ -343,7 +350,8 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
     let app = Arc::new(app(args, machine, hosts, audit_log.clone(), shutdown.clone())?);
     let mut watched = vec![public.heartbeats().watch(STUCK)];
-    let mut threads = vec![public.start_boxed("console", routes::router(app), &shutdown)?];
+    let (writes, stopping) = (app.writes.clone(), Shutdown::new());
+    let mut threads = vec![public.start_boxed("console", routes::router(app), &stopping)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
@@ -360,9 +368,19 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let _ = std::io::stdout().write_all(lines.as_bytes());
     ready::watchdog(move || watched.iter_mut().all(Watch::alive))?;
 
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    runtime.block_on(shutdown.wait());
-    readiness.set_stopping();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            () = shutdown.wait() => {}
+            // The listener ended by itself.
+            () = stopping.wait() => shutdown.fail(),
+        }
+        readiness.set_stopping();
+        // The listener doesn't wait for writes whose clients have left, but their lines in the audit log need its
+        // thread.
+        let _ = tokio::time::timeout(LAST_WRITES, writes.closed()).await;
+    });
+    stopping.trigger();
     for thread in threads {
         if thread.join().is_err() {
             tracing::error!("a listener ended in a panic");
@@ -374,6 +392,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     if let Some(log) = &audit_log {
         log.finish();
     }
+    stopping.outcome()?;
     Ok(shutdown.outcome()?)
 }
 
@@ -426,6 +445,7 @@ fn app(
         shutdown,
         known: Known::default(),
         audit_log,
+        writes: watch::Sender::new(()),
         profiles: Profiles::default(),
         imports: Imports::default(),
     })

@@ -94,6 +94,15 @@ where
     stream_of(Body::from_stream(events))
 }
 
+/// The answer to a live page whose visitor has no session any more: one event that says so, and the end. Each path has
+/// the name of its page's events. None if there is no such page.
+pub(crate) fn signed_out(path: &str) -> Option<Response> {
+    let asked = path.strip_prefix("/live/")?.split('/').next()?;
+    let name = ["overview", "queues", "import"].into_iter().find(|name| *name == asked)?;
+    let markup = over("You are signed out.", "/sign-in", "Sign in");
+    Some(stream_of(Body::from(event(name, &markup) + END)))
+}
+
 /// Why a page doesn't update.
 fn rests(full: Full) -> &'static str {
     match full {

@@ -10,7 +10,7 @@ mod history;
 pub(crate) mod link;
 pub(crate) mod link_form;
 pub(crate) mod links;
-mod live;
+pub(crate) mod live;
 pub(crate) mod operation;
 pub(crate) mod overview;
 pub(crate) mod profile;
@@ -20,6 +20,7 @@ pub(crate) mod sessions;
 pub(crate) mod sign_in;
 mod text;
 pub(crate) mod transfer;
+mod unread;
 pub(crate) mod upload;
 pub(crate) mod user;
 pub(crate) mod user_form;
@@ -28,7 +29,7 @@ pub(crate) mod users;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use maud::{DOCTYPE, Markup, html};
@@ -146,9 +147,13 @@ fn document(status: StatusCode, title: &str, bar: Markup, content: Markup) -> Re
     markup_response(status, markup)
 }
 
-/// A response with HTML.
+/// A response with HTML; 503 while too many clients read theirs too slowly.
 fn markup_response(status: StatusCode, markup: Markup) -> Response {
-    let mut response = Response::new(markup.into_string().into());
+    let Some(body) = unread::body(markup.into_string()) else {
+        let why = "Too many pages are on their way: try again in a moment.\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    };
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, html);

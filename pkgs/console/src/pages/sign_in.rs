@@ -9,6 +9,7 @@ use http::header;
 use http::{HeaderMap, StatusCode};
 use maud::html;
 use oidc::sign_in;
+use service::logs::LogLimit;
 
 use super::{again, csrf, document, onwards, refused, see_other};
 use crate::app::App;
@@ -21,6 +22,14 @@ use crate::visitor::{self, Visitor};
 
 /// The answer if no issuer is configured.
 const NO_ISSUER: &str = "this console was started without --oidc-issuer";
+
+/// The longest path of a page that a user wanted, in bytes.
+const PLACE_BYTES: usize = 1024;
+
+/// Anybody can cause these failures, as often as they like.
+static LEAVES_FAILED: LogLimit = LogLimit::new();
+static DEPARTURES_FAILED: LogLimit = LogLimit::new();
+static ARRIVALS_FAILED: LogLimit = LogLimit::new();
 
 /// The parameter for users who signed in at the issuer and have now signed out of the console.
 const LEFT: &str = "left";
@@ -39,7 +48,9 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
 /// sign-out, where the issuer asks for a confirmation.
 async fn left(at: &SingleSignOn) -> Response {
     let place = at.sign_in.leave().await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "nobody can sign out at the issuer");
+        if let Some(times) = LEAVES_FAILED.due() {
+            tracing::warn!(%error, times, "nobody can sign out at the issuer");
+        }
         None
     });
     let content = html! {
@@ -97,7 +108,9 @@ pub(crate) async fn depart(
             response
         }
         Err(error) => {
-            tracing::warn!(%error, "nobody can sign in at the issuer");
+            if let Some(times) = DEPARTURES_FAILED.due() {
+                tracing::warn!(%error, times, "nobody can sign in at the issuer");
+            }
             show(StatusCode::SERVICE_UNAVAILABLE, &app, &visitor, &fields, Some(&error.to_string()))
         }
     }
@@ -118,13 +131,31 @@ pub(crate) async fn arrive(
             response.headers_mut().insert(header::SET_COOKIE, cookie);
             response
         }
-        Err((status, why)) => {
-            tracing::warn!(client = ?visitor.address, why, "nobody is signed in by the issuer");
+        Err(Refusal { status, why, is_common }) => {
+            if is_common {
+                tracing::debug!(client = ?visitor.address, why, "nobody is signed in by the issuer");
+            } else if let Some(times) = ARRIVALS_FAILED.due() {
+                tracing::warn!(client = ?visitor.address, why, times, "nobody is signed in by the issuer");
+            }
             refused(status, &why)
         }
     };
     response.headers_mut().append(header::SET_COOKIE, single_sign_on::set_cookie("", visitor.secure));
     response
+}
+
+/// Why nobody is signed in by the issuer.
+struct Refusal {
+    status: StatusCode,
+    why: String,
+    /// Whether it says nothing of the issuer or links: any page can make a browser cause it.
+    is_common: bool,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, why: impl Into<String>) -> Self {
+        Self { status, why: why.into(), is_common: false }
+    }
 }
 
 /// The cookie of a new session, and the page that the user wanted.
@@ -133,11 +164,10 @@ async fn arrived(
     visitor: &Visitor,
     fields: &Fields,
     head: &HeaderMap,
-) -> Result<(String, String), (StatusCode, String)> {
-    let refuse = |status, why: &str| (status, why.to_owned());
+) -> Result<(String, String), Refusal> {
     app.sign_in_limits.take(visitor.address, Instant::now()).map_err(|exceeded| {
         let why = format!("too many tries; try again in {} s", exceeded.retry_seconds().max(1));
-        (StatusCode::TOO_MANY_REQUESTS, why)
+        Refusal { is_common: true, ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, why) }
     })?;
     let arrival = at.sign_in.arrive(sign_in::Return {
         cookie: single_sign_on::cookie(head, visitor.secure),
@@ -148,7 +178,8 @@ async fn arrived(
     });
     let arrival = arrival.await.map_err(|error| {
         // This guesses nothing, and any page can make a browser ask for it.
-        if matches!(error, sign_in::Error::Unknown) {
+        let is_common = matches!(error, sign_in::Error::Unknown);
+        if is_common {
             app.sign_in_limits.give_back(visitor.address);
         }
         let status = match error {
@@ -156,7 +187,7 @@ async fn arrived(
             sign_in::Error::Randomness => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::FORBIDDEN,
         };
-        (status, error.to_string())
+        Refusal { is_common, ..Refusal::new(status, error.to_string()) }
     })?;
     app.sign_in_limits.give_back(visitor.address);
     let user = at.user(&arrival);
@@ -165,14 +196,15 @@ async fn arrived(
         Ok(true) => {}
         Ok(false) => {
             let why = "linerate-links does not take tokens of this issuer: it needs --jwt-issuer and --jwt-audience";
-            return Err(refuse(StatusCode::FORBIDDEN, why));
+            return Err(Refusal::new(StatusCode::FORBIDDEN, why));
         }
         Err(upstream::Error::Refused(problem)) if problem.status == StatusCode::FORBIDDEN => {
             let why = format!("{} may do nothing here: none of their groups is for anything", user.name);
-            return Err((StatusCode::FORBIDDEN, why));
+            return Err(Refusal::new(StatusCode::FORBIDDEN, why));
         }
         Err(error) => {
-            return Err((StatusCode::SERVICE_UNAVAILABLE, format!("nobody can sign in now: {error}")));
+            let why = format!("nobody can sign in now: {error}");
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
         }
     }
     // A user without access to linerate-api's users can sign in too, and add a key for that later.
@@ -183,7 +215,7 @@ async fn arrived(
     let left = Duration::from_secs(arrival.claims.exp).saturating_sub(since);
     let begun = app.sessions.begin_until(grant, visitor.address, Instant::now(), left);
     let why = "the system has no randomness for a session";
-    let cookie = begun.map_err(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+    let cookie = begun.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why))?;
     Ok((cookie, arrival.next))
 }
 
@@ -205,9 +237,10 @@ pub(super) fn back(fields: &Fields) -> &str {
     Some(fields.get("next")).filter(|next| is_ours(next)).unwrap_or("/")
 }
 
-/// Whether a text is the path of one of the console's pages.
+/// Whether a text is the path of one of the console's pages, and not longer than theirs are.
 pub(super) fn is_ours(place: &str) -> bool {
-    place.starts_with('/')
+    place.len() <= PLACE_BYTES
+        && place.starts_with('/')
         && !place.starts_with("//")
         && place.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
@@ -253,6 +286,7 @@ mod tests {
 
     #[test]
     fn nobody_is_sent_to_another_site() {
+        let long = format!("/{}", "a".repeat(PLACE_BYTES));
         for (next, expected) in [
             ("/links?q=a", "/links?q=a"),
             ("", "/"),
@@ -261,6 +295,7 @@ mod tests {
             ("/\\evil.example/", "/"),
             ("https://evil.example/", "/"),
             ("/a\nb", "/"),
+            (long.as_str(), "/"),
         ] {
             let query = crate::fields::query(&[("next", next)]);
             assert_eq!(back(&Fields::parse(query.as_bytes())), expected, "{next:?}");

@@ -18,6 +18,9 @@ use crate::links::Tally;
 use crate::sent_file::SentFile;
 use crate::visitor::Visitor;
 
+/// The longest typed rows that a refused form repeats, in bytes.
+const REPEATED: usize = 64 * 1024;
+
 const TITLE: (Screen, &str) = (Screen::Links, "Import and export");
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
@@ -171,19 +174,26 @@ fn show(visitor: &Visitor, fields: &Fields, wrong: Option<&str>) -> Markup {
     let option = |name: &str, value: &str, words: &str| {
         html! { option value=(value) selected[fields.get(name) == value] { (words) } }
     };
+    let rows = fields.get("rows");
+    let is_long = rows.len() > REPEATED;
     html! {
         h1 { "Import and export" }
         form.sheet method="post" action="/links/import" enctype="multipart/form-data" {
             h2 { "Import" }
             (csrf(visitor))
-            @if let Some(wrong) = wrong { p.alert role="alert" { (wrong) } }
+            @if let Some(wrong) = wrong {
+                p.alert role="alert" {
+                    (wrong)
+                    @if is_long { " So many rows are not repeated here: paste them once more, or choose their file." }
+                }
+            }
             div.field {
                 label for="file" { "From a file" }
                 input #file type="file" name="file" accept=".csv,.json,.ndjson,.jsonl,text/csv,application/json";
             }
             div.field {
                 label for="rows" { "Or rows" }
-                textarea #rows name="rows" rows="10" spellcheck="false" aria-describedby="rows-hint" { (fields.get("rows")) }
+                textarea #rows name="rows" rows="10" spellcheck="false" aria-describedby="rows-hint" { @if !is_long { (rows) } }
                 p.hint #rows-hint {
                     "CSV begins with a line of names, of which only " code { "target" } " must be there: "
                     code { "code,target,title,tags" } ". At most 8 MiB; longer files by "

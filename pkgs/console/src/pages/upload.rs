@@ -159,9 +159,18 @@ fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// The answer to an upload whose visitor has no session any more, for the script to show.
+pub(crate) fn signed_out() -> Response {
+    let why = "you are signed out: sign in, and send it once more; it goes on where it was";
+    refused(&Problem::unauthorized(why))
+}
+
 /// Forwards requests about an upload to the writer, for users who may write everything.
 async fn pass(app: &Arc<App>, visitor: &Visitor, path: &str, request: Request) -> Response {
     if let Err(response) = operation::allowed(app, visitor, SCREEN).await {
+        if response.status().is_redirection() {
+            return signed_out();
+        }
         return refused(&Problem::new(response.status().as_u16(), "that is not for everybody"));
     }
     let writer = match writer(app) {
@@ -184,7 +193,8 @@ async fn pass(app: &Arc<App>, visitor: &Visitor, path: &str, request: Request) -
         }
         Ok(answer) => {
             if let Some(place) = answer.fields.get("linerate-path").and_then(|place| place.to_str().ok()) {
-                operation::note(app, visitor, "files.upload", place, true).await;
+                // The writer names the file once it is in place, or if a piece of it is refused.
+                operation::note(app, visitor, "files.upload", place, answer.status.is_success()).await;
             } else if method == Method::DELETE && answer.status.is_success() {
                 operation::note(app, visitor, "files.upload.end", path, true).await;
             }

@@ -15,6 +15,8 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
 use super::router;
@@ -133,6 +135,7 @@ fn console(open: bool, change: impl FnOnce(&mut App)) -> (tempfile::TempDir, axu
         audit_log: AuditLog::open(&log, "console").expect("a log"),
         profiles: Profiles::default(),
         imports: Imports::default(),
+        writes: watch::Sender::new(()),
     };
     change(&mut app);
     (directory, router(Arc::new(app)), service)
@@ -259,8 +262,26 @@ async fn every_page_and_every_form_asks_who_it_is() {
         let (response, _) = client.post(path, "link=/a&action=delete&sure=yes").await;
         assert_eq!((response.status(), location(&response)), (StatusCode::SEE_OTHER, "/sign-in"), "{path}");
     }
-    for path in ["/live/overview", "/live/queues"] {
-        assert_eq!(client.get(path).await.0.status(), StatusCode::UNAUTHORIZED, "{path}");
+    // A live page would show its last figures on if it got anything but an event.
+    for (path, name) in
+        [("/live/overview", "overview"), ("/live/queues", "queues"), ("/live/import/a", "import")]
+    {
+        let (response, events) = client.get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream", "{path}");
+        assert!(events.starts_with(&format!("event: {name}\n")) && events.contains("You are signed out."));
+        assert!(events.contains("\n\nevent: over\n"), "{path}: {events}");
+    }
+    assert_eq!(client.get("/live/none").await.0.status(), StatusCode::UNAUTHORIZED);
+    // The script would follow a redirect.
+    for (method, path) in
+        [("POST", "/files/uploads"), ("PATCH", "/files/uploads/a"), ("HEAD", "/files/uploads/a")]
+    {
+        let request = Request::builder().method(method).uri(path).body(Body::empty());
+        let (response, problem) = client.send(request.expect("a request")).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{method}");
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json", "{method}");
+        assert!(method == "HEAD" || problem.contains("you are signed out"), "{method}: {problem}");
     }
 }
 
@@ -398,6 +419,38 @@ async fn whoever_is_not_signed_in_says_how_long_a_form_is() {
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let (response, _) = client.send(request.body(body).expect("a request")).await;
         assert_eq!(response.status(), status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_back_is_bounded() {
+    let mut client = Client::new(false);
+    let (_, page) = client.get("/sign-in").await;
+    let (csrf, many) = (token(&page), "&quot;".repeat(5));
+    for (quotes, status) in
+        [(5_000, StatusCode::PAYLOAD_TOO_LARGE), (2_000, StatusCode::UNPROCESSABLE_ENTITY)]
+    {
+        let form = format!("csrf={csrf}&key=&next=/{}", "\"".repeat(quotes));
+        let (response, page) = client.post("/sign-in", &form).await;
+        assert_eq!(response.status(), status, "{quotes}");
+        assert!(!page.contains(&many), "{quotes}");
+    }
+    let csrf = client.sign_in().await;
+    for (quotes, repeated) in [(11, true), (200_001, false)] {
+        // An odd one is never closed.
+        let rows = "\"".repeat(quotes);
+        let body = format!(
+            "--a\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\n{csrf}\r\n\
+             --a\r\nContent-Disposition: form-data; name=\"format\"\r\n\r\njson\r\n\
+             --a\r\nContent-Disposition: form-data; name=\"rows\"\r\n\r\n{rows}\r\n--a--\r\n"
+        );
+        let request = Request::post("/links/import")
+            .header(header::ORIGIN, "http://localhost:8110")
+            .header(header::CONTENT_TYPE, "multipart/form-data; boundary=a");
+        let (response, page) = client.send(request.body(Body::from(body)).expect("a request")).await;
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{page}");
+        assert_eq!(page.contains(&many), repeated, "{quotes}");
+        assert_eq!(page.contains("paste them once more"), !repeated, "{quotes}");
     }
 }
 
@@ -583,10 +636,41 @@ async fn an_audit_line_has_the_id_that_the_access_log_has_of_the_request() {
         if text.ends_with('\n') {
             break text;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     };
     let line: serde_json::Value = serde_json::from_str(&line).expect("a line");
     assert_eq!((&line["action"], &line["id"]), (&"profile".into(), &"of-the-access-log".into()), "{line}");
+}
+
+/// A writer of files, beside links, that takes its time to delete one.
+fn slow_writer(links: &Upstream) -> Upstream {
+    let Address::Unix(links) = &links.address else { panic!("no socket") };
+    let socket = links.with_file_name("writer");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        sleep(Duration::from_millis(300)).await;
+        let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        stream.write_all(answer).await.expect("a client");
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    });
+    Upstream { name: "writer", address: Address::Unix(socket) }
+}
+
+#[tokio::test]
+async fn a_write_whose_client_leaves_has_its_line_in_the_audit_log() {
+    let mut client = Client::of(true, |app| app.writer = app.links.as_ref().map(slow_writer));
+    let (_, page) = client.get("/links/new").await;
+    let form = format!("csrf={}&path=/a", token(&page));
+    let left = timeout(Duration::from_millis(100), client.post("/files/delete", &form)).await;
+    assert!(left.is_err(), "the client did not wait");
+    let log = client.directory.path().join("audit");
+    let noted = async {
+        while !std::fs::read_to_string(&log).unwrap_or_default().contains("\"files.delete\"") {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), noted).await.expect("a line");
 }
 
 #[tokio::test]

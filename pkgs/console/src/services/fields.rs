@@ -33,6 +33,12 @@ impl Fields {
     }
 }
 
+impl From<Vec<(String, String)>> for Fields {
+    fn from(fields: Vec<(String, String)>) -> Self {
+        Self(fields)
+    }
+}
+
 /// A query string of these fields, without empty ones.
 pub(crate) fn query(fields: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());

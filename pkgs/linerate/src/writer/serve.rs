@@ -272,6 +272,7 @@ async fn append(
     if held.done {
         let mut response = StatusCode::NO_CONTENT.into_response();
         progress(&held, known, response.headers_mut());
+        name(&held.path, response.headers_mut());
         return response;
     }
     let announced = tus::number(&fields, "content-length").unwrap_or(0);
@@ -292,7 +293,9 @@ async fn append(
         }
         Err(problem) => {
             note(&Line { by: Some(&by), error: Some(&problem.detail), ..Line::new("upload", &path) });
-            refused(&problem)
+            let mut response = refused(&problem);
+            name(&path, response.headers_mut());
+            response
         }
     }
 }
@@ -362,7 +365,13 @@ async fn take(
         Ok((held, Some(published)))
     })
     .await
-    .map_err(boxed)?;
+    .map_err(|error| match error {
+        // Not 404, by which a client gives the upload up: it can send the last piece again once there is one.
+        Error::Tree(tree::Error::Missing) => {
+            Box::new(Problem::conflict("the file's directory is not there any more"))
+        }
+        error => boxed(error),
+    })?;
     Ok(Taken { held, published, problem: broken })
 }
 
@@ -540,10 +549,16 @@ fn log_published(published: &Published, bytes: u64, by: &str) {
 
 /// Adds to the response's headers that a file is in place.
 fn told(published: &Published, fields: &mut HeaderMap) {
-    for (name, value) in [(PLACE, &published.path), (DIGEST, &published.sha256)] {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            fields.insert(name, value);
-        }
+    name(&published.path, fields);
+    if let Ok(digest) = HeaderValue::from_str(&published.sha256) {
+        fields.insert(DIGEST, digest);
+    }
+}
+
+/// Adds the path of an upload to the response's headers, for the audit log of whoever asks for others.
+fn name(path: &str, fields: &mut HeaderMap) {
+    if let Ok(path) = HeaderValue::from_str(path) {
+        fields.insert(PLACE, path);
     }
 }
 
@@ -614,5 +629,38 @@ impl<'a> Line<'a> {
 fn note(line: &Line<'_>) {
     if let Ok(text) = serde_json::to_string(line) {
         let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_upload_waits_for_a_directory_that_went_away() {
+        let root = tempfile::tempdir().expect("a directory");
+        let directory = root.path().join("pub");
+        let expire = Duration::from_secs(60);
+        let limits = Limits { file_bytes: 100, bytes: 100, files: 10, uploads: 3, expire };
+        let uploads = Uploads::open(root.path(), limits).expect("a root");
+        let writer = Arc::new(Writer { uploads, users: BTreeSet::new() });
+        std::fs::create_dir(&directory).expect("a directory");
+        let metadata = Metadata { path: "/pub/a".into(), ..Metadata::default() };
+        let id = writer.uploads.begin(&metadata, 3, "ada").expect("an upload");
+        let piece = || {
+            let fields = [
+                (header::CONTENT_TYPE, HeaderValue::from_static("application/offset+octet-stream")),
+                (HeaderName::from_static("upload-offset"), HeaderValue::from_static("0")),
+            ];
+            append(State(Arc::clone(&writer)), Path(id.clone()), HeaderMap::from_iter(fields), "abc".into())
+        };
+        std::fs::remove_dir(&directory).expect("an empty directory");
+        let refused = piece().await;
+        assert_eq!(refused.status(), StatusCode::CONFLICT);
+        assert_eq!(refused.headers()[PLACE], "/pub/a");
+        std::fs::create_dir(&directory).expect("a directory");
+        let done = piece().await;
+        assert_eq!(done.status(), StatusCode::NO_CONTENT);
+        assert_eq!(std::fs::read(directory.join("a")).expect("a file"), b"abc");
     }
 }
