@@ -10,6 +10,19 @@ use sd_notify::NotifyState;
 use crate::process::start_code;
 use crate::{handover, manager, socket};
 
+/// How much longer than it drains a process may take to stop.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// How long this process takes to stop, in microseconds, as far as is known.
+static STOPPING: AtomicU64 = AtomicU64::new(0);
+
+/// This process drains for as long as this when it stops; of several times, the longest counts. systemd then waits for
+/// 10 s more, even if the unit's `TimeoutStopSec=` is shorter.
+pub fn drains_for(drain: Duration) {
+    let stopping = drain.saturating_add(CLOSING).as_micros();
+    STOPPING.fetch_max(u64::try_from(stopping).unwrap_or(u64::MAX), Relaxed);
+}
+
 /// Whether the service can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -76,10 +89,12 @@ impl Readiness {
         }
     }
 
-    /// The service finishes what it has started. This is final.
+    /// The service finishes what it has started, [for as long as it drains](drains_for). This is final.
     pub fn set_stopping(&self) {
         if self.set(State::Stopping) {
-            notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+            // As text, since the type for it holds no more than 71 minutes. Zero changes nothing.
+            let extend = format!("EXTEND_TIMEOUT_USEC={}", STOPPING.load(Relaxed));
+            notify(&[NotifyState::Stopping, NotifyState::Status("stopping"), NotifyState::Custom(&extend)]);
         }
     }
 

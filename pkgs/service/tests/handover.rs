@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -22,7 +22,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, Signal, kill_process};
 use service::handover::{HandoverArgs, Takeover, is_handed_over};
 use service::shutdown::Shutdown;
-use service::socket::{Address, Listener, TcpOptions};
+use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Longer than anything here takes on a busy machine.
@@ -35,7 +35,7 @@ const BUSY: &str = "another process does so just now";
 /// addresses.
 const ROLE: &str = "LINERATE_TEST_HANDOVER";
 
-/// A process: it answers every connection with its id, and drains when it is told to.
+/// A process: it answers every connection and datagram with its id, and drains when it is told to.
 #[test]
 fn process() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -62,9 +62,12 @@ fn serve(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let shutdown = Shutdown::on_signals()?;
     let takeover = Takeover::begin(&HandoverArgs { handover: Some(path.clone()) }, program)?;
-    let mut sockets = Vec::new();
+    let (mut sockets, mut datagrams) = (Vec::new(), Vec::new());
     for address in listen {
         sockets.extend(address.listen_each(workers, &TcpOptions::default())?);
+        if let Address::Tcp(at) = address {
+            datagrams.extend(bind_udp_each(*at, workers, |_| {})?);
+        }
     }
     println!("\nbegun {}", takeover.is_under_way());
     if waits {
@@ -95,6 +98,12 @@ fn serve(
             };
             idle = false;
             let _ = write!(stream, "{id}");
+        }
+        for socket in &datagrams {
+            if let Ok((_, client)) = socket.recv_from(&mut [0; 16]) {
+                idle = false;
+                let _ = socket.send_to(id.to_string().as_bytes(), client);
+            }
         }
         // This is checked between rounds, so that accepted connections get their answer.
         if shutdown.is_triggered() {
@@ -408,7 +417,7 @@ fn one_that_is_told_to_stop_before_it_completes_changes_nothing() {
 }
 
 #[test]
-fn one_with_more_workers_gets_no_connection_before_it_completes() {
+fn one_with_more_workers_gets_no_client_before_it_completes() {
     let mut place = Place::new();
     place.workers = 1;
     let mut old = place.serve();
@@ -419,6 +428,12 @@ fn one_with_more_workers_gets_no_connection_before_it_completes() {
             let stream = TcpStream::connect(place.tcp).expect("nobody is refused");
             stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             assert_eq!(read(stream), id);
+            let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            client.send_to(b"who", place.tcp).expect("it is sent");
+            let mut answer = [0; 16];
+            let count = client.recv(&mut answer).expect("every datagram is answered");
+            assert_eq!(read(&answer[..count]), id);
         }
     };
     all_reach(old.id());

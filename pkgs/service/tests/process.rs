@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, kill_process};
-use service::ready::{Readiness, watchdog};
-use service::settings::try_parse_from;
+use service::ready::{Readiness, drains_for, watchdog};
+use service::settings::try_parse_args;
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 
@@ -29,6 +29,9 @@ fn child() {
     let hangup = readiness.clone();
     let shutdown = Shutdown::on_signals_and_hangup(move || hangup.set_not_ready("hung up")).expect("signals");
     watchdog(|| true).expect("watchdog");
+    drains_for(Duration::from_secs(1));
+    drains_for(Duration::from_secs(100));
+    drains_for(Duration::from_secs(10));
     if std::env::var_os("LISTEN_FDS").is_some() {
         let address = Address::Activated("http".into());
         let listener = address.listen(&TcpOptions::default()).expect("a socket was passed");
@@ -45,7 +48,7 @@ fn child() {
     }
 }
 
-/// A program with a variable for a flag of two of its commands.
+/// A program with variables for flags of two of its commands.
 #[derive(Debug, clap::Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -64,6 +67,10 @@ struct Shared {
     url: String,
     #[arg(long, env = "LINERATE_TEST_COUNT")]
     count: Option<u64>,
+    #[arg(long, env = "TEST_TOKEN")]
+    token: Option<String>,
+    #[arg(long)]
+    size: Option<u64>,
 }
 
 /// What the program reads, whichever command is run.
@@ -71,13 +78,12 @@ struct Shared {
 #[ignore = "not a test: the process that the tests start"]
 fn reader() {
     for name in ["serve", "add"] {
-        let cli: Cli = try_parse_from("test", "serve", ["program", name], |name| std::env::var_os(name))
-            .unwrap_or_else(|error| panic!("{error}"));
+        let cli: Cli =
+            try_parse_args("test", "serve", ["program", name]).unwrap_or_else(|error| panic!("{error}"));
         let (Commands::Serve(read) | Commands::Add(read)) = cli.command;
         println!("{name} {read:?}");
     }
-    let help =
-        try_parse_from::<Cli>("test", "serve", ["program", "add", "--help"], |name| std::env::var_os(name));
+    let help = try_parse_args::<Cli>("test", "serve", ["program", "add", "--help"]);
     println!("{}", help.expect_err("help"));
 }
 
@@ -123,24 +129,43 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("a signal is sent");
 }
 
+/// What the reader prints with these variables.
+fn read<const N: usize>(env: [(&str, &str); N]) -> String {
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "reader", "--ignored", "--nocapture"])
+        .envs(env)
+        .output()
+        .expect("a child");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
 #[test]
 fn an_empty_variable_is_unset_for_every_command() {
-    let read = |value: &str| {
-        let output = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "reader", "--ignored", "--nocapture"])
-            .envs([("LINERATE_TEST_URL", value), ("LINERATE_TEST_COUNT", value)])
-            .output()
-            .expect("a child");
-        String::from_utf8(output.stdout).expect("UTF-8")
-    };
+    let read = |value: &str| read([("LINERATE_TEST_URL", value), ("LINERATE_TEST_COUNT", value)]);
     let empty = read("");
     for name in ["serve", "add"] {
-        let line = format!("{name} Shared {{ url: \"the default\", count: None }}");
+        let line = format!("{name} Shared {{ url: \"the default\", count: None, token: None, size: None }}");
         assert!(empty.contains(&line), "{empty}");
-        let line = format!("{name} Shared {{ url: \"7\", count: Some(7) }}");
+        let line = format!("{name} Shared {{ url: \"7\", count: Some(7), token: None, size: None }}");
         assert!(read("7").contains(&line), "{name}: {}", read("7"));
     }
     assert!(empty.contains("[env: LINERATE_TEST_URL=]"), "{empty}");
+}
+
+#[test]
+fn an_empty_variable_hides_no_credential() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names = ["TEST_TOKEN", "LINERATE_TEST_SIZE"];
+    for name in names {
+        std::fs::write(directory.path().join(name), "7\n").expect("a file");
+    }
+    let directory = directory.path().to_str().expect("UTF-8");
+    let [token, size] = names.map(|name| (name, ""));
+    let said = read([("CREDENTIALS_DIRECTORY", directory), token, size]);
+    assert!(said.contains("count: None, token: Some(\"7\"), size: Some(7) }"), "{said}");
+    let [token, size] = names.map(|name| (name, "8"));
+    let said = read([("CREDENTIALS_DIRECTORY", directory), token, size]);
+    assert!(said.contains("count: None, token: Some(\"8\"), size: Some(8) }"), "{said}");
 }
 
 #[test]
@@ -170,8 +195,9 @@ fn systemd_is_told_of_each_change() {
     let await_notice = |wanted: &str| loop {
         let mut buffer = [0; 1024];
         let length = socket.recv(&mut buffer).unwrap_or_else(|error| panic!("{wanted}: {error}"));
-        if std::str::from_utf8(&buffer[..length]).expect("UTF-8").lines().any(|line| line == wanted) {
-            return;
+        let said = std::str::from_utf8(&buffer[..length]).expect("UTF-8");
+        if said.lines().any(|line| line == wanted) {
+            return said.to_owned();
         }
     };
     let env = [("NOTIFY_SOCKET", path.to_str().expect("UTF-8")), ("WATCHDOG_USEC", "100000")];
@@ -182,7 +208,8 @@ fn systemd_is_told_of_each_change() {
     signal(&child, Signal::HUP);
     await_notice("STATUS=not ready: hung up");
     signal(&child, Signal::TERM);
-    await_notice("STOPPING=1");
+    let said = await_notice("STOPPING=1");
+    assert!(said.contains("EXTEND_TIMEOUT_USEC=110000000\n"), "for the longest drain, and 10 s: {said}");
     assert!(child.wait().expect("an end").success());
 }
 

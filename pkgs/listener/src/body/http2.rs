@@ -8,28 +8,78 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http_body::{Frame, SizeHint};
 
+use crate::lifecycle::ConnectionDeadline;
+use crate::worker_context::WorkerContext;
+
 use super::Error;
+
+/// What the bodies of a connection tell it.
+pub struct Shared {
+    /// The bytes read, for its window.
+    pub received: AtomicUsize,
+    /// Learns whether the service works, or waits for the client.
+    pub deadline: Arc<ConnectionDeadline>,
+    pub worker: Arc<WorkerContext>,
+}
+
+impl Shared {
+    /// The service works on a stream until this is dropped.
+    pub fn serving(&self) -> Serving<'_> {
+        self.deadline.begin_serving();
+        Serving(self)
+    }
+
+    fn end_serving(&self) {
+        self.deadline.end_serving(&self.worker.registry);
+    }
+}
+
+/// A stream that the service works on.
+pub struct Serving<'a>(&'a Shared);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.end_serving();
+    }
+}
 
 /// The service's end.
 pub struct Reader {
     stream: RecvStream,
     exact: Option<u64>,
-    /// The bytes read on this connection, for its window.
-    received: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+    /// Whether the service waits for more of it.
+    awaited: bool,
     data: bool,
 }
 
 impl Reader {
     /// The body on `stream`. h2 checks its announced length.
-    pub fn new(stream: RecvStream, exact: Option<u64>, received: Arc<AtomicUsize>) -> Self {
-        Self { stream, exact, received, data: true }
+    pub fn new(stream: RecvStream, exact: Option<u64>, shared: Arc<Shared>) -> Self {
+        Self { stream, exact, shared, awaited: false, data: true }
     }
 
     pub fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let polled = self.poll_stream(context);
+        self.set_awaited(polled.is_pending());
+        polled
+    }
+
+    /// While the service waits, it does not work on the stream. Where the answer has begun, the stream no longer counts
+    /// anyway, and takes away from the others: its client is waited for all the same.
+    fn set_awaited(&mut self, awaited: bool) {
+        match (std::mem::replace(&mut self.awaited, awaited), awaited) {
+            (false, true) => self.shared.end_serving(),
+            (true, false) => self.shared.deadline.begin_serving(),
+            _ => {}
+        }
+    }
+
+    fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if self.data {
             match ready!(self.stream.poll_data(context)) {
                 Some(Ok(data)) => {
-                    self.received.fetch_add(data.len(), Relaxed);
+                    self.shared.received.fetch_add(data.len(), Relaxed);
                     if let Some(exact) = &mut self.exact {
                         *exact = exact.saturating_sub(data.len() as u64);
                     }
@@ -57,5 +107,11 @@ impl Reader {
 
     pub fn size_hint(&self) -> SizeHint {
         self.exact.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.set_awaited(false);
     }
 }

@@ -8,9 +8,9 @@ pub struct Limits {
     /// The most connections of all workers together. 65,536 by default.
     pub connections: usize,
     /// Whether to admit one more connection than that, and end another one. The other one is the connection of this
-    /// worker that has waited longest for its client: for the next request, the rest of a head, or progress in taking
-    /// an answer. It counts as timed out. So a crowd of stalled clients keeps nobody out, but idle clients have to
-    /// reconnect. Off by default: the surplus connection is then closed at once.
+    /// worker that has waited longest for its client: for the next request, the rest of a head, more of a body that the
+    /// service reads, or progress in taking an answer. It counts as timed out. So a crowd of stalled clients keeps
+    /// nobody out, but idle clients have to reconnect. Off by default: the surplus connection is then closed at once.
     pub make_room: bool,
     /// The most connections of one IPv4 address or one IPv6 /64, since that is what a subscriber gets (RFC 6177). 0,
     /// the default, means no limit, since all clients behind a NAT share an address. Connections from

@@ -181,6 +181,8 @@ async fn next_head<S: HttpService>(
                 }
                 if let Some(head) = declined {
                     conn.deadline.clear();
+                    // The previous request's body may have been waited for.
+                    conn.deadline.set_awaits_body(&conn.worker.registry, false);
                     return Poll::Ready(Ok(NextRequest::Head(head)));
                 }
                 match found {

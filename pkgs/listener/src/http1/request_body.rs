@@ -186,6 +186,7 @@ impl Receiver {
                 let wait = state.piece.is_some() || state.abandoned || (self.expected && !state.wanted);
                 if wait {
                     state.receiver = Some(context.waker().clone());
+                    conn.deadline.set_awaits_body(&conn.worker.registry, false);
                     return Ok((progress, false));
                 }
             }
@@ -209,13 +210,23 @@ impl Receiver {
                         Poll::Ready(Ok(1..)) => continue,
                         Poll::Ready(Ok(0)) => Err(Error::Incomplete),
                         Poll::Ready(Err(error)) => Err(Error::Transport(error.into())),
-                        Poll::Pending => return Ok((progress, false)),
+                        Poll::Pending => {
+                            let mut state = self.shared.lock();
+                            let awaited = state.reader.is_some();
+                            if !awaited {
+                                // The service works on something else. Once it waits, it says so.
+                                state.receiver = Some(context.waker().clone());
+                            }
+                            conn.deadline.set_awaits_body(&conn.worker.registry, awaited);
+                            return Ok((progress, false));
+                        }
                     }
                 }
                 Err(malformed) => Err(Error::Malformed(malformed)),
             };
             // After an error, the start of the next request is unknown.
             conn.broken |= end.is_err();
+            conn.deadline.set_awaits_body(&conn.worker.registry, false);
             progress |= self.tell(context, |state| state.end = Some(end));
             return Ok((progress, true));
         }

@@ -24,6 +24,7 @@ use std::task::{Context, Poll, Waker};
 use h2::server::Builder;
 use http::HeaderValue;
 
+use crate::body;
 use crate::http_service::HttpService;
 use crate::lifecycle::{ConnectionDeadline, LINGER};
 use crate::peer::{Peer, Protocol};
@@ -66,7 +67,7 @@ enum Wait {
 /// Serves a connection to its end. Answers have `alt_svc`; `more` is the same as an HTTP/1.1 line.
 pub async fn serve<S: HttpService>(
     worker: &Arc<WorkerContext>,
-    deadline: &ConnectionDeadline,
+    deadline: &Arc<ConnectionDeadline>,
     io: Box<dyn ByteStream>,
     peer: Peer,
     alt_svc: Option<HeaderValue>,
@@ -76,14 +77,18 @@ pub async fn serve<S: HttpService>(
     let _open = worker.metrics.open(worker.index, Protocol::Http2);
     let (config, limits) = (&worker.config.http2, &worker.config.limits);
     let (stall, fast) = (StallDetector::default(), Arc::<Shared>::default());
-    let received = Arc::<AtomicUsize>::default();
+    let bodies = Arc::new(body::http2::Shared {
+        received: AtomicUsize::new(0),
+        deadline: Arc::clone(deadline),
+        worker: Arc::clone(worker),
+    });
     let context = Arc::new(ConnectionContext {
         limits: limits.clone(),
         worker: Arc::clone(worker),
         peer,
         alt_svc,
         more: more.into(),
-        received: Arc::clone(&received),
+        bodies: Arc::clone(&bodies),
         buffer: SendBuffer::new(worker.answers.held()),
     });
     let cork = Cork::default();
@@ -104,7 +109,7 @@ pub async fn serve<S: HttpService>(
         worker.counts().handshake_failures.increment();
         return;
     };
-    let mut window = Window::new(config, &mut *connection, received);
+    let mut window = Window::new(config, &mut *connection, bodies);
     let mut accepted = Vec::new();
     let mut waiting = None;
     let mut leaving = false;

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -27,7 +26,7 @@ use crate::response::date;
 use crate::response::{PIECE_BYTES, Room, SendBuffer};
 use crate::worker_context::WorkerContext;
 
-use crate::body::http2::Reader;
+use crate::body::http2::{Reader, Shared};
 
 /// The state that a connection's streams share.
 pub struct ConnectionContext {
@@ -37,8 +36,8 @@ pub struct ConnectionContext {
     pub alt_svc: Option<HeaderValue>,
     /// The same as an HTTP/1.1 line, for the fast path.
     pub more: Box<[u8]>,
-    /// How much was read, for the window.
-    pub received: Arc<AtomicUsize>,
+    /// What its bodies tell it.
+    pub bodies: Arc<Shared>,
     /// The response data that its streams hold.
     pub buffer: Arc<SendBuffer>,
 }
@@ -114,7 +113,7 @@ async fn answer(
                 return refuse(respond, shared.worker.refuse(refusal, record), is_head, shared, second).await;
             }
         };
-        Body::http2(Reader::new(stream, length, Arc::clone(&shared.received)), &shared.limits).within(room)
+        Body::http2(Reader::new(stream, length, Arc::clone(&shared.bodies)), &shared.limits).within(room)
     };
     let mut request = Request::from_parts(parts, body);
     request.extensions_mut().insert(shared.peer.clone());
@@ -130,6 +129,8 @@ async fn answer(
     }
     std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
     let response = {
+        // Not while sending, which waits for the client.
+        let _serving = shared.bodies.serving();
         let mut answering = pin!(service.call(request));
         std::future::poll_fn(|context| match answering.as_mut().poll(context) {
             Poll::Ready(response) => Poll::Ready(response.ok()),

@@ -5,12 +5,13 @@
 //! within one round trip, which a ping measures.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use h2::{Ping, PingPong};
 
 use super::library::Connection;
+use crate::body::http2::Shared;
 use crate::config::Http2;
 
 /// The largest window: 10 Gbit/s over 13 ms.
@@ -19,8 +20,8 @@ const MOST_BYTES: u32 = 16 << 20;
 /// The windows of a connection and its streams.
 pub struct Window {
     ping: Option<PingPong>,
-    /// Bytes read since the ping.
-    received: Arc<AtomicUsize>,
+    /// Counts the bytes read since the ping.
+    bodies: Arc<Shared>,
     /// Whether a ping is on its way.
     asked: bool,
     stream: u32,
@@ -28,11 +29,11 @@ pub struct Window {
 }
 
 impl Window {
-    /// Starts as configured. `received` counts what is read.
-    pub fn new(config: &Http2, connection: &mut dyn Connection, received: Arc<AtomicUsize>) -> Self {
+    /// Starts as configured. `bodies` counts what is read.
+    pub fn new(config: &Http2, connection: &mut dyn Connection, bodies: Arc<Shared>) -> Self {
         Self {
             ping: if config.adaptive { connection.ping_pong() } else { None },
-            received,
+            bodies,
             asked: false,
             stream: config.stream_window,
             connection: config.connection_window,
@@ -44,7 +45,7 @@ impl Window {
         let Some(ping) = &mut self.ping else { return };
         if !self.asked {
             // Nothing is measured while nobody uploads.
-            if self.received.swap(0, Relaxed) > 0 {
+            if self.bodies.received.swap(0, Relaxed) > 0 {
                 self.asked = ping.send_ping(Ping::opaque()).is_ok();
             }
             return;
@@ -54,7 +55,7 @@ impl Window {
             Poll::Ready(Err(_)) => self.ping = None,
             Poll::Ready(Ok(_)) => {
                 self.asked = false;
-                let received = self.received.swap(0, Relaxed);
+                let received = self.bodies.received.swap(0, Relaxed);
                 if let Some((stream, most)) = widened(self.stream, self.connection, received) {
                     connection.set_target_window_size(most);
                     // Fails while an earlier change is not yet acknowledged; the next attempt will do.

@@ -4,7 +4,7 @@
 //! worker wakes the connections whose deadline has passed, and each decides what to do.
 
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,8 +53,12 @@ pub struct ConnectionRegistry {
 #[derive(Debug)]
 pub struct ConnectionDeadline {
     deadline: AtomicU32,
-    /// The tick at which the current deadline was set.
+    /// The tick since which it waits for its client.
     since: AtomicU32,
+    /// Whether the service waits for more of a body over HTTP/1.1, which has deadlines of its own.
+    awaits_body: AtomicBool,
+    /// The HTTP/2 streams that the service works on, less those whose body it waits for.
+    serving: AtomicI32,
     flags: AtomicU8,
     ended: AtomicBool,
     /// The connection's task, which never changes. Released at the connection's end, since it holds the task's memory.
@@ -74,6 +78,8 @@ impl ConnectionRegistry {
         let deadline = Arc::new(ConnectionDeadline {
             deadline: AtomicU32::new(self.after(time)),
             since: AtomicU32::new(self.clock.tick.load(Relaxed)),
+            awaits_body: AtomicBool::new(false),
+            serving: AtomicI32::new(0),
             flags: AtomicU8::new(0),
             ended: AtomicBool::new(false),
             task: Mutex::default(),
@@ -190,6 +196,27 @@ impl ConnectionDeadline {
         self.deadline.store(u32::MAX, Relaxed);
     }
 
+    /// Whether the service waits for more of the body of an HTTP/1.1 request.
+    #[inline]
+    pub fn set_awaits_body(&self, registry: &ConnectionRegistry, awaits: bool) {
+        if awaits && !self.awaits_body.load(Relaxed) {
+            self.since.store(registry.clock.tick.load(Relaxed), Relaxed);
+        }
+        self.awaits_body.store(awaits, Relaxed);
+    }
+
+    /// The service works on another HTTP/2 stream, or no longer waits for a stream's body.
+    pub fn begin_serving(&self) {
+        self.serving.fetch_add(1, Relaxed);
+    }
+
+    /// The opposite. If this was the last one, the connection waits for its client from here on.
+    pub fn end_serving(&self, registry: &ConnectionRegistry) {
+        if self.serving.fetch_sub(1, Relaxed) == 1 {
+            self.since.store(registry.clock.tick.load(Relaxed), Relaxed);
+        }
+    }
+
     /// Whether the deadline has passed.
     #[inline]
     pub fn has_passed(&self, registry: &ConnectionRegistry) -> bool {
@@ -242,7 +269,8 @@ impl ConnectionDeadline {
     /// Whether it waits for its client, and is not already ending.
     fn waits(&self) -> bool {
         let ends = self.ended.load(Relaxed) || self.flags.load(Relaxed) & CUT != 0;
-        !ends && self.deadline.load(Relaxed) != u32::MAX
+        let waits = self.deadline.load(Relaxed) != u32::MAX || self.awaits_body.load(Relaxed);
+        !ends && waits && self.serving.load(Relaxed) <= 0
     }
 
     fn wake(&self) {
@@ -325,6 +353,29 @@ mod tests {
         }
         assert!(!registry.make_room(), "what is served is not cut, nor anything twice");
         assert_eq!(seen(), [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_body_that_does_not_come_makes_room_and_a_stream_that_is_served_does_not() {
+        let registry = ConnectionRegistry::new(TIMES);
+        let [body, streams] = [(); 2].map(|()| registry.begin(TICK));
+        body.clear();
+        streams.begin_serving();
+        streams.begin_serving();
+        let waiting = || [&body, &streams].map(|deadline| deadline.waits());
+        assert_eq!(waiting(), [false, false]);
+        registry.tick();
+        body.set_awaits_body(&registry, true);
+        streams.end_serving(&registry);
+        assert_eq!(waiting(), [true, false], "one stream is still served");
+        registry.tick();
+        body.set_awaits_body(&registry, true);
+        streams.end_serving(&registry);
+        assert_eq!(waiting(), [true, true]);
+        assert_eq!([&body, &streams].map(|deadline| deadline.since.load(Relaxed)), [1, 2]);
+        body.set_awaits_body(&registry, false);
+        streams.begin_serving();
+        assert_eq!(waiting(), [false, false]);
     }
 
     #[tokio::test]

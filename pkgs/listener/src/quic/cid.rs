@@ -13,6 +13,8 @@ use siphasher::sip::SipHasher13;
 
 /// The length of an id, in bytes, as in quinn.
 pub(super) const LENGTH: usize = 8;
+/// The most workers, since an id has one byte for its worker.
+pub(super) const WORKERS: usize = 256;
 /// Random bytes in an id.
 const NONCE: usize = 5;
 

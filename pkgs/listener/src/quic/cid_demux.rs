@@ -32,9 +32,9 @@ pub(crate) struct CidRouter {
 }
 
 impl CidRouter {
-    /// For this many workers; at most 256, since an id has one byte for its worker.
+    /// For this many workers, at most [`cid::WORKERS`].
     pub(super) fn new(workers: usize, predecessors: Vec<Predecessor>) -> Self {
-        assert!(workers <= 256, "an id has one byte for its worker");
+        assert!(workers <= cid::WORKERS, "an id names its worker");
         let queues = (0..workers).map(|_| DatagramQueue::default()).collect();
         Self { ids: CidKey::default(), queues, predecessors, handed_over: AtomicBool::new(false) }
     }

@@ -13,6 +13,7 @@ use service::{handover, socket};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::cid;
 use super::hot_restart::{self, Relay};
 use super::shared::{self, SharedEndpoint};
 use crate::config::Config;
@@ -42,7 +43,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// The sockets of all workers: those that another process hands over, and new ones if these are too few.
+    /// The sockets of the first of this many workers: of those whose connections an id can name, and of no more than
+    /// another process hands over sockets, if one does.
     ///
     /// # Errors
     /// When the address cannot be bound, or TLS lacks what QUIC needs.
@@ -52,7 +54,8 @@ impl Socket {
         tls: &Tls,
         workers: usize,
     ) -> Result<Vec<Self>, Error> {
-        let sockets = socket::bind_udp_each(address, workers, shared::enlarge_buffers)?;
+        let sockets = socket::bind_udp_each(address, workers.min(cid::WORKERS), shared::enlarge_buffers)?;
+        let workers = workers.min(cid::WORKERS).min(sockets.len());
         let shared = SharedEndpoint::new(config, tls, workers, address).map_err(tls::Error::Versions)?;
         let new = || Self { sockets: Vec::new(), relay: None, shared: Arc::clone(&shared) };
         let mut all: Vec<_> = (0..workers).map(|_| new()).collect();
@@ -213,4 +216,20 @@ fn admit(
 async fn establish(worker: &WorkerContext, incoming: Incoming) -> Option<Connection> {
     let connecting = incoming.accept().ok()?;
     timeout(worker.config.limits.handshake_time, connecting).await.ok()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_that_no_id_can_name_are_left_out() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [chain, key] = testkit::certificate(&["localhost"]).write_in(&directory);
+        let tls = Tls::new(&crate::config::Tls::new(chain, key), false).expect("a certificate");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let sockets = Socket::all(any, &Config::default(), &tls, cid::WORKERS + 1).expect("it receives");
+        assert_eq!(sockets.len(), cid::WORKERS);
+        assert!(sockets.iter().all(|socket| socket.sockets.len() == 1));
+    }
 }

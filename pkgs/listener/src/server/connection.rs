@@ -34,7 +34,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A connection whose protocol is not yet known.
 pub struct Accepted<'a> {
     pub worker: &'a Arc<WorkerContext>,
-    pub deadline: &'a ConnectionDeadline,
+    pub deadline: &'a Arc<ConnectionDeadline>,
     pub endpoint: &'a BoundEndpoint,
     pub permit: &'a mut Permit,
     /// What reports its client.

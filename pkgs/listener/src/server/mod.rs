@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use service::access_log::AccessLog;
-use service::ready::Heartbeats;
+use service::ready::{Heartbeats, drains_for};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 use service::{panics, workers};
@@ -147,6 +147,7 @@ impl Listener {
     }
 
     fn serve_as(self, name: &str, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+        drains_for(self.config.drain);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();

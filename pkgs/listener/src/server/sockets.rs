@@ -23,7 +23,7 @@ const PORT_TRIES: u32 = 32;
 pub struct WorkerSockets {
     /// To accept connections from.
     pub stream: Vec<ListenSocket>,
-    /// QUIC sockets, each on the port of one in `stream`.
+    /// QUIC sockets, each on the port of one in `stream`. There may be fewer than workers.
     pub quic: Vec<quic::Socket>,
 }
 

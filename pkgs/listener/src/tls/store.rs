@@ -1,13 +1,14 @@
 //! Certificates read from files, which can be replaced while in use.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -21,19 +22,22 @@ use super::names::Names;
 pub struct Store {
     provider: Arc<CryptoProvider>,
     loaded: ArcSwap<Names>,
-    /// The modification times and lengths of the files that were loaded, or last tried. The lengths matter because a
-    /// file that is read while it is written may be finished within the same tick of the file system's clock. Reloading
-    /// holds the lock, so that the last result is the one in use.
+    /// The files that were loaded, or last tried. Reloading holds the lock, so that the last result is the one in use.
     read: Mutex<Read>,
 }
 
-/// The files, and when they were changed.
+/// The files, and what they were when they were read.
 struct Read {
     files: Vec<CertificateFiles>,
     changed: Changes,
 }
 
-type Changes = Vec<Option<(SystemTime, u64)>>;
+type Changes = Vec<Option<Version>>;
+
+/// What differs between two versions of a file: its device, its number, its length and the time of its last change. The
+/// length matters because a file that is read while it is written may be finished within the same tick of the file
+/// system's clock; the number because other files behind a link may have the same times (a Nix store).
+type Version = (u64, u64, u64, (i64, i64));
 
 impl Store {
     pub(super) fn load(files: &[CertificateFiles], provider: Arc<CryptoProvider>) -> Result<Self, Error> {
@@ -49,8 +53,10 @@ impl Store {
     /// When one of them cannot be used. All previous ones then stay in use.
     pub fn reload(&self) -> Result<(), Error> {
         let mut read = self.read();
-        read.changed = changes(&read.files);
-        self.replace(&read.files)
+        let changed = changes(&read.files);
+        self.replace(&read.files)?;
+        read.changed = changed;
+        Ok(())
     }
 
     /// Reads exactly these files from now on.
@@ -72,15 +78,19 @@ impl Store {
     /// Reads all files again if one has changed since they were last read. Returns whether it did.
     ///
     /// # Errors
-    /// Those of [`reload`](Self::reload). Unusable files are not tried again until they change.
+    /// Those of [`reload`](Self::reload). Unusable files are tried again when they change, and those that could not be
+    /// read each time: the reason may go without a change.
     pub fn reload_if_changed(&self) -> Result<bool, Error> {
         let mut read = self.read();
         let now = changes(&read.files);
         if read.changed == now {
             return Ok(false);
         }
-        read.changed = now;
-        self.replace(&read.files).map(|()| true)
+        let replaced = self.replace(&read.files);
+        if !matches!(replaced, Err(Error::Read { source: pem::Error::Io(_), .. })) {
+            read.changed = now;
+        }
+        replaced.map(|()| true)
     }
 
     fn replace(&self, files: &[CertificateFiles]) -> Result<(), Error> {
@@ -90,13 +100,22 @@ impl Store {
 
     /// Reads all files again whenever one has changed, and logs that. Checks at this interval, and never returns.
     pub async fn poll(&self, every: Duration) {
+        // What was said of files that are tried each time.
+        let mut said = None;
         loop {
             tokio::time::sleep(every).await;
-            match self.reload_if_changed() {
-                Ok(true) => tracing::info!("certificates loaded anew"),
-                Ok(false) => {}
-                Err(error) => tracing::error!(%error, "certificates stay as they are"),
+            let error = match self.reload_if_changed() {
+                Ok(true) => {
+                    tracing::info!("certificates loaded anew");
+                    None
+                }
+                Ok(false) => None,
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(error) = error.as_ref().filter(|error| said.as_ref() != Some(*error)) {
+                tracing::error!(%error, "certificates stay as they are");
             }
+            said = error;
         }
     }
 
@@ -148,7 +167,9 @@ fn read(files: &CertificateFiles, provider: &CryptoProvider) -> Result<Certified
 
 fn changes(files: &[CertificateFiles]) -> Changes {
     let files = files.iter().flat_map(|files| [&files.chain, &files.key]);
-    files.map(|file| fs::metadata(file).and_then(|file| Ok((file.modified()?, file.len()))).ok()).collect()
+    let version =
+        |file: fs::Metadata| (file.dev(), file.ino(), file.len(), (file.ctime(), file.ctime_nsec()));
+    files.map(|file| fs::metadata(file).ok().map(version)).collect()
 }
 
 #[cfg(test)]
@@ -211,5 +232,59 @@ mod tests {
         store.replace_files(&others).expect("good ones");
         assert_eq!(shown(&store, "c.example"), new);
         assert!(!store.reload_if_changed().expect("as before"));
+    }
+
+    #[test]
+    fn another_pair_behind_a_link_is_noticed_whatever_its_time_and_length() {
+        let [old, new, links] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+        let name = "a.example";
+        let [before, after] = [&old, &new].map(|directory| make(directory, name));
+        let paths = |directory: &TempDir| {
+            let CertificateFiles { chain, key } = files(directory, name);
+            [chain, key]
+        };
+        for file in [&old, &new].into_iter().flat_map(paths) {
+            let mut text = fs::read(&file).expect("a file");
+            text.resize(4_000, b'\n');
+            fs::write(&file, text).expect("written");
+            let file = fs::File::options().write(true).open(&file).expect("a file");
+            file.set_modified(UNIX_EPOCH).expect("a time");
+        }
+        let link = |directory: &TempDir| {
+            for (file, link) in paths(directory).iter().zip(&paths(&links)) {
+                let _ = fs::remove_file(link);
+                std::os::unix::fs::symlink(file, link).expect("a link");
+            }
+        };
+        link(&old);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let store = Store::load(&[files(&links, name)], provider).expect("certificates");
+        assert_eq!(shown(&store, name), before);
+        link(&new);
+        assert!(store.reload_if_changed().expect("good ones"));
+        assert_eq!(shown(&store, name), after);
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let name = "a.example";
+        make(&directory, name);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let store = Store::load(&[files(&directory, name)], provider).expect("certificates");
+        let key = files(&directory, name).key;
+        fs::write(&key, "no key").expect("a file");
+        assert!(store.reload().is_err());
+        assert!(store.reload_if_changed().is_err(), "an attempt that failed before changes nothing");
+        assert!(!store.reload_if_changed().expect("as before"), "this would fail each time");
+        fs::remove_file(&key).expect("it is there");
+        fs::create_dir(&key).expect("a directory");
+        for _ in 0..2 {
+            assert!(store.reload_if_changed().is_err(), "this may succeed the next time");
+        }
+        fs::remove_dir(&key).expect("it is there");
+        let after = make(&directory, name);
+        assert!(store.reload_if_changed().expect("good ones"));
+        assert_eq!(shown(&store, name), after);
     }
 }

@@ -114,10 +114,13 @@ pub fn try_parse_from<P: Parser>(
     read(service, subcommand, args, env).map(|read| read.parsed)
 }
 
-/// This process's environment, including its credentials.
+/// This process's environment, including its credentials. An empty variable hides no credential.
 fn of_process() -> impl Fn(&str) -> Option<OsString> {
     let credentials = std::env::var_os(CREDENTIALS).map(PathBuf::from);
-    move |name| std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
+    move |name| {
+        let variable = std::env::var_os(name).filter(|value| !value.is_empty());
+        variable.or_else(|| credential(credentials.as_deref()?, name))
+    }
 }
 
 /// The result of reading.
@@ -136,7 +139,9 @@ fn read<P: Parser>(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Read<P>, Error> {
     let mut args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    let mut command = without_empty(command::<P>(service, subcommand), &env);
+    // The names of all variables are found here.
+    let whole = command::<P>(service, subcommand);
+    let mut command = without_empty(whole.clone());
     let env = |arg: &Arg| {
         let own = || Some(arg.get_env()?.to_str()?.to_owned());
         variable(service, arg).or_else(own).and_then(|name| Some((env(&name)?, name)))
@@ -147,7 +152,7 @@ fn read<P: Parser>(
     let look = command.clone().ignore_errors(true).try_get_matches_from(&args)?;
     let mut given = HashMap::new();
     if let (Some(settings), Some(look)) =
-        (command.find_subcommand(subcommand), look.subcommand_matches(subcommand))
+        (whole.find_subcommand(subcommand), look.subcommand_matches(subcommand))
     {
         if let Some(path) = config(settings, look, env) {
             given = file::read(Path::new(&path), settings)?;
@@ -166,10 +171,10 @@ fn read<P: Parser>(
         let start = start(&command, &args, subcommand);
         args.splice(start..start, as_args(settings, &given));
         command = command.mut_subcommand(subcommand, |settings| overlay(settings, &given));
-    } else if let Some(settings) = command.find_subcommand(subcommand) {
+    } else if let Some(settings) = whole.find_subcommand(subcommand) {
         // Another subcommand takes the settings that it shares with this one from the same file, by the same names.
         let (path, look) = chosen(&look);
-        if let Some(chosen) = below(&command, &path) {
+        if let Some(chosen) = below(&whole, &path) {
             if let Some(file) = config(chosen, look, env) {
                 given = file::read(Path::new(&file), settings)?;
             }
@@ -197,17 +202,18 @@ pub fn command<P: Parser>(service: &str, subcommand: &str) -> Command {
     })
 }
 
-/// Removes the variables that are empty from `command` and its subcommands, since clap takes them for values.
-fn without_empty(command: Command, env: &impl Fn(&str) -> Option<OsString>) -> Command {
+/// Removes the variables that are empty from `command` and its subcommands, since clap, which reads this process's
+/// environment, takes them for values.
+fn without_empty(command: Command) -> Command {
     let unset = |arg: Arg| {
         let name = arg.get_env().and_then(OsStr::to_str).map(str::to_owned);
-        match name.filter(|name| env(name).is_some_and(|value| value.is_empty())) {
+        match name.filter(|name| std::env::var_os(name).is_some_and(|value| value.is_empty())) {
             // The same text as clap's help for an unset variable.
             Some(name) => with_note(arg.env(None::<&'static str>), &format!("[env: {name}=]")),
             None => arg,
         }
     };
-    command.mut_args(unset).mut_subcommands(|below| without_empty(below, env))
+    command.mut_args(unset).mut_subcommands(without_empty)
 }
 
 /// The chosen subcommand's name, after those of its parents, and its arguments.

@@ -129,8 +129,8 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
 
 /// Opens a non-blocking UDP socket on `address` for each of this many workers. `prepare` is called for each before it
 /// is bound. As in [`Address::listen_each`], another process that already receives there is an error, and kept or
-/// handed-over sockets are included. Workers share no socket, so further ones are bound even before a takeover. As in
-/// [`bind_tcp`], the address need not exist yet.
+/// handed-over sockets are included. Workers share no socket, so there are fewer than workers if a process that had
+/// fewer hands them over. As in [`bind_tcp`], the address need not exist yet.
 ///
 /// # Errors
 /// [`Error::Bind`].
@@ -142,11 +142,13 @@ pub fn bind_udp_each(
     let name = address.to_string();
     let failed = |error| Error::Bind { address: format!("{address} (UDP)"), error };
     let mut all = handed::udp(&name).map_err(failed)?;
+    let are_handed = !all.is_empty();
     all.extend(kept::udp(&name).map_err(failed)?);
     if all.is_empty() {
         all.push(kept::in_place_of_others(address.port(), || udp(address, true, &prepare))?);
     }
-    while all.len() < workers {
+    // As with TCP: until the takeover, nobody would read a further socket.
+    while !are_handed && all.len() < workers {
         let bound = all[0].local_addr().unwrap_or(address);
         all.push(udp(bound, false, &prepare)?);
     }
