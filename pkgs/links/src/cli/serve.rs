@@ -12,7 +12,7 @@ use oidc::jwt::JwtArgs;
 use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{HandoverArgs, Takeover, needs_a_start_anew};
-use service::limits::{BacklogArgs, ConnectionArgs, TimeoutArgs};
+use service::limits::{BacklogArgs, ConnectionArgs, TimeoutArgs, seconds};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Family, Registry};
 use service::panics;
@@ -141,7 +141,7 @@ pub struct Args {
 
     /// Writes that may wait for the database; further ones are answered 503.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Resources",
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub write_queue: usize,
 
     /// With PostgreSQL: how outdated a cached link may be after a write of another server, in milliseconds.
@@ -172,7 +172,7 @@ pub struct Args {
     /// How long a body sent to the admin listener may take, in seconds. A file to import may take longer, as long as it
     /// makes progress.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = seconds(1))]
     pub body_timeout: u64,
 
     /// Where / of the default domain redirects to. Default: a page that says what this service is.
@@ -390,6 +390,10 @@ fn open(args: &Args, location: Location, workers: usize) -> Result<(Store, Arc<C
                 on_change: Box::new(move |change| coherent.changed(&change)),
             })?;
             permissions::restrict(&path);
+            if !store.is_writable() {
+                let path = path.display();
+                tracing::error!(%path, "the database is read-only: writes are refused, and clicks are not stored");
+            }
             Ok((store, cache))
         }
         Location::Postgres(url) => {
@@ -617,7 +621,20 @@ fn greet(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn what_no_clock_and_no_memory_holds_is_refused() {
+        for (flag, most, too_much) in
+            [("--write-queue", "1000000", "1000001"), ("--body-timeout", "31536000", "18446744073709551615")]
+        {
+            let is_taken = |value| Cli::try_parse_from(["linerate-links", "serve", flag, value]).is_ok();
+            assert_eq!([is_taken(most), is_taken(too_much), is_taken("0")], [true, false, false], "{flag}");
+        }
+    }
 
     #[tokio::test]
     async fn threads_that_end_because_they_were_told_to_are_no_failure() {

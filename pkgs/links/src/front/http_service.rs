@@ -33,7 +33,7 @@ use super::render::templates::{HeadEnd, Templates};
 use super::render::{self, Render};
 use super::routes::{Routes, Target};
 use super::unlock::{Locked, LockedLink, MAX_FORM_BYTES};
-use super::visit::{Outcome, Unread, Visitor};
+use super::visit::{Outcome, UNREADABLE, Unread, Visitor};
 use super::worker_context::WorkerContext;
 use super::{Front, TICK};
 use crate::front::request as plain;
@@ -451,7 +451,9 @@ fn told(certainty: Certainty) -> Option<HeaderValue> {
 
 /// The refusal if the database does not answer.
 fn unread(error: &store::Error) -> Refusal {
-    tracing::warn!(%error, "cannot read a link");
+    if let Some(times) = UNREADABLE.due() {
+        tracing::warn!(%error, times, "cannot read a link");
+    }
     Refusal::Unavailable
 }
 

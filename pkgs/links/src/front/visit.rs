@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use service::logs::LogLimit;
+
 use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
 use crate::code::is_well_formed;
@@ -11,6 +13,9 @@ use crate::store::Error;
 use super::host::{Host, Site};
 use super::routes::Target;
 use super::worker_context::WorkerContext;
+
+/// Limits the log of links that cannot be read.
+pub static UNREADABLE: LogLimit = LogLimit::new();
 
 /// What is known about a visitor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,7 +133,9 @@ impl WorkerContext {
                 return render(Outcome::Unread(Unread::Link));
             }
             Err(error) => {
-                tracing::error!(%error, "cannot read a link");
+                if let Some(times) = UNREADABLE.due() {
+                    tracing::error!(%error, times, "cannot read a link");
+                }
                 return render(Outcome::Unavailable);
             }
         };
@@ -147,7 +154,7 @@ impl WorkerContext {
         match entry.judge(self.now.get()) {
             Verdict::Missing => render(missing(domain)),
             Verdict::Gone => render(Outcome::Gone),
-            Verdict::UsedUp => render(used_up(entry)),
+            Verdict::UsedUp => render(self.used_up(entry, visitor)),
             Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
             Verdict::Follow | Verdict::Ask if entry.is_limited() && self.only_looks(visitor) => {
                 render(Outcome::Limited)
@@ -155,7 +162,7 @@ impl WorkerContext {
             Verdict::Follow | Verdict::Ask => {
                 if !visitor.head {
                     if !entry.spend() {
-                        return render(used_up(entry));
+                        return render(self.used_up(entry, visitor));
                     }
                     let mut counter = self.counter.borrow_mut();
                     counter.count(entry.link(), visitor.referrer, visitor.agent);
@@ -174,14 +181,20 @@ impl WorkerContext {
         let is_bot = |agent| self.counter.borrow_mut().agent(agent) == Agent::Bot;
         visitor.head || visitor.agent.is_some_and(is_bot)
     }
-}
 
-/// The outcome if no clicks are left.
-#[cold]
-fn used_up(entry: &Entry) -> Outcome<'_> {
-    match entry.is_leased() {
-        true => Outcome::Unread(Unread::Clicks(entry.link())),
-        false => Outcome::Gone,
+    /// The outcome if no clicks are left. Only a visitor who would follow the link requests more: while one node holds
+    /// clicks, others lack them.
+    #[cold]
+    fn used_up<'e>(&self, entry: &'e Entry, visitor: &Visitor<'_>) -> Outcome<'e> {
+        if !entry.is_leased() {
+            Outcome::Gone
+        } else if entry.password_hash().is_some() && !visitor.trusted {
+            Outcome::Ask(entry)
+        } else if self.only_looks(visitor) {
+            Outcome::Limited
+        } else {
+            Outcome::Unread(Unread::Clicks(entry.link()))
+        }
     }
 }
 

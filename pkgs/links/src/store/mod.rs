@@ -18,6 +18,7 @@ mod watch;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap};
@@ -188,9 +189,14 @@ impl Store {
     }
 
     /// Imports a batch of rows in one transaction. Each succeeds or fails separately. Checks them on the calling
-    /// thread.
-    pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
-        either!(self, database => database.import(batch, on_conflict))
+    /// thread. If the import `is_over` before the transaction begins, nothing is stored.
+    pub fn import(
+        &self,
+        batch: Vec<Record>,
+        on_conflict: OnConflict,
+        is_over: &Arc<AtomicBool>,
+    ) -> Pending<Tally> {
+        either!(self, database => database.import(batch, on_conflict, is_over))
     }
 
     /// Adds a worker's clicks. Clicks of deleted links are dropped. Keep the batch until the answer: if it is an error,
@@ -234,6 +240,14 @@ impl Store {
     /// Revokes a token.
     pub fn revoke_token(&self, id: i64) -> Pending<()> {
         either!(self, database => database.revoke_token(id))
+    }
+
+    /// Whether it accepts writes. A read-only file does not.
+    pub fn is_writable(&self) -> bool {
+        match &self.0 {
+            Database::Sqlite(sqlite) => sqlite.is_writable(),
+            Database::Postgres(_) => true,
+        }
     }
 
     /// How many jobs wait for the writer.
@@ -367,8 +381,9 @@ impl Reader {
         }
     }
 
-    /// Passes all links of these domains to `visit`, by id, in constant memory, until it returns false. Later writes
-    /// are not seen. Without `hashes`, links with a password are passed as disabled.
+    /// Passes all links of these domains to `visit`, by id, in constant memory, until it returns false. Each link is
+    /// passed once, as it was when it was read. Links that are created meanwhile are not seen. Without `hashes`, links
+    /// with a password are passed as disabled.
     ///
     /// # Errors
     /// When the database fails.

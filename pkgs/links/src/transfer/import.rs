@@ -59,7 +59,8 @@ pub struct ImportOptions {
     pub domain: Option<String>,
     /// The domains that rows may name. Rows for other domains are refused.
     pub within: InDomains,
-    /// Set once nothing more may be stored, since the key of the import is no longer valid. Rows that wait are dropped.
+    /// Set once nothing more may be stored, since the key of the import is no longer valid. Rows that wait, or are
+    /// being checked, are dropped.
     pub is_over: Arc<AtomicBool>,
 }
 
@@ -173,7 +174,7 @@ impl Run<'_> {
         if self.how.is_over.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.in_flight.push_back((rows, self.store.import(records, self.how.on_conflict)));
+        self.in_flight.push_back((rows, self.store.import(records, self.how.on_conflict, &self.how.is_over)));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! creates them.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use links::store::{NewToken, Scope};
 use links::when::Timestamp;
@@ -214,4 +214,30 @@ fn what_a_key_has_begun_ends_with_the_key() {
     }
     assert_eq!(server.get("/api/v1/links/way").json(), link);
     assert_eq!(listed(&server).len(), 2);
+}
+
+#[test]
+fn an_import_ends_with_its_key_while_its_passwords_are_hashed() {
+    let server = Server::start();
+    let new = NewToken { name: "leaked".to_owned(), scope: Scope::Write, domains: None, expires_at: None };
+    let (info, key) = server.store.create_token_as(new).wait().expect("a key");
+    // Their passwords take some 20 ms each: far longer than the key lives.
+    let rows: String = (0..600).map(|row| format!("p{row},https://example.com/,secret\n")).collect();
+    let body = format!("code,target,password\n{rows}");
+    let mut client = Client::connect(server.address);
+    client.send(format!(
+        "POST /api/v1/links/import HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: text/csv\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    let reader = server.store.reader().expect("a reader");
+    until("the import has begun", || {
+        let keys = reader.tokens().expect("the keys");
+        keys.iter().any(|known| known.id == info.id && known.last_used_at.is_some())
+    });
+    let begun = Instant::now();
+    server.store.revoke_token(info.id).wait().expect("it is known");
+    assert_eq!(client.receive(true).expect("an answer").status, 401);
+    assert!(begun.elapsed() < Duration::from_secs(5), "the answer waits for all passwords");
+    assert!(reader.is_empty().expect("an answer"), "links are stored for a key that has ended");
 }

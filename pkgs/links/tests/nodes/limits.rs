@@ -11,6 +11,35 @@ use crate::server::alone;
 use crate::{ask, node, start};
 
 #[test]
+fn who_does_not_follow_a_link_takes_no_click_from_the_other_server() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let servers = [node(&place, &[]), node(&place, &[])];
+    let mut api = servers[0].api();
+    let [mut here, mut there] = servers.each_ref().map(|server| server.connect());
+    for link in [
+        json!({ "code": "once", "target": "https://t.example/", "max_clicks": 1 }),
+        json!({ "code": "lock", "target": "https://t.example/", "max_clicks": 1, "password": "p" }),
+    ] {
+        assert_eq!(api.add(&link).expect("an answer"), 201);
+    }
+    here.send("HEAD /once HTTP/1.1\r\nHost: s.example\r\n\r\n").expect("it reads");
+    assert_eq!(here.receive_head().expect("an answer").status, 200);
+    let preview = "User-Agent: Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)\r\n";
+    assert_eq!(here.request("GET", "/once", preview, "").expect("an answer").status, 200);
+    assert_eq!(ask(&mut there, "once").0, 307);
+
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    assert_eq!(ask(&mut here, "lock").0, 200);
+    assert_eq!(here.request("POST", "/lock", form, "password=wrong").expect("an answer").status, 403);
+    assert_eq!(there.request("POST", "/lock", form, "password=p").expect("an answer").status, 303);
+    assert_eq!(here.request("POST", "/lock", form, "password=p").expect("an answer").status, 410);
+    for server in servers {
+        server.stop();
+    }
+}
+
+#[test]
 fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_counts_once() {
     let _alone = alone();
     let (_postgres, place) = start(Durability::None);

@@ -37,6 +37,12 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     assert!(metric(&server, AGE) > STALENESS.as_secs_f64(), "it shows for how long nothing was heard");
     let unknown = visitor.get("other").expect("an answer");
     assert_eq!((unknown.status, unknown.value("retry-after")), (503, Some("1")), "{unknown:?}");
+    let (lines, asked) = (|| server.log().matches("cannot read a link").count() as u64, Instant::now());
+    let before = lines();
+    for _ in 0..20 {
+        assert_eq!(ask(&mut visitor, "other").0, 503);
+    }
+    assert!(lines() - before <= 1 + asked.elapsed().as_secs(), "a line for each visit: {}", server.log());
     // Each request uses a new connection. If a request is refused before its body was read, it is the last one of its
     // connection, and the answer says so.
     for (method, path, body) in [

@@ -114,6 +114,7 @@ fn on_a_read_only_disk_writes_are_503_and_redirects_work() {
 
         mount(&["-o", "remount,ro"], disk.path()).unwrap();
         let server = place.serve(&[]);
+        server.wait_for_log("the database is read-only");
         let mut api = server.api();
         assert_eq!(api.create("new", "https://t.example/").unwrap(), 503);
         assert_eq!(api.edit(&code, &serde_json::json!({ "title": "x" })).unwrap(), 503);

@@ -9,13 +9,13 @@ use std::time::Duration;
 use actix_web::http::{Method, header};
 use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpRequest, HttpResponse, web};
-use futures_util::{StreamExt, future, stream};
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use service::problem::Problem;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{body, domains};
 use crate::admin::audit::Audit;
@@ -201,19 +201,28 @@ pub(in crate::admin) async fn import(
     let store = state.store.clone();
     let is_over = Arc::<AtomicBool>::default();
     let over = Arc::clone(&is_over);
-    let imported = spawn_blocking(carrying(move || {
+    let mut imported = spawn_blocking(carrying(move || {
         let _permit = permit;
         let input = Upload { receiver, chunk: Bytes::new(), ended: false };
         let how = ImportOptions { on_conflict, domain, within: grant.domains, is_over: over };
         transfer::import(implied, input, &store, &how, &mut |_| {})
     }));
-    let fed = async {
+    let done = async {
         let fed = feed(&request, payload, &sender).await;
         is_over.store(fed.is_err(), Ordering::Relaxed);
         drop(sender);
-        fed
+        (fed, (&mut imported).await)
     };
-    let (fed, imported) = future::join(fed, imported).await;
+    let refused = async {
+        let failure = key_ended(&request).await;
+        is_over.store(true, Ordering::Relaxed);
+        failure
+    };
+    let (fed, imported) = tokio::select! {
+        biased;
+        failure = refused => (Err(failure), imported.await),
+        done = done => done,
+    };
     let imported = imported.map_err(|_| Error::Closed)?;
     // If the import broke off, this counts what was stored before.
     let tally = imported.as_ref().unwrap_or_else(|error| &error.tally);
@@ -225,31 +234,34 @@ pub(in crate::admin) async fn import(
     Ok(uncached(HttpResponse::Ok()).json(imported?))
 }
 
+/// Waits until the request's key is no longer valid, which is checked once a second. Returns the refusal.
+async fn key_ended(request: &HttpRequest) -> Failure {
+    loop {
+        sleep(body::AT_ONCE).await;
+        // A look-up that fails says nothing of the key.
+        if let Err(failure) = auth::still(request).await
+            && failure.is_refusal()
+        {
+            return failure;
+        }
+    }
+}
+
 /// Passes the body on, chunk by chunk. An empty chunk marks its end. If the channel closes without one, the client has
 /// left, and its incomplete last row must not be taken for a complete one.
 ///
 /// # Errors
-/// When the request's key is no longer valid, which is checked once a second and at the end.
+/// When the request's key is no longer valid at the end.
 async fn feed(
     request: &HttpRequest,
     mut payload: web::Payload,
     sender: &mpsc::Sender<io::Result<Bytes>>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
-    let (mut received, mut checked) = (begun, begun);
+    let mut received = begun;
     loop {
         let chunk = tokio::select! {
             biased;
-            () = sleep_until(checked + body::AT_ONCE) => {
-                // A look-up that fails says nothing of the key.
-                if let Err(failure) = auth::still(request).await
-                    && failure.is_refusal()
-                {
-                    return Err(failure);
-                }
-                checked = Instant::now();
-                continue;
-            }
             chunk = payload.next() => chunk,
             () = sender.closed() => return Ok(()),
             () = sleep_until(received + STALLED) => Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())),
@@ -267,6 +279,8 @@ async fn feed(
         if sender.send(chunk).await.is_err() || last {
             return Ok(());
         }
+        // The client is not to blame for the time that the thread took.
+        received = Instant::now();
     }
 }
 

@@ -511,10 +511,19 @@ impl Postgres {
         )
     }
 
-    pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
+    pub fn import(
+        &self,
+        batch: Vec<Record>,
+        on_conflict: OnConflict,
+        is_over: &Arc<AtomicBool>,
+    ) -> Pending<Tally> {
         let (policy, watch) = (Arc::clone(&self.policy), Arc::clone(&self.watch));
-        let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
+        let is_over = Arc::clone(is_over);
+        let drafts = Draft::of_records(batch, &policy, &is_over);
         let imported = |pool: Pool| async move {
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(Tally::default());
+            }
             let (tally, keys) = transfer::import(&pool, &policy.codes, drafts, on_conflict).await?;
             // Only these codes change, so the cached entries of other links stay valid for visitors.
             watch.changed(Change::Codes(&keys));
@@ -546,7 +555,9 @@ impl Postgres {
 
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.run_within(MANY, move |pool| async move {
-            Ok(clicks::fold_days(&pool, before, from.0).await?.map(FoldCursor))
+            let next =
+                clicks::fold_days(&pool, before, from.0, rules::clicks::MAX_ROWS_FOLDED_REMOTE).await?;
+            Ok(next.map(FoldCursor))
         })
     }
 

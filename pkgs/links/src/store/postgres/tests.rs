@@ -239,6 +239,26 @@ fn countries_are_summed_and_folded_by_day_and_go_with_their_link() {
 }
 
 #[test]
+fn old_days_are_merged_part_by_part_however_many_rows_a_link_has() {
+    let fixture = Fixture::new();
+    // Ten old days of each link, and one that stays.
+    let rows = "INSERT INTO clicks (link, day, referrer, agent, count, seen) SELECT link, day, 'a.example', 0, 1, 0 \
+         FROM generate_series(1, 3) AS link, generate_series(0, 10) AS day";
+    fixture.server.execute("postgres", rows).unwrap();
+    let (mut next, mut parts) = (Some(0), Vec::new());
+    while let Some(from) = next {
+        let part = clicks::fold_days(&fixture.node.pool, 10, from, 7);
+        next = fixture.node.background.block_on(part).unwrap();
+        parts.push(next);
+    }
+    assert_eq!(parts, [Some(1), Some(2), Some(3), Some(3), None], "each part has seven rows, but the last");
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day < 0 AND count = 10"), 3);
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day = 10 AND count = 1"), 3);
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks"), 6);
+    assert_eq!(fixture.number("SELECT count(*) FROM folded_days WHERE first = 0 AND last = 9"), 3);
+}
+
+#[test]
 fn a_flush_of_a_node_that_is_forgotten_meanwhile_is_not_lost() {
     let fixture = Fixture::new();
     let link = fixture.add("one");
@@ -349,7 +369,10 @@ fn a_limit_that_an_import_sets_counts_the_clicks_from_before_too() {
     };
     let import = |max_clicks| {
         let rows = vec![limited("one", max_clicks), limited("two", None)];
-        assert_eq!(fixture.node.import(rows, OnConflict::Replace).wait().unwrap().replaced, 2);
+        assert_eq!(
+            fixture.node.import(rows, OnConflict::Replace, &Arc::default()).wait().unwrap().replaced,
+            2
+        );
     };
     import(Some(60));
     assert_eq!(fixture.number("SELECT sum(taken) FROM limits"), 50);

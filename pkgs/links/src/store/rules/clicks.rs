@@ -23,6 +23,9 @@ pub const OLDER: i32 = i32::MIN;
 /// it.
 pub const MAX_ROWS_FOLDED: usize = 500;
 
+/// The most rows that one transaction of a database server merges. It hands each of them over, and nobody waits for it.
+pub const MAX_ROWS_FOLDED_REMOTE: usize = 20_000;
+
 /// The most links that one job looks at. Each may cost a read from disk.
 pub const MAX_LINKS_FOLDED: usize = 250;
 

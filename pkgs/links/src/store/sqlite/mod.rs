@@ -16,6 +16,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::code::CodePolicy;
@@ -232,11 +233,19 @@ impl Store {
     }
 
     /// Imports a batch of rows in one transaction. Each succeeds or fails separately. Checks them on the calling
-    /// thread.
-    pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
-        let policy = Arc::clone(&self.policy);
-        let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
-        self.writer.submit(move |work| links::import(work, &policy.codes, drafts, on_conflict))
+    /// thread. If the import `is_over` before the transaction begins, nothing is stored.
+    pub fn import(
+        &self,
+        batch: Vec<Record>,
+        on_conflict: OnConflict,
+        is_over: &Arc<AtomicBool>,
+    ) -> Pending<Tally> {
+        let (policy, is_over) = (Arc::clone(&self.policy), Arc::clone(is_over));
+        let drafts = Draft::of_records(batch, &policy, &is_over);
+        self.writer.submit(move |work| match is_over.load(Ordering::Relaxed) {
+            true => Ok(Tally::default()),
+            false => links::import(work, &policy.codes, drafts, on_conflict),
+        })
     }
 
     /// Adds a worker's clicks. Clicks of deleted links are dropped. Keep the batch until the answer: if it is an error,
@@ -276,6 +285,11 @@ impl Store {
     /// Records a token's use. A power cut may lose it.
     pub fn token_used(&self, id: i64, at: Timestamp) -> Pending<()> {
         self.writer.submit_clicks(move |work| tokens::used(work, id, at))
+    }
+
+    /// Whether it accepts writes.
+    pub fn is_writable(&self) -> bool {
+        self.writer.is_writable()
     }
 
     /// How many jobs wait for the writer.

@@ -25,6 +25,9 @@ use crate::store::{
 /// Pages per step of a backup: 4 MiB at a time.
 const BACKUP_PAGES: i32 = 1_024;
 
+/// Links per page of an export: at most some 4 MiB.
+const EXPORT_LINKS: usize = 500;
+
 /// How long a list or a sum of clicks may take.
 const QUERY_TIME: Duration = Duration::from_secs(5);
 
@@ -144,8 +147,9 @@ impl Reader {
         Ok(self.latest()?.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
     }
 
-    /// Passes all links of these domains to `visit`, by id, in constant memory, until it returns false. Later writes
-    /// are not seen. Without `hashes`, links with a password are passed as disabled.
+    /// Passes all links of these domains to `visit`, by id, in constant memory, until it returns false. Each link is
+    /// passed once, as it was when its page was read. Links that are created meanwhile are not seen. Without `hashes`,
+    /// links with a password are passed as disabled.
     pub fn export(
         &self,
         of: &InDomains,
@@ -153,39 +157,31 @@ impl Reader {
         visit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<(), Error> {
         let there =
-            in_domains::condition(of).map_or_else(String::new, |condition| format!("WHERE {condition}"));
-        let sql = format!("SELECT {}, password_hash FROM links {there} ORDER BY id", links::COLUMNS);
-        let mut statement = self.latest()?.prepare_cached(&sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let link = links::link_of(row)?;
-            let password_hash = if hashes { row.get("password_hash")? } else { None };
-            // A link with a password must not become public.
-            let status = if link.protected && !hashes { Status::Disabled } else { link.status };
-            let record = Record {
-                link: NewLink {
-                    domain: link.domain,
-                    code: Some(link.code),
-                    target: link.target,
-                    title: link.title,
-                    tags: link.tags,
-                    status,
-                    redirect: link.redirect,
-                    forward_query: link.forward_query,
-                    password: None,
-                    not_before: link.not_before,
-                    expires_at: link.expires_at,
-                    max_clicks: link.max_clicks,
-                },
-                created_at: Some(link.created_at),
-                clicks: link.clicks,
-                password_hash,
-            };
-            if !visit(record) {
-                break;
+            in_domains::condition(of).map_or_else(String::new, |condition| format!("AND {condition}"));
+        let sql = format!(
+            "SELECT {}, password_hash FROM links WHERE id > ?1 AND id <= ?2 {there} ORDER BY id LIMIT ?3",
+            links::COLUMNS
+        );
+        let newest: i64 =
+            self.latest()?.query_row("SELECT ifnull(max(id), 0) FROM links", [], |row| row.get(0))?;
+        let mut last = 0;
+        loop {
+            // `visit` waits for a client, so a page's snapshot ends before it: the log must keep what a snapshot needs.
+            let page: Vec<(Link, Option<String>)> = self
+                .latest()?
+                .prepare_cached(&sql)?
+                .query_map(params![last, newest, EXPORT_LINKS], |row| {
+                    Ok((links::link_of(row)?, row.get("password_hash")?))
+                })?
+                .collect::<Result<_, _>>()?;
+            let Some((link, _)) = page.last() else { return Ok(()) };
+            last = link.id;
+            for (link, password_hash) in page {
+                if !visit(record_of(link, password_hash, hashes)) {
+                    return Ok(());
+                }
             }
         }
-        Ok(())
     }
 
     /// The number of links.
@@ -294,5 +290,30 @@ impl Reader {
             found.push(line?);
         }
         Ok(())
+    }
+}
+
+/// A link as it is exported.
+fn record_of(link: Link, password_hash: Option<String>, hashes: bool) -> Record {
+    // A link with a password must not become public.
+    let status = if link.protected && !hashes { Status::Disabled } else { link.status };
+    Record {
+        link: NewLink {
+            domain: link.domain,
+            code: Some(link.code),
+            target: link.target,
+            title: link.title,
+            tags: link.tags,
+            status,
+            redirect: link.redirect,
+            forward_query: link.forward_query,
+            password: None,
+            not_before: link.not_before,
+            expires_at: link.expires_at,
+            max_clicks: link.max_clicks,
+        },
+        created_at: Some(link.created_at),
+        clicks: link.clicks,
+        password_hash: password_hash.filter(|_| hashes),
     }
 }

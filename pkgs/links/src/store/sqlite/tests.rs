@@ -288,6 +288,7 @@ fn a_database_that_cannot_be_written_is_read() {
             let reader = store.reader().unwrap();
             assert_eq!(reader.route("one").unwrap().unwrap().target, "https://example.com/one");
             assert_eq!(reader.len().unwrap(), 1);
+            assert!(!store.is_writable());
             for refused in [
                 store.create(link("two"), None).wait().map(drop),
                 store.delete("one".to_owned()).wait(),
@@ -451,7 +452,10 @@ fn changes_are_told_after_their_commit_and_before_their_answer() {
     told(r#"["one"] 1"#);
     store.edit("one".to_owned(), LinkPatch::default()).wait().unwrap();
     told(r#"["one"] 1"#);
-    store.import(vec![Record { link: link("two"), ..Record::default() }], OnConflict::Fail).wait().unwrap();
+    store
+        .import(vec![Record { link: link("two"), ..Record::default() }], OnConflict::Fail, &Arc::default())
+        .wait()
+        .unwrap();
     told("All 2");
     store.delete("one".to_owned()).wait().unwrap();
     told(r#"["one"] 1"#);
@@ -938,7 +942,7 @@ fn an_imported_count_at_the_greatest_integer_does_not_stop_others_from_counting(
     let fixture = Fixture::new();
     let most = i64::MAX as u64;
     let record = Record { link: link("most"), clicks: most, ..Record::default() };
-    fixture.store.import(vec![record], OnConflict::Fail).wait().unwrap();
+    fixture.store.import(vec![record], OnConflict::Fail, &Arc::default()).wait().unwrap();
     let (most_id, one) = (fixture.reader().get("most").unwrap().id, fixture.add("one").id);
     fixture.count(ClickBatch {
         referrers: vec![String::new()],
@@ -1198,9 +1202,31 @@ fn what_is_exported_is_imported_as_it_was() {
     let records = export(&fixture, true);
     assert!(export(&fixture, false).iter().all(|record| record.password_hash.is_none()));
     let other = Fixture::new();
-    let tally = other.store.import(records.clone(), OnConflict::Fail).wait().unwrap();
+    let tally = other.store.import(records.clone(), OnConflict::Fail, &Arc::default()).wait().unwrap();
     assert_eq!(tally, Tally { created: 2, ..Tally::default() });
     assert_eq!(export(&other, true), records);
+}
+
+#[test]
+fn an_export_holds_no_snapshot_while_its_client_waits_and_has_each_link_once() {
+    let fixture = Fixture::new();
+    let links = (0..1_200).map(|number| link(&format!("r{number}"))).collect();
+    fixture.store.create_many(links).wait().unwrap();
+    let other = Connection::open(fixture.path()).unwrap();
+    // The writer has a snapshot for a moment now and then.
+    other.busy_timeout(Duration::from_secs(1)).unwrap();
+    let mut codes = Vec::new();
+    let mut visit = |record: Record| {
+        if codes.is_empty() {
+            fixture.add("later");
+            let held: i64 = other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+            assert_eq!(held, 0, "the log cannot be written back");
+        }
+        codes.push(record.link.code.unwrap());
+        true
+    };
+    fixture.reader().export(&InDomains::All, false, &mut visit).unwrap();
+    assert_eq!(codes, (0..1_200).map(|number| format!("r{number}")).collect::<Vec<_>>());
 }
 
 #[test]
@@ -1223,7 +1249,7 @@ fn an_import_does_with_taken_codes_as_told() {
             record("two", "https://new.example/"),
             record("three", "nowhere"),
         ];
-        let tally = fixture.store.import(rows, on_conflict).wait().unwrap();
+        let tally = fixture.store.import(rows, on_conflict, &Arc::default()).wait().unwrap();
         let found = format!("{} {} {} {}", tally.created, tally.replaced, tally.skipped, tally.failed);
         assert_eq!(found, expected, "{on_conflict:?}: {tally:?}");
         assert_eq!(tally.errors.last().map(|(row, _)| *row), Some(3));

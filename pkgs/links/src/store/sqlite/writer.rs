@@ -177,6 +177,10 @@ impl WriterHandle {
         Arc::clone(&self.commits)
     }
 
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }

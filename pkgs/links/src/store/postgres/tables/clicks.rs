@@ -270,21 +270,22 @@ async fn evict(session: &Session, (link, day): (i64, i32), excess: i64) -> Resul
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Merges days older than `before` of some links, from link `from` on. Returns where to continue.
-pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
+/// Merges days older than `before` of some links, from link `from` on: at most `most` rows, the oldest of each link
+/// first. Returns where to continue, which is the last of these links again if it may have more.
+pub async fn fold_days(pool: &Pool, before: i32, from: i64, most: usize) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     patient(&transaction).await?;
     transaction.query(&format!("SELECT pg_advisory_xact_lock({ELECTED})"), &[]).await?;
-    let sql =
-        "SELECT DISTINCT link FROM clicks WHERE link >= $1 AND day > $2 AND day < $3 ORDER BY link LIMIT $4";
-    let most = integer(MAX_LINKS_FOLDED as u64);
-    let rows =
-        transaction.query(sql, values![from => INT8, OLDER => INT4, before => INT4, most => INT8]).await?;
-    let links: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let sql = "DELETE FROM clicks WHERE link = ANY($1) AND day > $2 AND day < $3 \
-         RETURNING link, day, referrer, agent, count";
-    let rows = transaction.query(sql, values![links => INT8_ARRAY, OLDER => INT4, before => INT4]).await?;
+    let sql = "DELETE FROM clicks WHERE ctid = ANY(ARRAY(SELECT place FROM \
+         (SELECT place, dense_rank() OVER (ORDER BY link) AS nth FROM (SELECT ctid AS place, link FROM clicks \
+         WHERE link >= $1 AND day > $2 AND day < $3 ORDER BY link, day, referrer, agent LIMIT $4) AS first) AS ranked \
+         WHERE nth <= $5)) RETURNING link, day, referrer, agent, count";
+    let values = values![
+        from => INT8, OLDER => INT4, before => INT4, integer(most as u64) => INT8,
+        integer(MAX_LINKS_FOLDED as u64) => INT8,
+    ];
+    let rows = transaction.query(sql, values).await?;
     let mut sums: BTreeMap<Key, i64> = BTreeMap::new();
     let mut folded: BTreeMap<i64, (i32, i32)> = BTreeMap::new();
     for row in &rows {
@@ -295,16 +296,20 @@ pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64
         *days = (days.0.min(day), days.1.max(day));
     }
     add_by_day(&transaction, sums, Timestamp::of_day(before)).await?;
+    let links: Vec<i64> = folded.keys().copied().collect();
     countries::fold(&transaction, &links, before).await?;
-    let keys: Vec<i64> = folded.keys().copied().collect();
     let (first, last): (Vec<i32>, Vec<i32>) = folded.values().copied().unzip();
     let sql = "INSERT INTO folded_days (link, first, last) SELECT * FROM unnest($1::int8[], $2::int4[], $3::int4[]) \
          ON CONFLICT (link) DO UPDATE SET first = least(folded_days.first, excluded.first), \
          last = greatest(folded_days.last, excluded.last)";
-    transaction.execute(sql, values![keys => INT8_ARRAY, first => INT4_ARRAY, last => INT4_ARRAY]).await?;
+    transaction.execute(sql, values![links => INT8_ARRAY, first => INT4_ARRAY, last => INT4_ARRAY]).await?;
     transaction.commit().await?;
-    let next = links.last().and_then(|last| last.checked_add(1));
-    Ok(next.filter(|_| links.len() == MAX_LINKS_FOLDED))
+    let last = links.last().copied();
+    Ok(if rows.len() == most {
+        last
+    } else {
+        last.filter(|_| links.len() == MAX_LINKS_FOLDED).and_then(|last| last.checked_add(1))
+    })
 }
 
 /// Sums clicks.

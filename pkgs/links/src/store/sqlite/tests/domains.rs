@@ -290,11 +290,11 @@ fn what_is_exported_of_several_domains_is_imported_as_it_was() {
     };
     let records = export(&fixture);
     let other = Fixture::new();
-    let tally = other.store.import(records.clone(), OnConflict::Fail).wait().unwrap();
+    let tally = other.store.import(records.clone(), OnConflict::Fail, &Arc::default()).wait().unwrap();
     assert_eq!((tally.created, tally.failed), (1, 1), "{tally:?}");
     assert!(tally.errors[0].1.contains("a.example"), "{tally:?}");
     other.add_domain("a.example");
-    let tally = other.store.import(records.clone(), OnConflict::Replace).wait().unwrap();
+    let tally = other.store.import(records.clone(), OnConflict::Replace, &Arc::default()).wait().unwrap();
     assert_eq!((tally.created, tally.replaced), (1, 1), "{tally:?}");
     assert_eq!(export(&other), records);
 }
