@@ -359,6 +359,7 @@ case ${1:-} in
         fi
         python3 -B tests/test_rendered.py
         tests/trial.sh
+        tests/prune.sh
         tests/keep.sh
         tests/reboot.sh
         tests/choose.sh

@@ -21,11 +21,13 @@ program linerate <<<"[[ -e $work/well ]] || { echo 'critical running: linerate-a
 program timeout <<<"echo \"\$5 \$6\" >>$work/asked; [[ -e $work/open ]]"
 program sleep <<<". $work/meanwhile"
 
-# gate WAIT: runs the check with no patience, so that it decides at once about the box itself.
+# gate WAIT: runs the check with the patience that `patience` says, by default none, so that it decides at once about
+# the box itself. The clock jumps while it sleeps.
 gate() {
-    sed -e "s#/sys/class/net/#$work/net/#" -e "s/-ge 86400 /-ge $1 /" -e 's/-ge 60 /-ge 0 /' \
+    sed -e "s#/sys/class/net/#$work/net/#" -e "s/-ge 86400 /-ge $1 /" -e "s/-ge 60 /-ge $patience /" \
+        -e 's/sleep 1$/&; SECONDS=100000/' \
         -e 's/for url in  ;/for url in $URLS;/' tests/rendered/vm/scripts/linerate-health >"$work/script"
-    for text in "$work/net/" "-ge $1 " '-ge 0 ' '$URLS'; do
+    for text in "$work/net/" "-ge $1 " "-ge $patience " 'SECONDS=' '$URLS'; do
         grep -qF -e "$text" "$work/script" || { echo "error: the script has no place for $text" >&2; exit 1; }
     done
     rm -f "$work/asked"
@@ -60,6 +62,7 @@ begin() {
     card eth0 virtio_net 1
     echo "echo nobody should wait; kill \$PPID" >"$work/meanwhile"
     URLS=
+    patience=0
 }
 
 begin
@@ -69,6 +72,10 @@ begin
 bad "a box that is ill by itself" 1000
 card eth1 other 0
 bad "and has a card that nobody declared without a carrier" 1000
+begin
+patience=60
+echo "[[ ! -e $work/slept ]] || touch $work/well; touch $work/slept" >"$work/meanwhile"
+good "a box that is well in time, whatever the clock says" 1000
 for unit in api files links; do
     begin
     touch "$work/well"

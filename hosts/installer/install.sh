@@ -27,6 +27,15 @@ mount -o ro "$esp" "$files"
 
 disk=$(linerate-choose "$files" "$medium")
 
+# The box finds its file systems by these labels, and with a second one would boot from either. In tests, / is on yet
+# another disk.
+mine=$(lsblk --noheadings --paths --list --output NAME "$disk" "$medium" "$(findmnt --noheadings --output SOURCE /)")
+while read -r name label; do
+    if [[ ($label == "$rootLabel" || $label == "$espLabel") && $'\n'$mine$'\n' != *$'\n'$name$'\n'* ]]; then
+        fail "$name has the label $label, by which the box would find its own: relabel it, or take its disk out"
+    fi
+done < <(lsblk --noheadings --paths --list --output NAME,LABEL)
+
 echo "installing onto $disk"
 wipefs --all --quiet "$disk"
 sfdisk --quiet --wipe always --label gpt "$disk" <<TABLE

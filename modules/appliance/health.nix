@@ -161,7 +161,14 @@ in
             [ -z "$unreached" ] || printf 'a way to %s; ' "$unreached"
           done
         }
-        since=0
+        # Seconds since the machine was switched on. SECONDS of bash would follow the clock, which is set after a boot.
+        now() {
+          local up
+          read -r up _ </proc/uptime
+          echo "''${up%%.*}"
+        }
+        started=$(now)
+        since=$started
         told=
         while true; do
           # Not `if healthy`, which would turn set -e off inside.
@@ -171,12 +178,12 @@ in
           set -e
           [ $status -ne 0 ] || exit 0
           others=
-          [ $SECONDS -ge ${toString cfg.health.waitForOthers} ] || others=$(missing)
+          [ $(($(now) - started)) -ge ${toString cfg.health.waitForOthers} ] || others=$(missing)
           if [ -n "$others" ]; then
             [ "$others" = "$told" ] || echo "not decided yet, since there is not: $others"
             told=$others
-            since=$SECONDS
-          elif [ $((SECONDS - since)) -ge ${toString cfg.health.patience} ]; then
+            since=$(now)
+          elif [ $(($(now) - since)) -ge ${toString cfg.health.patience} ]; then
             break
           fi
           sleep 1

@@ -1,6 +1,8 @@
-# trial.sh BOOT TRIES [NIGHTLY]: puts new generations on trial, with systemd-boot's boot counting (systemd, Automatic
-# Boot Assessment). Run after NixOS has written an entry for each generation into BOOT/loader/entries. While the file
-# NIGHTLY exists, the update of the night has NixOS do so, and not somebody.
+# trial.sh BOOT TRIES [NIGHTLY [VARIABLE [INCOMPLETE]]]: puts new generations on trial, with systemd-boot's boot
+# counting (systemd, Automatic Boot Assessment). Run after NixOS has written an entry for each generation into
+# BOOT/loader/entries; if INCOMPLETE isn't empty, it has failed to write some. While the file NIGHTLY exists, the update
+# of the night has NixOS do so, and not somebody. VARIABLE, if not empty, is the firmware's with the path of the entry
+# that this boot came from, which is on trial.
 #
 # nixos-generation-7+2.conf has two tries left; the boot loader counts them down, systemd-bless-boot removes the
 # counter, and an entry without tries is tried after all others. What was on trial or good stays so.
@@ -9,8 +11,10 @@ shopt -s nullglob
 boot=$1
 tries=$2
 nightly=${3:-}
+variable=${4:-}
+incomplete=${5:-}
 entries=$boot/loader/entries
-# Systems that had an entry before, by their init.
+# Systems that had an entry before: a line has its init, another the entry's name and its init.
 seen=$boot/loader/linerate-seen
 
 init() {
@@ -22,25 +26,39 @@ for counted in "$entries"/nixos-*+*.conf; do
     plain=${counted%+*}.conf
     if [[ -e $plain ]]; then
         mv "$plain" "$counted"
-    else
+    elif [[ -z $incomplete ]]; then
         rm "$counted"
     fi
 done
 
-# The generation to boot next. If somebody chooses it again after it failed, it gets its tries again.
+# Systems on trial, and those that have failed it: that they had an entry before does not make them good. Older versions
+# of this wrote no names, so that new entries of such systems cannot be told apart: none goes on trial.
+tried=
+if grep -qs '^nixos-' "$seen"; then
+    tried=$(for counted in "$entries"/nixos-*+*.conf; do init "$counted"; done)
+fi
+
+# The generation to boot next. If somebody chooses it again after it failed, it gets its tries again; but not while it
+# runs on trial, since systemd-bless-boot knows its entry by the name that it was booted by.
 chosen=$(sed -n 's/^default \(nixos-.*\)\.conf$/\1/p' "$boot/loader/loader.conf")
 failed() {
     [[ -e $nightly && $1 == "$entries/$chosen+0"* ]]
 }
-for counted in "$entries/$chosen"+*.conf; do
-    failed "$counted" || [[ $counted == "$entries/$chosen+$tries.conf" ]] ||
-        mv "$counted" "$entries/$chosen+$tries.conf"
+# In UTF-16, after four bytes of attributes.
+booted=$([[ -z $variable ]] || tail -c +5 "$variable" 2>/dev/null | tr -d '\0') || true
+for counted in "$entries/$chosen"+0*.conf; do
+    failed "$counted" || [[ $booted == *"${counted##*/}" ]] || mv "$counted" "$entries/$chosen+$tries.conf"
 done
 
 # The first system on a disk has nothing to fall back to.
 if [[ -e $seen ]]; then
     for plain in "$entries"/nixos-*.conf; do
-        [[ $plain == *+*.conf ]] || grep -qxF "$(init "$plain")" "$seen" || mv "$plain" "${plain%.conf}+$tries.conf"
+        [[ $plain != *+*.conf ]] || continue
+        system=$(init "$plain")
+        # Good is what had this entry before, which has no counter by now, and what had another.
+        ! grep -qxF "${plain##*/} $system" "$seen" || continue
+        ! grep -qxF "$system" "$seen" || grep -qxF "$system" <<<"$tried" || continue
+        mv "$plain" "${plain%.conf}+$tries.conf"
     done
 fi
 
@@ -56,7 +74,9 @@ for counted in "$entries/$chosen"+*.conf; do
 done
 
 for entry in "$entries"/nixos-*.conf; do
-    init "$entry"
+    system=$(init "$entry")
+    name=${entry##*/}
+    printf '%s\n' "$system" "${name/+*.conf/.conf} $system"
 done >"$seen.new"
 mv "$seen.new" "$seen"
 sync -f "$boot"

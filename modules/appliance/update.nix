@@ -32,9 +32,18 @@ let
     pkgs.gnused
   ];
   reboot = script "reboot" [ config.systemd.package ];
+  prune = script "prune" [ config.nix.package ];
   # Exists while the box updates itself: a system that has failed its trial is then installed again each night, and does
   # not get its tries again.
   marker = "/run/linerate-nightly";
+  # The entry that this boot came from, if it was counted.
+  counted = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+  # For a shell: whether this boot is on trial, and not a good one by now.
+  onTrial = "[ -e ${counted} ] && ! ${config.systemd.package}/bin/systemctl is-active --quiet systemd-bless-boot.service";
+  # What has a boot entry stays.
+  kept = lib.max cfg.update.keep (
+    if loader.configurationLimit == null then 0 else loader.configurationLimit
+  );
   bootDirectory =
     if loader.xbootldrMountPoint == null then
       config.boot.loader.efi.efiSysMountPoint
@@ -62,6 +71,17 @@ in
       '';
     };
 
+    keep = mkOption {
+      type = types.ints.positive;
+      default = 12;
+      description = ''
+        How many of the newest generations stay. Before it updates itself from `flake`, the box removes all older ones
+        but the one that runs, and then all garbage (`nix-store --gc`), so that nightly updates never fill the disk. A
+        generation that may have a boot entry stays too (`boot.loader.systemd-boot.configurationLimit`). A box on trial
+        removes nothing.
+      '';
+    };
+
     trial = mkOption {
       type = types.bool;
       default = true;
@@ -84,23 +104,32 @@ in
       (lib.optionalAttrs (!counts) {
         # For images, where NixOS's installer doesn't run (hosts/image.sh).
         system.build.trial = mkIf cfg.update.trial (lib.getExe trial);
+        # One text, so that nothing of others comes between its parts.
         boot.loader.systemd-boot.extraInstallCommands = mkIf loader.enable (
-          lib.mkMerge [
-            # NixOS's script goes on when it could not write its entries, and its result is that of the last command.
-            (lib.mkBefore "[ $? = 0 ] || exit 1")
+          lib.mkBefore (
             ''
+              # NixOS's script goes on when it could not write its entries, and its result is that of the last command.
+              failed=$?
               # The generation that runs is kept, unless it is itself on trial.
-              running=/run/booted-system
-              if ls /sys/firmware/efi/efivars/LoaderBootCountPath-* >/dev/null 2>&1 &&
-                ! ${config.systemd.package}/bin/systemctl is-active --quiet systemd-bless-boot.service; then
-                running=
+              running=/run/booted-system counted=
+              if ${onTrial}; then
+                running= counted=${counted}
               fi
-              ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || exit 1
+              incomplete=
+              if [ $failed != 0 ]; then
+                incomplete=1
+              else
+                ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || failed=1
+              fi
             ''
-            (mkIf cfg.update.trial ''
-              ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries} ${marker}
-            '')
-          ]
+            + lib.optionalString cfg.update.trial ''
+              # Whatever has failed: without its counter, an entry that NixOS has written again would count as good.
+              ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries} ${marker} "$counted" "$incomplete" || failed=1
+            ''
+            + ''
+              [ $failed = 0 ] || exit 1
+            ''
+          )
         );
       })
 
@@ -114,6 +143,24 @@ in
           preStart = "touch ${marker}";
           postStop = "rm -f ${marker}";
           postStart = "${lib.getExe reboot} /run/booted-system /nix/var/nix/profiles/system /var/lib/linerate-update/tried";
+        };
+        # A unit of its own: if it fails, the update goes on, and nothing of the update has to be slow.
+        systemd.services.linerate-prune = mkIf (cfg.update.flake != null) {
+          description = "Remove old generations, and what nothing needs";
+          wantedBy = [ "nixos-upgrade.service" ];
+          before = [ "nixos-upgrade.service" ];
+          serviceConfig = {
+            Type = "oneshot";
+            Nice = 19;
+            IOSchedulingClass = "idle";
+          };
+          script = ''
+            if ${onTrial}; then
+              echo "this boot is on trial: nothing is removed"
+              exit 0
+            fi
+            ${lib.getExe prune} /nix/var/nix/profiles/system ${toString kept} /run/booted-system
+          '';
         };
       }
 

@@ -64,6 +64,12 @@ with subtest("a disk that holds something is left alone"):
     assert "with a file erase" in install(f"disk={one}")
     box.succeed(f"mount {one} /mnt; grep diary /mnt/diary; umount /mnt")
 
+with subtest("no other disk has the labels by which the box finds its own"):
+    sums = f"for disk in {one} {other} {small}; do head -c 1M $disk | sha256sum; done > {kept}"
+    box.succeed(f"e2label {small} nixos; udevadm trigger --settle {small}; {sums}")
+    assert f"{small} has the label nixos" in install("erase=", f"disk={one}")
+    box.succeed(f"e2label {small} ''; udevadm trigger --settle {small}; {sums}")
+
 with subtest("where it may go, that disk is installed onto, and the machine is off"):
     box.succeed(f"mount {medium}1 /mnt; touch /mnt/erase; echo {one} > /mnt/disk; umount /mnt; sync")
     box.execute(f"PATH=$PATH:/usr/local/bin systemd-run -E PATH -u install linerate-install /nix/store/system {medium}2")
