@@ -4,11 +4,14 @@
 //! prefix. Here all matching rules apply, and later ones override earlier ones. So prefixes come first, in order of
 //! length, then expressions from last to first, then exact locations.
 
+mod includes;
+mod moves;
 mod syntax;
 
 use std::fmt::Write;
 
 use crate::site::rules::Rules;
+use moves::{has_captures, is_url, may_match, target};
 use syntax::Directive;
 pub use syntax::Error;
 
@@ -64,7 +67,7 @@ const SILENT: [&str; 33] = [
 /// [`Error`] if the text is not a configuration.
 pub fn import(text: &str) -> Result<Imported, Error> {
     let mut import = Import::default();
-    let all = syntax::parse(text)?;
+    let all = includes::parse(text)?;
     import.top(&all, &[]);
     let mut rules = String::new();
     // Requests whose host has no server of its own go to the default server, or else to the first one.
@@ -83,6 +86,9 @@ pub fn import(text: &str) -> Result<Imported, Error> {
             rules.push_str("# linerate-files serve --listing\n");
         }
         rules.push_str(&default.tables("", &mut import.left));
+        if let Some(site) = default.besides(&import.servers) {
+            rules.push_str(&site.site(&mut import.left));
+        }
     }
     for server in std::mem::take(&mut import.servers) {
         rules.push_str(&server.site(&mut import.left));
@@ -95,6 +101,8 @@ pub fn import(text: &str) -> Result<Imported, Error> {
 #[derive(Default)]
 struct Import {
     servers: Vec<Server>,
+    /// How many expressions there were so far.
+    expressions: isize,
     left: Vec<(usize, String)>,
 }
 
@@ -112,11 +120,14 @@ struct Server {
 }
 
 /// A rule, and the key by which rules are sorted.
+#[derive(Default)]
 struct Made {
     line: usize,
     order: (u8, isize),
     /// The rule's keys and values, as TOML.
     keys: Vec<(String, String)>,
+    /// The values of which its `cache-control` consists.
+    cache_control: Vec<String>,
 }
 
 /// A `rewrite`.
@@ -136,6 +147,13 @@ impl Import {
             shown.extend([" ", argument]);
         }
         self.left.push((directive.line, format!("{shown}: {why}")));
+    }
+
+    /// The place of an expression among those of its kind: in nginx, the first that matches counts; here, the last
+    /// rule. Lines do not say which is first, since a later file may be included earlier.
+    fn earlier(&mut self) -> isize {
+        self.expressions += 1;
+        -self.expressions
     }
 
     /// Converts the directives at the top level or in `http`.
@@ -159,7 +177,9 @@ impl Import {
 
     fn server(&mut self, line: usize, common: &[&Directive], block: &[Directive]) -> Server {
         let mut server = Server { line, ..Server::default() };
-        let mut whole = Made { line, order: (0, 0), keys: vec![("path".to_owned(), quoted("*"))] };
+        let keys = vec![("path".to_owned(), quoted("*"))];
+        let mut whole = Made { line, keys, ..Made::default() };
+        self.chains(block);
         let inherited = common.iter().filter(|one| !block.iter().any(|own| own.name == one.name));
         for directive in inherited.copied().chain(block) {
             let argument = |at: usize| directive.arguments.get(at).cloned();
@@ -175,10 +195,9 @@ impl Import {
                 ("autoindex", None) => server.listing = Some(argument(0).as_deref() == Some("on")),
                 ("error_page", None) => self.error_page(&mut server, directive),
                 ("rewrite", None) => {
-                    // In nginx, the first that matches counts; here, the last rule.
-                    let earlier = -isize::try_from(directive.line).unwrap_or(isize::MAX);
+                    let order = (5, self.earlier());
                     let rewrite = self.rewrite(directive);
-                    server.rules.extend(rewrite.map(|rewrite| rewrite.rule((5, earlier))));
+                    server.rules.extend(rewrite.map(|rewrite| rewrite.rule(order)));
                 }
                 _ => self.said(directive, &mut whole),
             }
@@ -191,13 +210,13 @@ impl Import {
     }
 
     fn names(&mut self, server: &mut Server, directive: &Directive) {
-        for name in &directive.arguments {
+        for name in directive.arguments.iter().map(|name| name.to_ascii_lowercase()) {
             if let Some(parent) = name.strip_prefix('.') {
                 server.names.extend([parent.to_owned(), format!("*.{parent}")]);
             } else if name.starts_with('~') || name.ends_with('*') {
                 self.leave(directive, "a host is known by its name, or by *. and what it ends with");
             } else if name != "_" && !name.is_empty() {
-                server.names.push(name.clone());
+                server.names.push(name);
             }
         }
     }
@@ -205,8 +224,7 @@ impl Import {
     fn location(&mut self, server: &mut Server, directive: &Directive, block: &[Directive]) {
         let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
         let longer = |path: &str| isize::try_from(path.len()).unwrap_or(isize::MAX);
-        // In nginx, the first matching expression wins; here, the last matching rule.
-        let earlier = -isize::try_from(directive.line).unwrap_or(isize::MAX);
+        let earlier = self.earlier();
         let prefix = |path: &str| ("path", if path == "/" { "*".to_owned() } else { format!("{path}*") });
         let begins = |path: &str| format!("^{}", escaped(path));
         // The last is an expression: one that begins like it matches nothing outside of the location.
@@ -219,7 +237,9 @@ impl Import {
             _ => return self.leave(directive, "no file is sent for it by name"),
         };
         let mut rewrites = Vec::new();
-        let mut made = Made { line: directive.line, order, keys: vec![(key.to_owned(), quoted(&value))] };
+        let keys = vec![(key.to_owned(), quoted(&value))];
+        let mut made = Made { line: directive.line, order, keys, ..Made::default() };
+        self.chains(block);
         for inner in block {
             match (&*inner.name, inner.arguments.first()) {
                 ("location", _) => self.location(server, inner, inner.block.as_deref().unwrap_or_default()),
@@ -259,30 +279,41 @@ impl Import {
                 None => self.leave(directive, "only $uri and paths can be tried"),
             },
             ("expires", [time, ..]) => match expires(time) {
-                Some(Some(value)) => made.keys.push(("cache-control".to_owned(), quoted(&value))),
+                // nginx sends it before those of `add_header`.
+                Some(Some(value)) => made.cache(0, value),
                 Some(None) => {}
                 None => self.leave(directive, "a time is in s, m, h, d, w, M or y"),
             },
             ("add_header", [_, _, ..]) if has_variable => self.leave(directive, "fields have no variables"),
             ("add_header", [name, value, ..]) if name.eq_ignore_ascii_case("cache-control") => {
-                made.keys.retain(|(key, _)| key != "cache-control");
-                made.keys.push(("cache-control".to_owned(), quoted(value)));
+                made.cache(made.cache_control.len(), (*value).to_owned());
             }
+            // What is compressed has it anyway.
+            ("add_header", [name, value, ..])
+                if name.eq_ignore_ascii_case("vary") && value.eq_ignore_ascii_case("accept-encoding") => {}
             ("add_header", [name, value, ..]) => {
-                made.keys.push((format!("headers.{}", quoted(name)), quoted(value)));
+                let is_for_all = name.eq_ignore_ascii_case("access-control-allow-origin") && *value == "*";
+                let (key, value) = if is_for_all {
+                    ("cors".to_owned(), "[\"*\"]".to_owned())
+                } else {
+                    (format!("headers.{}", quoted(name)), quoted(value))
+                };
+                if made.keys.iter().any(|(known, _)| known.eq_ignore_ascii_case(&key)) {
+                    return self.leave(directive, "a rule has one field of each name");
+                }
+                made.keys.push((key, value));
             }
             ("return", [status, to]) if matches!(*status, "301" | "302" | "303" | "307" | "308") => {
                 if made.leads_elsewhere() {
                     return self.leave(directive, "what is before it leads elsewhere");
                 }
-                let to = to.replace("$request_uri", "$path").replace("$uri", "$path");
-                if to.replace("$path", "").contains('$') {
-                    return self.leave(directive, "a redirect has no variables but $uri and $request_uri");
-                }
-                // A slash has to follow the host, but the path already starts with one.
-                let to = to.replacen("$path", "/$path", usize::from(to.starts_with("http")));
-                made.keys.push(("redirect".to_owned(), quoted(&to.replace("//$path", "/$path"))));
-                made.keys.push(("status".to_owned(), (*status).to_owned()));
+                // The captures would be those of the last expression before it.
+                let target = target(to).filter(|(to, _)| !has_captures(to));
+                let Some((to, has_query)) = target else {
+                    let why = "it has no variables but $uri, and at its end $request_uri or $args";
+                    return self.leave(directive, why);
+                };
+                made.keys.extend(redirect(&to, status, has_query));
             }
             ("gzip", ["on"]) => made.keys.push(("compress".to_owned(), "true".to_owned())),
             ("gzip", ["off"]) => made.keys.push(("compress".to_owned(), "false".to_owned())),
@@ -295,7 +326,7 @@ impl Import {
             ("auth_basic" | "auth_basic_user_file", _) => {
                 self.leave(directive, "make hashes by linerate-files password, and name them in a [realm]");
             }
-            ("include", _) => self.leave(directive, "put it in first, as nginx -T does"),
+            ("include", _) => self.leave(directive, "its file is not here: import what nginx -T prints"),
             ("set" | "if" | "map", _) => self.leave(directive, "there are no variables"),
             (name, _) if SILENT.contains(&name) || name.starts_with("ssl_") => {}
             _ => self.leave(directive, "it is not about files"),
@@ -323,17 +354,40 @@ impl Import {
                 return None;
             }
         };
-        let to = to.trim_end_matches('?').replace("$uri", "$path");
-        let elsewhere = to.starts_with("http") || to.starts_with("$scheme");
-        let moves = match flag {
-            "permanent" => vec![("redirect", quoted(&to)), ("status", "301".to_owned())],
-            "redirect" => vec![("redirect", quoted(&to)), ("status", "302".to_owned())],
-            _ if elsewhere => vec![("redirect", quoted(&to)), ("status", "302".to_owned())],
-            _ => vec![("rewrite", quoted(&to))],
+        // A final ? is not sent, nor is the client's query then.
+        let bare = to.strip_suffix('?').unwrap_or(to);
+        let status = match flag {
+            "permanent" => Some("301"),
+            "redirect" => Some("302"),
+            _ => is_url(to).then_some("302"),
         };
-        let keys = moves.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        let has_captures = to.replace("$path", "").contains('$');
+        // A file is the same for all queries.
+        let path = if status.is_some() { bare } else { bare.split('?').next().unwrap_or_default() };
+        let Some((made, has_query)) = target(path) else {
+            self.leave(
+                directive,
+                "it has no variables but $1 to $9, $uri, and at its end $request_uri or $args",
+            );
+            return None;
+        };
+        let keys = match status {
+            Some(status) => redirect(&made, status, has_query || bare == to),
+            None => vec![("rewrite".to_owned(), quoted(&made))],
+        };
+        let has_captures = has_captures(&made);
         Some(Rewrite { line: directive.line, regex: regex.to_owned(), has_captures, keys })
+    }
+
+    /// Reports the rewrites of a block whose results nginx would rewrite by those behind them.
+    fn chains(&mut self, block: &[Directive]) {
+        let rewrites: Vec<&Directive> = block.iter().filter(|one| one.name == "rewrite").collect();
+        for (at, first) in rewrites.iter().enumerate() {
+            let [_, to] = &first.arguments[..] else { continue };
+            let mut behind = rewrites[at + 1..].iter().filter_map(|one| one.arguments.first());
+            if !is_url(to) && behind.any(|regex| may_match(regex, to)) {
+                self.leave(first, "what it leads to is not rewritten again by those behind it");
+            }
+        }
     }
 }
 
@@ -341,6 +395,38 @@ impl Made {
     /// Whether its paths are redirected or rewritten.
     fn leads_elsewhere(&self) -> bool {
         self.keys.iter().any(|(key, _)| key == "redirect" || key == "rewrite")
+    }
+
+    /// Adds a value to `cache-control`, before the one that is at this place.
+    fn cache(&mut self, at: usize, value: String) {
+        self.cache_control.insert(at, value);
+        self.keys.retain(|(key, _)| key != "cache-control");
+        self.keys.push(("cache-control".to_owned(), quoted(&self.cache_control.join(", "))));
+    }
+
+    /// The keys that rules accept, as TOML; empty if only its paths are. Adds to `left` why the others are not.
+    fn accepted(&self, left: &mut Vec<(usize, String)>) -> String {
+        let mut accepted: Vec<&str> = Vec::new();
+        let mut text = String::new();
+        for (key, value) in &self.keys {
+            // These say more about a redirect.
+            if matches!(&**key, "status" | "query") && !accepted.contains(&"redirect") {
+                continue;
+            }
+            let longer = format!("{text}{key} = {value}\n");
+            match Rules::parse(&format!("[[rule]]\n{longer}")) {
+                Ok(_) => {
+                    accepted.push(key);
+                    text = longer;
+                }
+                Err(error) => left.push((self.line, error.to_string())),
+            }
+            // No other key is accepted without paths.
+            if accepted.is_empty() {
+                break;
+            }
+        }
+        if accepted.len() > 1 { text } else { String::new() }
     }
 }
 
@@ -362,7 +448,7 @@ impl Rewrite {
     fn rule(self, order: (u8, isize)) -> Made {
         let mut keys = vec![("match".to_owned(), quoted(&self.regex))];
         keys.extend(self.keys);
-        Made { line: self.line, order, keys }
+        Made { line: self.line, order, keys, ..Made::default() }
     }
 }
 
@@ -387,6 +473,13 @@ fn is_said(name: &str) -> bool {
             "include",
         ]
         .contains(&name)
+}
+
+/// The keys of a redirect, as TOML.
+fn redirect(to: &str, status: &str, has_query: bool) -> Vec<(String, String)> {
+    let query = (!has_query).then_some(("query", "false".to_owned()));
+    let keys = [("redirect", quoted(to)), ("status", status.to_owned())].into_iter().chain(query);
+    keys.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// The paths of `try_files`, as TOML; none if it contains anything but paths.
@@ -463,15 +556,26 @@ impl Server {
             }
         }
         for rule in &self.rules {
-            let keys: String = rule.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-            match Rules::parse(&format!("[[rule]]\n{keys}")) {
-                Ok(_) => {
-                    let _ = write!(text, "\n[[{prefix}rule]]\n{keys}");
-                }
-                Err(error) => left.push((rule.line, error.to_string())),
+            let mut keys: String =
+                rule.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+            if Rules::parse(&format!("[[rule]]\n{keys}")).is_err() {
+                keys = rule.accepted(left);
+            }
+            if !keys.is_empty() {
+                let _ = write!(text, "\n[[{prefix}rule]]\n{keys}");
             }
         }
         text
+    }
+
+    /// The default server as a site as well, if the site of another one would take one of its names.
+    fn besides(mut self, others: &[Self]) -> Option<Self> {
+        let others = || others.iter().filter(|other| other.root.is_some()).flat_map(|other| &other.names);
+        self.names.retain(|name| others().all(|other| other != name));
+        let is_covered = |name: &String| {
+            others().any(|other| other.strip_prefix('*').is_some_and(|parent| name.ends_with(parent)))
+        };
+        (self.root.is_some() && self.names.iter().any(is_covered)).then_some(self)
     }
 
     /// The server as one of several sites.
@@ -600,6 +704,152 @@ http {
                 assert_eq!(route, to.map_or(Route::Direct, elsewhere), "{location} {path}");
             }
             assert_eq!(imported.left.is_empty(), !is_left, "{location} {:?}", imported.left);
+        }
+    }
+
+    #[test]
+    fn what_nginx_prints_is_one_configuration_with_its_includes() {
+        let imported = import(
+            "# configuration file /etc/nginx/nginx.conf:\nhttp {\n include mime.types;\n gzip on;\n root /srv/all;\n\
+             add_header Strict-Transport-Security max-age=1;\n include sites-enabled/*;\n}\n\n\
+             # configuration file /etc/nginx/mime.types:\ntypes { text/css css; }\n\n\
+             # configuration file /etc/nginx/sites-enabled/a:\nserver {\n server_name a.example;\n\
+             location / { include snippets/robots.conf; }\n}\n\n\
+             # configuration file /etc/nginx/snippets/robots.conf:\nadd_header X-Robots-Tag noindex;\n\n\
+             # configuration file /etc/nginx/sites-enabled/b:\nserver { server_name b.example; include none/*; }\n",
+        )
+        .expect("a configuration");
+        assert!(imported.left.is_empty(), "{:?}", imported.left);
+        assert!(imported.rules.starts_with("# linerate-files serve --root /srv/all\n"), "{}", imported.rules);
+        let mut rules = Rules::parse(&imported.rules).expect("rules");
+        let (a, b) = (rules.policy(b"/x", false), rules.site[0].take_rules().policy(b"/x", false));
+        assert_eq!(a.fields, "strict-transport-security: max-age=1\r\nx-robots-tag: noindex\r\n");
+        assert_eq!(b.fields, "strict-transport-security: max-age=1\r\n");
+        assert!(a.compressed.is_some() && b.compressed.is_some());
+    }
+
+    #[test]
+    fn expressions_count_as_they_are_included() {
+        let imported = import(
+            "# configuration file /n/n.conf:\nserver { root /srv; include first; rewrite ^/a /second permanent; }\n\
+             # configuration file /n/first:\nrewrite ^/a /first permanent;\n",
+        );
+        let rules = Rules::parse(&imported.expect("a configuration").rules).expect("rules");
+        use crate::site::route::Route;
+        let to = Route::Redirected { status: 301, location: "/first".to_owned() };
+        assert_eq!(Route::of(rules.all_routes(), b"a", None, false), to);
+    }
+
+    #[test]
+    fn no_wildcard_takes_the_names_of_the_default_server() {
+        for (names, others, sites) in [
+            ("www.example.org", "*.example.org", vec!["www.example.org", "*.example.org"]),
+            ("_ Www.Example.org x", ".example.org", vec!["www.example.org x", "example.org *.example.org"]),
+            ("*.a.example.org", "*.example.org", vec!["*.a.example.org", "*.example.org"]),
+            ("example.org b.example", "*.example.org", vec!["*.example.org"]),
+            // Of two sites of a name, rules can have one.
+            ("a.example.org", "a.example.org *.example.org", vec!["a.example.org *.example.org"]),
+        ] {
+            let text = format!(
+                "server {{ server_name {names}; root /srv/www; }} server {{ server_name {others}; root /srv/x; }}"
+            );
+            let imported = import(&text).expect("a configuration");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            let hosts: Vec<String> = rules.site.iter().map(|site| site.hosts.join(" ")).collect();
+            assert_eq!(hosts, sites, "{names} {others}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_rules_cannot_have_takes_nothing_else_along() {
+        let imported = import(
+            "server { root /srv; location / { add_header Vary Accept-Encoding; add_header Date x; gzip on;\n\
+             try_files $uri /index.html; add_header X-Frame-Options DENY; add_header Access-Control-Allow-Origin *;\n\
+             add_header Link '<a>; rel=x'; add_header link '<b>; rel=x'; } }",
+        )
+        .expect("a configuration");
+        let rules = Rules::parse(&imported.rules).expect("rules");
+        let policy = rules.policy(b"/x", false);
+        let fields = "link: <a>; rel=x\r\nx-frame-options: DENY\r\naccess-control-allow-origin: *\r\n";
+        assert_eq!((&*policy.fields, policy.compressed.is_some()), (fields, true));
+        use crate::site::route::Route;
+        let tries = Route::TryFiles(vec![b"x".to_vec(), b"index.html".to_vec()]);
+        assert_eq!(Route::of(rules.all_routes(), b"x", None, false), tries);
+        let left: Vec<&str> = imported.left.iter().map(|(_, why)| &**why).collect();
+        assert_eq!(
+            left,
+            [
+                "rule \"*\": \"Date\" is no field a rule may set",
+                "add_header link <b>; rel=x: a rule has one field of each name"
+            ]
+        );
+    }
+
+    #[test]
+    fn cache_control_consists_of_all_that_is_said_about_it() {
+        for said in
+            ["expires 30d; add_header Cache-Control public;", "add_header Cache-Control public; expires 30d;"]
+        {
+            let imported = import(&format!("server {{ root /srv; location /a {{ {said} }} }}")).expect("one");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            let fields = rules.policy(b"/a", false).fields;
+            assert_eq!(fields, "cache-control: max-age=2592000, public\r\n", "{said}");
+            assert!(imported.left.is_empty(), "{:?}", imported.left);
+        }
+    }
+
+    #[test]
+    fn queries_are_passed_on_where_nginx_passes_them_on() {
+        use crate::site::route::Route;
+        for (said, path, status, location) in [
+            ("location = /r { return 302 https://o.example/login; }", "r", 302, "https://o.example/login"),
+            ("location = /n { return 301 /new; }", "n", 301, "/new"),
+            ("location = /n { return 301 /new$is_args$args; }", "n", 301, "/new?v=1"),
+            ("return 307 https://o.example/x?a=b&$args;", "n", 307, "https://o.example/x?a=b&v=1"),
+            ("return 301 https://o.example;", "n", 301, "https://o.example/"),
+            ("return 301 https://o.example$request_uri;", "a/b", 301, "https://o.example/a/b?v=1"),
+            ("return 301 https://o.example/x${uri};", "a/b", 301, "https://o.example/x/a/b"),
+            ("rewrite ^ https://o.example$request_uri? permanent;", "a", 301, "https://o.example/a?v=1"),
+            ("location = /q { rewrite ^ /x/f? permanent; }", "q", 301, "/x/f"),
+            ("location = /q { rewrite ^ /x/f redirect; }", "q", 302, "/x/f?v=1"),
+            ("rewrite ^/u/([0-9]+)$ /x/f?id=$1 permanent;", "u/7", 301, "/x/f?id=7&v=1"),
+            ("rewrite ^/u/([0-9]+)$ /x/f?id=$1? permanent;", "u/7", 301, "/x/f?id=7"),
+            ("rewrite ^/u/([0-9]+)$ https://o.example/$1;", "u/7", 302, "https://o.example/7?v=1"),
+        ] {
+            let imported = import(&format!("server {{ root /srv; {said} }}")).expect("a configuration");
+            assert!(imported.left.is_empty(), "{said} {:?}", imported.left);
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            let to = Route::Redirected { status, location: location.to_owned() };
+            assert_eq!(Route::of(rules.all_routes(), path.as_bytes(), Some("v=1"), false), to, "{said}");
+        }
+        let imported = import("server { rewrite ^/u/([0-9]+)$ /x/f?id=$1 last; }").expect("a configuration");
+        let rules = Rules::parse(&imported.rules).expect("rules");
+        let file = Route::TryFiles(vec![b"x/f".to_vec()]);
+        assert_eq!(Route::of(rules.all_routes(), b"u/7", Some("v=1"), false), file);
+    }
+
+    #[test]
+    fn moves_that_rules_cannot_make_are_told() {
+        for (said, is_left) in [
+            ("rewrite ^/a$ /b; rewrite ^/b$ /c;", true),
+            ("rewrite ^/a$ /b; rewrite ^/c$ /d;", false),
+            ("rewrite ^/a$ /b; rewrite b /c;", true),
+            ("rewrite ^/a$ /b; rewrite ^/bc?$ /d;", true),
+            ("rewrite ^/a$ /b; rewrite ^/x|y /d;", true),
+            ("rewrite ^/a$ /b last; rewrite ^/b$ /c;", false),
+            ("rewrite ^/a$ /b permanent; rewrite ^/b$ /c;", false),
+            ("rewrite ^/a/(.*)$ /$1; rewrite ^/b$ /c;", true),
+            ("rewrite ^/a/(.*)$ /a/$1; rewrite ^/b$ /c;", false),
+            ("rewrite ^/a$ https://o.example/; rewrite ^ /c;", false),
+            ("location / { rewrite ^/a$ /b; rewrite ^/b$ /c; }", true),
+            ("return 302 https://o.example/?to=$request_uri;", true),
+            ("return 301 /$1;", true),
+            ("return 301 /x$uri_x;", true),
+            ("rewrite ^ https://$host/ permanent;", true),
+        ] {
+            let imported = import(&format!("server {{ root /srv; {said} }}")).expect("a configuration");
+            assert!(Rules::parse(&imported.rules).is_ok(), "{}", imported.rules);
+            assert_eq!(imported.left.len(), usize::from(is_left), "{said} {:?}", imported.left);
         }
     }
 

@@ -34,12 +34,12 @@ enum Token {
     End,
 }
 
-/// Parses a configuration.
+/// Parses a configuration, whose first line has the number `line`.
 ///
 /// # Errors
 /// [`Error`], for the first mistake.
-pub fn parse(text: &str) -> Result<Vec<Directive>, Error> {
-    let tokens = tokens(text)?;
+pub fn parse(text: &str, line: usize) -> Result<Vec<Directive>, Error> {
+    let tokens = tokens(text, line)?;
     let mut rest = &tokens[..];
     let all = block(&mut rest, 0)?;
     match rest.first() {
@@ -83,9 +83,8 @@ fn block(rest: &mut &[(usize, Token)], depth: usize) -> Result<Vec<Directive>, E
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
+fn tokens(text: &str, mut line: usize) -> Result<Vec<(usize, Token)>, Error> {
     let mut tokens = Vec::new();
-    let mut line = 1;
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
         match char {
@@ -152,7 +151,7 @@ mod tests {
         };
         let inner = directive(3, "i", &["${j}k"], None);
         assert_eq!(
-            parse(text),
+            parse(text, 1),
             Ok(vec![
                 directive(1, "a", &["b", "c d", "e\"f"], None),
                 directive(2, "h", &["~", "\\.js$"], Some(vec![inner])),
@@ -171,7 +170,7 @@ mod tests {
             ("a 'b", "line 1: a quote does not end"),
             (&deep, "line 1: blocks are nested too deep"),
         ] {
-            assert_eq!(parse(text).expect_err(said).to_string(), said);
+            assert_eq!(parse(text, 1).expect_err(said).to_string(), said);
         }
     }
 }
