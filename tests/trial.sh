@@ -190,6 +190,15 @@ expect "entries keep their counters where the firmware does not answer" "1 2+2 3
 begin
 generations 1
 generations 1 2
+# NixOS has removed an entry, and then fails.
+writes 2
+trial "$work/nightly" '' 1
+generations 1 2 3
+expect "what was good is good after an install that failed" "1 2+2 3+2 nixos-*"
+
+begin
+generations 1
+generations 1 2
 becomes 2+2 2+0-2
 generations 1 2 3
 generations 2 3 1
@@ -225,7 +234,7 @@ keeps="linerate-keep /boot /nix/var/nix/profiles/system /system"
 tries="linerate-trial /boot 2 /run/linerate-nightly"
 ends "nothing fails" 0 "$keeps /run/booted-system $tries   " 0 0 0
 ends "NixOS fails" 1 "$tries  1 " 1 0 0
-ends "an entry cannot be kept" 1 "$keeps /run/booted-system $tries   " 0 1 0
+ends "an entry cannot be kept" 1 "$keeps /run/booted-system $tries  1 " 0 1 0
 ends "the trial fails" 1 "$keeps /run/booted-system $tries   " 0 0 1
 touch "$work/efivars/counted"
 ends "this boot is on trial" 0 "$keeps $tries $work/efivars/counted  " 0 0 0

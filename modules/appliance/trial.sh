@@ -1,6 +1,6 @@
 # trial.sh BOOT TRIES [NIGHTLY [VARIABLE [INCOMPLETE]]]: puts new generations on trial, with systemd-boot's boot
 # counting (systemd, Automatic Boot Assessment). Run after NixOS has written an entry for each generation into
-# BOOT/loader/entries; if INCOMPLETE isn't empty, it has failed to write some. While the file NIGHTLY exists, the update
+# BOOT/loader/entries; if INCOMPLETE isn't empty, some could not be written. While the file NIGHTLY exists, the update
 # of the night has NixOS do so, and not somebody. VARIABLE, if not empty, is the firmware's with the path of the entry
 # that this boot came from, which is on trial.
 #
@@ -78,5 +78,7 @@ for entry in "$entries"/nixos-*.conf; do
     name=${entry##*/}
     printf '%s\n' "$system" "${name/+*.conf/.conf} $system"
 done >"$seen.new"
+# Those whose entry could not be written again stay known.
+[[ -z $incomplete || ! -e $seen ]] || cat "$seen" >>"$seen.new"
 mv "$seen.new" "$seen"
 sync -f "$boot"

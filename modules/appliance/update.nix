@@ -119,7 +119,7 @@ in
               if [ $failed != 0 ]; then
                 incomplete=1
               else
-                ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || failed=1
+                ${lib.getExe keep} ${bootDirectory} /nix/var/nix/profiles/system "$1" $running || failed=1 incomplete=1
               fi
             ''
             + lib.optionalString cfg.update.trial ''
@@ -159,7 +159,9 @@ in
               echo "this boot is on trial: nothing is removed"
               exit 0
             fi
-            ${lib.getExe prune} /nix/var/nix/profiles/system ${toString kept} /run/booted-system
+            # What has an entry may boot next: one that was chosen by hand, or older ones while none can be written.
+            ${lib.getExe prune} /nix/var/nix/profiles/system ${toString kept} /run/booted-system \
+              $(sed -ns 's,^options .*init=\(/nix/store/[^/ ]*\)/init.*,\1,p' ${bootDirectory}/loader/entries/*.conf)
           '';
         };
       }

@@ -293,7 +293,13 @@ where
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
     let mut response = match api.0.guard.admit(request.headers(), context.as_ref()).await {
         Ok(admitted) => {
-            let response = handle(api, target, request, &admitted, context).await;
+            // A large write may be answered by as much. So far nothing is done.
+            let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL);
+            let response = if always && !is_small && answers.is_full() {
+                Err(busy())
+            } else {
+                handle(api, target, request, &admitted, context).await
+            };
             let (parts, body) = response.unwrap_or_else(IntoResponse::into_response).into_parts();
             let mut response = match answers.hold(body, always) {
                 Some(body) => Response::from_parts(parts, body),

@@ -152,6 +152,12 @@ impl Users {
         }
     }
 
+    /// A user as the database has it, whatever is cached.
+    pub async fn current(&self, id: UserId) -> Result<Option<Record>, Error> {
+        self.caches.counts.count(false);
+        self.read(id).await
+    }
+
     /// A user from the database, for callers that have checked the cache.
     pub async fn read(&self, id: UserId) -> Result<Option<Record>, Error> {
         let stamp = self.caches.records.stamp(&id);

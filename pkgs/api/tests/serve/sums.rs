@@ -102,12 +102,26 @@ fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
     assert_eq!(server.get(&one).status, 200);
     assert_eq!(server.get("/v1/users?limit=1").status, 200);
     // What was written is told, although a read of as much is refused.
-    let written = (0..60).map(|number| {
-        sent["email"] = json!(format!("w{number}@example.org"));
-        sent.clone()
-    });
-    let written = json!({ "users": written.collect::<Vec<_>>() });
-    assert_eq!(server.send("POST", "/v1/users:batchCreate", "", &written).status, 201);
+    let mut batch = |letter: &str| {
+        let users = (0..60).map(|number| {
+            sent["email"] = json!(format!("{letter}{number}@example.org"));
+            sent.clone()
+        });
+        json!({ "users": users.collect::<Vec<_>>() })
+    };
+    assert_eq!(server.send("POST", "/v1/users:batchCreate", "", &batch("w")).status, 201);
+    // Such answers count too: another large write is refused before it is done.
+    let mut unread = server.connect();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&unread.stream, 4096).expect("an option");
+    let text = batch("v").to_string();
+    let head = "POST /v1/users:batchCreate HTTP/1.1\r\nHost: localhost\r\n";
+    unread.send(format!("{head}{JSON}Content-Length: {}\r\n\r\n{text}", text.len()));
+    assert_eq!(unread.receive_head().expect("a head").status, 201);
+    let count = || value(&server.get("/v1/users:count"))["count"].clone();
+    let before = count();
+    assert_eq!(server.send("POST", "/v1/users:batchCreate", "", &batch("u")).status, 503);
+    assert_eq!(count(), before);
+    slow.push(unread);
     for client in &mut slow {
         client.stream.shutdown(std::net::Shutdown::Both).expect("it is open");
         let _ = client.stream.read(&mut [0; 1]);

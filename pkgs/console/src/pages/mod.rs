@@ -35,6 +35,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use maud::{DOCTYPE, Markup, html};
 use service::problem::Problem;
 
+use self::unread::Reader;
 use crate::app::App;
 use crate::assets;
 use crate::csrf::FIELD;
@@ -114,11 +115,11 @@ pub(crate) fn page(
             }
         }
     };
-    document(status, title, bar, content)
+    document(status, title, bar, content, Reader::Known)
 }
 
 /// A whole document.
-fn document(status: StatusCode, title: &str, bar: Markup, content: Markup) -> Response {
+fn document(status: StatusCode, title: &str, bar: Markup, content: Markup, reader: Reader) -> Response {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -144,12 +145,12 @@ fn document(status: StatusCode, title: &str, bar: Markup, content: Markup) -> Re
             }
         }
     };
-    markup_response(status, markup)
+    markup_response(status, markup, reader)
 }
 
 /// A response with HTML; 503 while too many clients read theirs too slowly.
-fn markup_response(status: StatusCode, markup: Markup) -> Response {
-    let Some(body) = unread::body(markup.into_string()) else {
+fn markup_response(status: StatusCode, markup: Markup, reader: Reader) -> Response {
+    let Some(body) = unread::body(markup.into_string(), reader) else {
         let why = "Too many pages are on their way: try again in a moment.\n";
         return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     };
@@ -190,7 +191,7 @@ fn onwards(place: &str, what: &str) -> Response {
             body { main #content { p { a href=(place) { (what) } } } }
         }
     };
-    markup_response(StatusCode::OK, markup)
+    markup_response(StatusCode::OK, markup, Reader::Stranger)
 }
 
 /// A page that repeats the request for one of the console's pages.
@@ -205,7 +206,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
         p role="alert" { (why) }
         p { a href="/" { "To the overview" } }
     };
-    document(status, "Refused", html! {}, content)
+    document(status, "Refused", html! {}, content, Reader::Stranger)
 }
 
 /// The answer if there is no such page.

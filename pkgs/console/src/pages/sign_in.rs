@@ -11,6 +11,7 @@ use maud::html;
 use oidc::sign_in;
 use service::logs::LogLimit;
 
+use super::unread::Reader;
 use super::{again, csrf, document, onwards, refused, see_other};
 use crate::app::App;
 use crate::fields::Fields;
@@ -63,7 +64,7 @@ async fn left(at: &SingleSignOn) -> Response {
             }
         }
     };
-    document(StatusCode::OK, "Signed out", html! {}, content)
+    document(StatusCode::OK, "Signed out", html! {}, content, Reader::Stranger)
 }
 
 /// Begins a session for a user with a links key.
@@ -277,7 +278,7 @@ fn show(status: StatusCode, app: &App, visitor: &Visitor, fields: &Fields, why: 
             }
         }
     };
-    document(status, "Sign in", html! {}, content)
+    document(status, "Sign in", html! {}, content, Reader::Stranger)
 }
 
 #[cfg(test)]

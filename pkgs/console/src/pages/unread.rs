@@ -4,10 +4,32 @@ use axum::body::Body;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The most bytes of all such pages together.
-const MOST_BYTES: usize = 32 << 20;
+/// Pages up to this size, in bytes, take no room: the one to sign in has it even while strangers have taken all of
+/// theirs.
+const SMALL: usize = 2 << 10;
 
-static ROOM: Semaphore = Semaphore::const_new(MOST_BYTES);
+/// Who a page is for.
+#[derive(Clone, Copy)]
+pub(super) enum Reader {
+    /// Somebody who has signed in.
+    Known,
+    /// Anybody, who must not take the room of the others.
+    Stranger,
+}
+
+impl Reader {
+    /// The room of all such pages together, and how many bytes it has.
+    fn room(self) -> (&'static Semaphore, usize) {
+        const KNOWN: usize = 24 << 20;
+        const STRANGERS: usize = 8 << 20;
+        static OF_KNOWN: Semaphore = Semaphore::const_new(KNOWN);
+        static OF_STRANGERS: Semaphore = Semaphore::const_new(STRANGERS);
+        match self {
+            Self::Known => (&OF_KNOWN, KNOWN),
+            Self::Stranger => (&OF_STRANGERS, STRANGERS),
+        }
+    }
+}
 
 /// A page, and its part of the room.
 struct Page {
@@ -22,8 +44,12 @@ impl AsRef<[u8]> for Page {
 }
 
 /// The body of a page, which takes room until it is dropped. None if there is no room.
-pub(super) fn body(text: String) -> Option<Body> {
-    within(&ROOM, MOST_BYTES, text).map(Body::from)
+pub(super) fn body(text: String, reader: Reader) -> Option<Body> {
+    if text.capacity() <= SMALL {
+        return Some(text.into());
+    }
+    let (room, most) = reader.room();
+    within(room, most, text).map(Body::from)
 }
 
 /// A page that is larger than all of the room takes all of it.
@@ -36,6 +62,16 @@ fn within(room: &'static Semaphore, most: usize, text: String) -> Option<Bytes> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strangers_take_no_room_of_others() {
+        let page = |bytes: usize, reader| body("a".repeat(bytes), reader);
+        // Other tests of this process have small pages.
+        let _unread = page(6 << 20, Reader::Stranger).expect("there is room");
+        assert!(page(3 << 20, Reader::Stranger).is_none());
+        assert!(page(3 << 20, Reader::Known).is_some());
+        assert!(page(SMALL, Reader::Stranger).is_some());
+    }
 
     #[test]
     fn pages_that_nobody_reads_take_so_much_room() {

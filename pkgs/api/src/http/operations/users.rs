@@ -233,7 +233,7 @@ async fn before(
         return Ok(None);
     }
     // The cached version may be outdated.
-    let record = api.users().read(id).await?.ok_or_else(Failure::no_user)?;
+    let record = api.users().current(id).await?.ok_or_else(Failure::no_user)?;
     if conditions.allow(record.version) { Ok(Some(record)) } else { Err(Failure::precondition()) }
 }
 

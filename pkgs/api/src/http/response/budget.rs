@@ -24,6 +24,11 @@ impl ResponseBudget {
         Arc::new(Self { limit, held: AtomicU64::new(0) })
     }
 
+    /// Whether no further large answer has room.
+    pub fn is_full(&self) -> bool {
+        self.held.load(Relaxed) >= self.limit
+    }
+
     /// Counts a body until it is sent or dropped; None if there is no room for it, unless it `always` has some.
     pub fn hold(self: &Arc<Self>, body: axum::body::Body, always: bool) -> Option<axum::body::Body> {
         let bytes = body.size_hint().lower();
