@@ -45,7 +45,7 @@ impl AsRef<[u8]> for Page {
 
 /// The body of a page, which takes room until it is dropped. None if there is no room.
 pub(super) fn body(text: String, reader: Reader) -> Option<Body> {
-    if text.capacity() <= SMALL {
+    if text.len() <= SMALL {
         return Some(text.into());
     }
     let (room, most) = reader.room();
