@@ -131,6 +131,8 @@ struct Inner {
     bytes: u64,
     /// The bytes of the latter, which are freed when they are closed.
     leaving: u64,
+    /// How many bytes were refused for lack of room, up to `leaving`: as much of that is for others already.
+    refused: u64,
     failures: HashMap<Arc<str>, (Instant, Error)>,
     failed: VecDeque<Arc<str>>,
     /// Objects that aren't stored, with the time until which they are fresh.
@@ -307,6 +309,8 @@ impl Catalogue {
         if fits {
             inner.queue.grow(&record.ticket, bytes);
             inner.bytes += bytes;
+        } else {
+            inner.refused = (inner.refused + bytes).min(inner.leaving);
         }
         (fits, out)
     }
@@ -318,17 +322,18 @@ impl Catalogue {
         inner.bytes = inner.bytes.saturating_sub(bytes);
         // Whoever gives them back has it open.
         if record.is_gone() {
-            inner.leaving = inner.leaving.saturating_sub(bytes);
+            inner.left(bytes);
         }
     }
 
     /// Evicts objects until there is room for `bytes` more, but never evicts `not`.
     fn shrink(&self, inner: &mut Inner, bytes: u64, not: Option<&Arc<Record>>, out: &mut Vec<Arc<Record>>) {
         // The bytes of an open object are freed only when it is closed, so objects that aren't open are evicted first.
-        // Open ones are evicted until there will be room once they are closed.
+        // Open ones are evicted until there will be room once they are closed. That takes until a thread's next tick,
+        // or as long as a slow client: each block that finds no room until then evicts as much as it would have taken.
         for open_too in [false, true] {
             loop {
-                let freed = if open_too { inner.leaving } else { 0 };
+                let freed = if open_too { inner.leaving - inner.refused } else { 0 };
                 let is_full = inner.bytes.saturating_sub(freed) + bytes > self.capacity;
                 if !is_full && inner.queue.len() <= self.most {
                     break;
@@ -410,7 +415,7 @@ impl Catalogue {
         let was = record.open.fetch_sub(1, Ordering::Relaxed);
         if was == 1 && record.is_gone() {
             inner.bytes = inner.bytes.saturating_sub(record.bytes());
-            inner.leaving = inner.leaving.saturating_sub(record.bytes());
+            inner.left(record.bytes());
         }
     }
 
@@ -447,5 +452,11 @@ impl Inner {
         } else {
             self.leaving += record.bytes();
         }
+    }
+
+    /// Records that bytes of an evicted object are freed.
+    fn left(&mut self, bytes: u64) {
+        self.leaving = self.leaving.saturating_sub(bytes);
+        self.refused = self.refused.saturating_sub(bytes);
     }
 }

@@ -261,6 +261,43 @@ fn a_block_evicts_as_many_open_objects_as_it_takes_and_no_more() {
 }
 
 #[test]
+fn what_is_evicted_and_stays_open_does_not_keep_others_out_of_the_cache() {
+    let fixture = Fixture::new(|settings| settings.capacity = 10 * MIB);
+    let read = |key: &str| {
+        fixture.put(key, bytes(MIB, 1));
+        let object = fixture.find(key).expect("an object");
+        fixture.read(&object, 0..MIB).expect("bytes");
+        object
+    };
+    let gone = |open: &[Arc<Object>]| open.iter().filter(|object| object.is_gone()).count();
+    let mut open: Vec<_> = (0..9).map(|number| read(&number.to_string())).collect();
+    assert!(gone(&open) == 0 && open.iter().all(|object| object.is_whole()));
+    // Each that comes while nobody closes what was evicted is passed on, and evicts what it would have taken.
+    for number in 1..=4 {
+        assert!(!read(&format!("new {number}")).is_whole());
+        assert!((number..=number + 1).contains(&gone(&open)), "{} were evicted for {number}", gone(&open));
+    }
+    // A slow client keeps one of them. The others' room is free.
+    let slow = open.iter().position(|object| object.is_gone()).expect("one was evicted");
+    let _slow = open.swap_remove(slow);
+    open.retain(|object| !object.is_gone());
+    for number in 1..=8 {
+        let newer = read(&format!("newer {number}"));
+        let mut tries = 0;
+        while !newer.is_whole() {
+            // Closed, too, by whoever evicted it and by a fetch that ends.
+            std::thread::sleep(Duration::from_millis(10));
+            open.retain(|object| !object.is_gone());
+            fixture.fetch(&newer, 0..MIB).expect("a block");
+            tries += 1;
+            assert!(tries < 500, "no room for {number}");
+        }
+        open.push(newer);
+    }
+    assert!(fixture.origin.size().0 <= 10 * MIB);
+}
+
+#[test]
 fn nobody_waits_where_an_object_is_being_opened() {
     let fixture = Fixture::new(|_| ());
     fixture.put("a", bytes(MIB, 1));
