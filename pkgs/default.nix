@@ -76,34 +76,52 @@ let
     strictDeps = true;
   };
 
+  # All programs for a kind of CPU, by one call of cargo: their dependencies are compiled once, not once for each.
+  builtFor =
+    cpu:
+    let
+      tuned = common // {
+        pname = "linerate-programs";
+        cargoExtraArgs =
+          "--locked" + lib.concatMapStrings (name: " --package ${name}") (lib.attrValues programs);
+        CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
+        # With a target, cargo's flags are for the target alone: build scripts and macros run on the builder, which may
+        # lack that CPU's instructions.
+        CARGO_BUILD_TARGET = pkgs.stdenv.hostPlatform.rust.rustcTarget;
+        # The line of each address, for `linerate profile` and backtraces.
+        CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
+        CARGO_PROFILE_RELEASE_STRIP = "none";
+        # The checks run the tests once. The builder may lack the CPU that this build is for.
+        doCheck = false;
+      };
+    in
+    craneLib.buildPackage (
+      tuned
+      // {
+        # Without `cargo check`, which crane runs first and whose results nothing here uses.
+        cargoArtifacts = craneLib.buildDepsOnly (tuned // { cargoCheckCommand = ":"; });
+        # Line tables are separate, in the output `debug`, named by the digest that the linker leaves in the program.
+        separateDebugInfo = true;
+      }
+    );
+
   forCpu =
     cpu:
+    let
+      built = builtFor cpu;
+    in
     lib.mapAttrs (
       directory: name:
-      let
-        tuned = common // {
+      pkgs.runCommandCC "${name}-${workspace.version}"
+        {
           pname = name;
-          # Cargo builds a crate with the features that the selected programs ask for: what is built of other crates for
-          # all programs at once would not fit any of them.
-          cargoExtraArgs = "--locked --package ${name}";
-          CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
-          # With a target, cargo's flags are for the target alone: build scripts and macros run on the builder, which may
-          # lack that CPU's instructions.
-          CARGO_BUILD_TARGET = pkgs.stdenv.hostPlatform.rust.rustcTarget;
-          # The line of each address, for `linerate profile` and backtraces.
-          CARGO_PROFILE_RELEASE_DEBUG = "line-tables-only";
-          CARGO_PROFILE_RELEASE_STRIP = "none";
-          # The checks run the tests once. The builder may lack the CPU that this build is for.
-          doCheck = false;
-        };
-      in
-      craneLib.buildPackage (
-        tuned
-        // {
-          # Without `cargo check`, which crane runs first and whose results nothing here uses.
-          cargoArtifacts = craneLib.buildDepsOnly (tuned // { cargoCheckCommand = ":"; });
-          # Line tables are separate, in the output `debug`, named by the digest that the linker leaves in the program.
-          separateDebugInfo = true;
+          inherit (workspace) version;
+          outputs = [
+            "out"
+            "debug"
+          ];
+          strictDeps = true;
+          nativeBuildInputs = [ pkgs.installShellFiles ];
           # The generic build, for programs that run on the machine that builds the system.
           passthru.generic = sets.generic.${directory};
           meta = {
@@ -121,14 +139,21 @@ let
           // lib.optionalAttrs (workspace ? homepage) {
             inherit (workspace) homepage;
           };
-
-          nativeBuildInputs = [ pkgs.installShellFiles ];
+        }
+        (
+          ''
+            install -D --target-directory=$out/bin ${built}/bin/${name}
+            id=$(readelf --notes $out/bin/${name} | sed -n 's/^ *Build ID: //p')
+            install -D --mode=444 --target-directory=$debug/lib/debug/.build-id/''${id:0:2} \
+              ${built.debug}/lib/debug/.build-id/''${id:0:2}/''${id:2}.debug
+          ''
           # The generic program prints the manuals and completions for all builds, since the builder may not be able to
           # run the others.
-          postInstall =
+          + (
             if cpu == cpus.generic then
               ''
                 $out/bin/${name} man manuals
+                gzip --best --no-name manuals/*
                 installManPage manuals/*
                 installShellCompletion --cmd ${name} \
                   --bash <($out/bin/${name} completions bash) \
@@ -136,10 +161,9 @@ let
                   --zsh <($out/bin/${name} completions zsh)
               ''
             else
-              # The store's modes would forbid crane to remove references from the copies.
-              "cp -r --no-preserve=mode ${sets.generic.${directory}}/share $out/share";
-        }
-      )
+              "cp --recursive ${sets.generic.${directory}}/share $out/share"
+          )
+        )
     ) programs;
 
   sets = lib.mapAttrs (_: forCpu) cpus;
