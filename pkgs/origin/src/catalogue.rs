@@ -19,6 +19,10 @@ const MAX_FAILURES: usize = 16_384;
 /// forgotten.
 const MAX_PASSING: usize = 1024;
 
+/// The time in which threads close what was evicted: some of their ticks. What is open for longer is being sent to a slow
+/// client, and nobody should wait for its room.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
 /// One version of an object that is stored, partly or completely.
 #[derive(Debug)]
 pub struct Record {
@@ -129,10 +133,10 @@ struct Inner {
     names: HashSet<String>,
     /// The bytes of all files, including those without a name that are still open.
     bytes: u64,
-    /// The bytes of the latter, which are freed when they are closed.
+    /// The bytes of the latter that will be free soon, and not for blocks that found no room meanwhile.
     leaving: u64,
-    /// How many bytes were refused for lack of room, up to `leaving`: as much of that is for others already.
-    refused: u64,
+    /// When `leaving` was last forgotten.
+    forgotten: Option<Instant>,
     failures: HashMap<Arc<str>, (Instant, Error)>,
     failed: VecDeque<Arc<str>>,
     /// Objects that aren't stored, with the time until which they are fresh.
@@ -310,7 +314,7 @@ impl Catalogue {
             inner.queue.grow(&record.ticket, bytes);
             inner.bytes += bytes;
         } else {
-            inner.refused = (inner.refused + bytes).min(inner.leaving);
+            inner.leaving = inner.leaving.saturating_sub(bytes);
         }
         (fits, out)
     }
@@ -322,18 +326,23 @@ impl Catalogue {
         inner.bytes = inner.bytes.saturating_sub(bytes);
         // Whoever gives them back has it open.
         if record.is_gone() {
-            inner.left(bytes);
+            inner.leaving = inner.leaving.saturating_sub(bytes);
         }
     }
 
     /// Evicts objects until there is room for `bytes` more, but never evicts `not`.
     fn shrink(&self, inner: &mut Inner, bytes: u64, not: Option<&Arc<Record>>, out: &mut Vec<Arc<Record>>) {
         // The bytes of an open object are freed only when it is closed, so objects that aren't open are evicted first.
-        // Open ones are evicted until there will be room once they are closed. That takes until a thread's next tick,
-        // or as long as a slow client: each block that finds no room until then evicts as much as it would have taken.
+        // Open ones are evicted until there will be room once they are closed. Each block that finds no room until then
+        // evicts as much as it would have taken.
+        let now = Instant::now();
+        if inner.forgotten.is_none_or(|forgotten| now >= forgotten + CLOSED_WITHIN) {
+            inner.forgotten = Some(now);
+            inner.leaving = 0;
+        }
         for open_too in [false, true] {
             loop {
-                let freed = if open_too { inner.leaving - inner.refused } else { 0 };
+                let freed = if open_too { inner.leaving } else { 0 };
                 let is_full = inner.bytes.saturating_sub(freed) + bytes > self.capacity;
                 if !is_full && inner.queue.len() <= self.most {
                     break;
@@ -415,7 +424,7 @@ impl Catalogue {
         let was = record.open.fetch_sub(1, Ordering::Relaxed);
         if was == 1 && record.is_gone() {
             inner.bytes = inner.bytes.saturating_sub(record.bytes());
-            inner.left(record.bytes());
+            inner.leaving = inner.leaving.saturating_sub(record.bytes());
         }
     }
 
@@ -452,11 +461,5 @@ impl Inner {
         } else {
             self.leaving += record.bytes();
         }
-    }
-
-    /// Records that bytes of an evicted object are freed.
-    fn left(&mut self, bytes: u64) {
-        self.leaving = self.leaving.saturating_sub(bytes);
-        self.refused = self.refused.saturating_sub(bytes);
     }
 }
