@@ -131,6 +131,11 @@ impl OpenFileCache {
         fresh.then_some(&slot.entry)
     }
 
+    /// The entry of a path, however old it is.
+    pub fn last(&self, site: &Site, path: &[u8]) -> Option<&Rc<CacheEntry>> {
+        Some(&self.slots[self.place(site.number, path)?].entry)
+    }
+
     /// The encodings of a file that have to be looked for.
     pub fn codings_of(&self, site: &Site, path: &[u8], tick: u32) -> CodingLookup {
         match &self.watched {

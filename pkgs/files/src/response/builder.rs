@@ -166,7 +166,7 @@ impl ResponseBuilder<'_> {
                     // It has already waited, and won't get it any sooner.
                     Some((_, Err(error))) => return Ok(self.refused(error, path, request, out)),
                     None => {
-                        if let Some(entry) = self.cache.get(self.site, path, self.tick).map(Rc::clone) {
+                        if let Some(entry) = self.known(path) {
                             return self.answer_entry(&entry, path, request, out);
                         }
                         let codings = self.cache.codings_of(self.site, path, self.tick);
@@ -209,7 +209,7 @@ impl ResponseBuilder<'_> {
             };
         }
         for (at, candidate) in paths.iter().enumerate() {
-            let entry = match self.cache.get(self.site, candidate, self.tick).map(Rc::clone) {
+            let entry = match self.known(candidate) {
                 Some(entry) => entry,
                 // As above.
                 None if self.defers_lookups && self.planned.is_none() => {
@@ -238,6 +238,17 @@ impl ResponseBuilder<'_> {
             }
         }
         Ok(self.refused(root::Error::Missing, path, request, out))
+    }
+
+    /// What is known about a path without a look-up.
+    fn known(&self, path: &[u8]) -> Option<Rc<CacheEntry>> {
+        let entry = match self.planned {
+            None => self.cache.get(self.site, path, self.tick),
+            // Planning may take longer than an entry counts, and a look-up may have to wait: tmpfs does not remember
+            // that a directory has no index.
+            Some(_) => self.cache.last(self.site, path),
+        };
+        entry.map(Rc::clone)
     }
 
     /// The answer about an entry, for clients that are allowed to have it. `path` is the requested path.
