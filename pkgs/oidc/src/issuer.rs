@@ -139,9 +139,13 @@ impl Issuer {
             return Ok(known);
         }
         // Nobody has asked for a while. A key may have been withdrawn meanwhile.
-        match self.look(asked).await {
-            Err(_) if age < KEPT => Ok(known),
-            looked => looked,
+        // Its client may leave before the issuer answers, and the next one should not wait again.
+        let issuer = Arc::clone(self);
+        match tokio::spawn(async move { issuer.look(asked).await }).await {
+            Ok(Ok(looked)) => Ok(looked),
+            _ if age < KEPT => Ok(known),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.unavailable("nobody asks it any more")),
         }
     }
 

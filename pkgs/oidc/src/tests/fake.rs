@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rsa::KeySize;
@@ -80,11 +81,16 @@ impl Key {
     }
 }
 
+/// How long it takes for an answer of status 0, which is none.
+const HANGS: Duration = Duration::from_millis(500);
+
 /// The issuer's answers by path, and the requests that it received.
 #[derive(Clone, Default)]
 pub struct Says {
     pub answers: Arc<Mutex<HashMap<&'static str, (u16, String)>>>,
     pub asked: Arc<Mutex<Vec<String>>>,
+    /// How often nobody waited until it had no answer, and how often somebody did.
+    pub hung: Arc<Mutex<(usize, usize)>>,
 }
 
 impl Says {
@@ -103,6 +109,12 @@ impl Says {
             let answers = self.answers.lock().expect("no panic");
             answers.get(path.as_str()).cloned().unwrap_or((404, "{}".to_owned()))
         };
+        if status == 0 {
+            let has_left = tokio::time::timeout(HANGS, stream.read(&mut room)).await.is_ok();
+            let mut hung = self.hung.lock().expect("no panic");
+            *if has_left { &mut hung.0 } else { &mut hung.1 } += 1;
+            return;
+        }
         let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n", body.len());
         let answer = format!("{head}Location: /jwks\r\nConnection: close\r\n\r\n{body}");
         // A client that has read enough disconnects.

@@ -182,6 +182,24 @@ async fn a_key_that_was_withdrawn_in_a_quiet_time_is_one_no_more_unless_the_issu
 }
 
 #[tokio::test]
+async fn an_issuer_that_hangs_is_known_to_once_a_client_has_left() {
+    let key = Key::new("a", Algorithm::ES256);
+    let fake = Fake::start(&[&key]).await;
+    let issuer = Issuer::new(fake.url(), None).expect("an issuer").impatient(Duration::ZERO);
+    let issuer = Arc::new(issuer.forgetful(Duration::ZERO));
+    let token = key.sign(&fake.claims());
+    assert!(verify(&issuer, &audience(), &token).await.is_ok());
+    fake.say("/jwks", 0, String::new());
+    let audience = audience();
+    let asking = verify(&issuer, &audience, &token);
+    assert!(tokio::time::timeout(Duration::from_millis(100), asking).await.is_err(), "it has an answer");
+    while *fake.says.hung.lock().expect("no panic") == (0, 0) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(*fake.says.hung.lock().expect("no panic"), (0, 1), "nobody waited for the issuer");
+}
+
+#[tokio::test]
 async fn however_many_made_up_keys_come_the_issuer_is_asked_once_in_a_while() {
     let (key, made_up) = (Key::new("a", Algorithm::ES256), Key::new("b", Algorithm::ES256));
     let fake = Fake::start(&[&key]).await;
