@@ -187,11 +187,9 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         let Some(code) = error.sqlite_error() else { return Self::Sqlite(error) };
         match (code.extended_code & 0xff, code.extended_code) {
-            // Without space, the write-ahead log and its index cannot grow (sqlite.org/rescode.html).
-            (ffi::SQLITE_FULL, _)
-            | (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => {
-                Self::Full
-            }
+            // Without space, the index of the write-ahead log cannot grow (sqlite.org/rescode.html). A write to a file
+            // fails with SQLITE_FULL then, and with SQLITE_IOERR_WRITE for every other reason.
+            (ffi::SQLITE_FULL, _) | (_, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => Self::Full,
             (ffi::SQLITE_READONLY, _) => Self::ReadOnly,
             (ffi::SQLITE_NOTADB, _) => Self::NotADatabase,
             (ffi::SQLITE_CANTOPEN, _) => Self::CannotOpen,
