@@ -128,3 +128,21 @@ fn imports_of_the_same_codes_wait_for_each_other() {
         }
     }
 }
+
+#[test]
+fn what_is_imported_has_the_age_of_its_place_in_the_file() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    let codes = ["zebra", "ant", "mole"];
+    let rows = codes.map(|code| format!("{code},https://t.example/\n"));
+    std::fs::write(file("in.csv"), format!("code,target\n{}", rows.concat())).expect("writable");
+    for command in [["import", &file("in.csv")], ["export", &file("out.csv")]] {
+        let output = place.command(&command).expect("the binary runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+    let exported = std::fs::read_to_string(file("out.csv")).expect("it was written");
+    let places = codes.map(|code| exported.find(code));
+    assert!(places.is_sorted() && places[0].is_some(), "{exported}");
+}

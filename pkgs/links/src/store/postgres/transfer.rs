@@ -33,12 +33,6 @@ impl Row {
     fn key(&self) -> (i64, String) {
         (self.draft.domain_id().0, self.code.clone())
     }
-
-    /// Rows are inserted in this order, so that two imports of the same codes never deadlock. Those with random codes
-    /// stay as they are in the input.
-    fn order(&self) -> (bool, i64, &str) {
-        if self.drawn { (true, 0, "") } else { (false, self.draft.domain_id().0, self.code.as_str()) }
-    }
 }
 
 /// The columns of links, from rows.
@@ -106,6 +100,10 @@ pub async fn import(
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     transaction.batch("SET LOCAL statement_timeout = 0").await?;
+    // One import after the other: two of the same codes in different orders would deadlock. Sorted rows would not, but
+    // lists and exports have links by their ids, and so in the order in which they were inserted.
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate-links import', 0))";
+    transaction.query(lock, &[]).await?;
     let mut replaced: HashMap<(i64, String), Row> = HashMap::new();
     let mut draws = 0;
     while !waiting.is_empty() {
@@ -124,8 +122,7 @@ pub async fn import(
             }
         }
         // Insert the first row of each code. The others then find it taken.
-        let mut first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
-        first.sort_by_key(|row| row.order());
+        let first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
         let numbers: HashSet<u64> = first.iter().map(|row| row.number).collect();
         let made = insert(&transaction, &first).await?;
         for mut row in std::mem::take(&mut waiting) {
