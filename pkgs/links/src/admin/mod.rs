@@ -66,7 +66,7 @@ const ANY_BYTES: u64 = 1 << 40;
 const STREAMS: u32 = 32;
 
 /// How long running requests may take at shutdown, after the writes among them have had their time.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// The sum of all request bodies that are held until they are complete, in KiB.
 const BODIES_KIB: usize = 64 * 1024;

@@ -50,8 +50,8 @@ const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to check that the threads run.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long the admin listener goes on at shutdown for writes that are running. Together with its drain, that is the
-/// 10 s that systemd grants beyond the public listener's drain (`TimeoutStopSec`).
+/// How long the admin listener goes on at shutdown for writes that are running. That and its drain are less than the
+/// service asks of systemd: the longest drain, and 10 s.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
 /// How often to check during the drain.
