@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{apart, binaries};
@@ -139,6 +140,10 @@ fn its_services_end_when_it_is_killed_or_its_terminal_is_closed() {
     let (server, said) = up(data.path());
     server.kill();
     until("its services have ended", || running(&said).is_empty());
+    // The last thread of a process may end later than the first.
+    let lock = std::fs::File::open(data.path().join(".lock")).expect("a lock");
+    until("the data is free", || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
+    drop(lock);
     // The next one uses the same data.
     let (server, said) = up(data.path());
     server.signal(Signal::HUP);
