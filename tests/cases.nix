@@ -228,7 +228,7 @@ let
 
   # Where the doctor of a box may connect to whose links have this address for operators.
   asked =
-    admin:
+    socketActivation: admin:
     (evaluate {
       imports = [ ../modules/appliance/metrics.nix ];
       options = {
@@ -240,6 +240,7 @@ let
         postgresql.enable = lib.mkDefault false;
         linerate.links = {
           enable = true;
+          inherit socketActivation;
           settings = { inherit admin; };
         };
       };
@@ -1616,13 +1617,16 @@ let
     ++
       equal
         "the doctor reaches the services of its box, at whichever address they say that they are ready"
-        (map asked [
-          "localhost:8081"
-          ":8081"
-          "10.0.0.1:8081"
-          "[2001:db8::1]:8081"
-          "unix:/run/admin"
-        ])
+        (
+          map (asked false) [
+            "localhost:8081"
+            ":8081"
+            "10.0.0.1:8081"
+            "[2001:db8::1]:8081"
+            "unix:/run/admin"
+          ]
+          ++ [ (asked true "10.0.0.1:8081") ]
+        )
         [
           [ "localhost" ]
           [ "localhost" ]
@@ -1635,6 +1639,10 @@ let
             "2001:db8::1"
           ]
           [ "localhost" ]
+          [
+            "localhost"
+            "10.0.0.1"
+          ]
         ]
     ++
       equal "an address by VRRP is heard of through either firewall"

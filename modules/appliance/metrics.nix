@@ -18,7 +18,12 @@ let
     lib.unique (
       map (admin: lib.removePrefix "[" (lib.removeSuffix "]" (addresses.host admin))) (
         lib.filter (admin: addresses.isTcp admin && !addresses.isEverywhere admin) (
-          map (service: service.settings.admin or "") (lib.attrValues config.linerate.services)
+          # Not from their settings, which name sockets with `socketActivation`.
+          map (one: one.address) (
+            lib.filter (one: lib.hasSuffix ".settings.admin" one.option) (
+              lib.concatMap (service: service.addresses) (lib.attrValues config.linerate.services)
+            )
+          )
         )
       )
     )
