@@ -144,6 +144,13 @@ in
           postStop = "rm -f ${marker}";
           postStart = "${lib.getExe reboot} /run/booted-system /nix/var/nix/profiles/system /var/lib/linerate-update/tried";
         };
+        # What the next update checks settings with, where the box's own programs are for another CPU than the builder's.
+        # No garbage, or a changed setting would mean to compile them.
+        system.extraDependencies = mkIf (cfg.update.flake != null) (
+          lib.concatMap (package: lib.optional (package ? generic) package.generic) (
+            lib.attrValues config.linerate.packages
+          )
+        );
         # A unit of its own: if it fails, the update goes on, and nothing of the update has to be slow.
         systemd.services.linerate-prune = mkIf (cfg.update.flake != null) {
           description = "Remove old generations, and what nothing needs";
