@@ -20,6 +20,11 @@ use super::list::ids;
 use super::values::{count, integer, values};
 use super::{clicks, limits};
 
+/// An import may take long, and wait as long for another one: for `MANY`. A process that sleeps in the middle of one, or
+/// whose machine is gone, does not keep the others waiting for longer than this.
+const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '120s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '30s'";
+
 /// A draft to be inserted, with its number and its code.
 struct Row {
     number: u64,
@@ -99,7 +104,7 @@ pub async fn import(
     }
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    transaction.batch("SET LOCAL statement_timeout = 0").await?;
+    transaction.batch(PATIENT).await?;
     // One import after the other: two of the same codes in different orders would deadlock. Sorted rows would not, but
     // lists and exports have links by their ids, and so in the order in which they were inserted.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate-links import', 0))";
