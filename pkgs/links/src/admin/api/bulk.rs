@@ -267,8 +267,12 @@ async fn feed(
             () = sleep_until(received + STALLED) => Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())),
         };
         received = Instant::now();
-        if chunk.is_none() && received > begun + body::AT_ONCE {
-            auth::still(request).await?;
+        if chunk.is_none()
+            && received > begun + body::AT_ONCE
+            && let Err(failure) = auth::still(request).await
+            && failure.is_refusal()
+        {
+            return Err(failure);
         }
         let (chunk, last) = match chunk {
             Some(Ok(chunk)) if chunk.is_empty() => continue,
