@@ -173,7 +173,7 @@ impl Tree {
     pub(super) fn rename(&self, from: &WritePath, to: &WritePath, replace: bool) -> Result<(), Error> {
         let _turn = self.renaming.lock().unwrap_or_else(PoisonError::into_inner);
         let (old, new) = (self.above(from)?, self.above(to)?);
-        if is_deeper(&old, from.name(), to.room())? {
+        if to.room() < from.room() && is_deeper(&old, from.name(), to.room())? {
             return Err(Error::Deep);
         }
         fs::renameat_with(&old, from.name(), &new, to.name(), over(replace))?;
