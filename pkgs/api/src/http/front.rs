@@ -293,8 +293,9 @@ where
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
     let mut response = match api.0.guard.admit(request.headers(), context.as_ref()).await {
         Ok(admitted) => {
-            // A large write may be answered by as much. So far nothing is done.
-            let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL);
+            // A large write may be answered by as much, and a small change by a large user. So far nothing is done.
+            let is_small = request.method() != Method::PATCH
+                && request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL);
             let response = if always && !is_small && answers.is_full() {
                 Err(busy())
             } else {
