@@ -91,6 +91,21 @@ fn has(app: &App, screen: Screen) -> bool {
 /// A page for somebody who is signed in.
 pub(crate) fn page(
     status: StatusCode,
+    whose: (&App, &Visitor),
+    named: (Screen, &str),
+    content: Markup,
+) -> Response {
+    page_for(Reader::Known, status, whose, named, content)
+}
+
+/// A page with what was done and is shown this once. It does not fail for want of room.
+fn page_once(whose: (&App, &Visitor), named: (Screen, &str), content: Markup) -> Response {
+    page_for(Reader::Once, StatusCode::OK, whose, named, content)
+}
+
+fn page_for(
+    reader: Reader,
+    status: StatusCode,
     (app, visitor): (&App, &Visitor),
     (screen, title): (Screen, &str),
     content: Markup,
@@ -115,7 +130,7 @@ pub(crate) fn page(
             }
         }
     };
-    document(status, title, bar, content, Reader::Known)
+    document(status, title, bar, content, reader)
 }
 
 /// A whole document.

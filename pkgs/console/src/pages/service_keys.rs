@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use service::problem::Problem;
 
 use super::form::Faults;
-use super::{Screen, absent, csrf, failed, needed, operation, page as shown, see_other, text};
+use super::{Screen, absent, csrf, failed, needed, operation, page as shown, page_once, see_other, text};
 use crate::app::App;
 use crate::fields::Fields;
 use crate::keys::KeyOf;
@@ -257,7 +257,7 @@ fn show(app: &App, visitor: &Visitor, of: KeyOf, made: &Made) -> Response {
         }
         p { a.button.primary href="/access" { "I have kept it" } }
     };
-    shown(StatusCode::OK, (app, visitor), (Screen::Access, "The key"), content)
+    page_once((app, visitor), (Screen::Access, "The key"), content)
 }
 
 /// Asks for confirmation before a key is revoked.

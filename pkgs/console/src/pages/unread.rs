@@ -13,6 +13,8 @@ const SMALL: usize = 2 << 10;
 pub(super) enum Reader {
     /// Somebody who has signed in.
     Known,
+    /// Somebody who has signed in and will not get this page again, such as one with a new key.
+    Once,
     /// Anybody, who must not take the room of the others.
     Stranger,
 }
@@ -25,7 +27,7 @@ impl Reader {
         static OF_KNOWN: Semaphore = Semaphore::const_new(KNOWN);
         static OF_STRANGERS: Semaphore = Semaphore::const_new(STRANGERS);
         match self {
-            Self::Known => (&OF_KNOWN, KNOWN),
+            Self::Known | Self::Once => (&OF_KNOWN, KNOWN),
             Self::Stranger => (&OF_STRANGERS, STRANGERS),
         }
     }
@@ -45,7 +47,7 @@ impl AsRef<[u8]> for Page {
 
 /// The body of a page, which takes room until it is dropped. None if there is no room.
 pub(super) fn body(text: String, reader: Reader) -> Option<Body> {
-    if text.len() <= SMALL {
+    if text.len() <= SMALL || matches!(reader, Reader::Once) {
         return Some(text.into());
     }
     let (room, most) = reader.room();
@@ -71,6 +73,7 @@ mod tests {
         assert!(page(3 << 20, Reader::Stranger).is_none());
         assert!(page(3 << 20, Reader::Known).is_some());
         assert!(page(SMALL, Reader::Stranger).is_some());
+        assert!(page(30 << 20, Reader::Once).is_some());
     }
 
     #[test]
