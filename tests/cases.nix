@@ -31,6 +31,7 @@ let
         };
       };
       environment = anything;
+      fileSystems = anything;
       networking = anything;
       powerManagement = anything;
       security.acme.certs = anything;
@@ -44,7 +45,7 @@ let
           type = types.lazyAttrsOf (
             types.submodule {
               freeformType = types.lazyAttrsOf types.anything;
-              options = lib.genAttrs [ "after" "requires" "wants" ] (_: strings) // {
+              options = lib.genAttrs [ "after" "requires" "wantedBy" "wants" ] (_: strings) // {
                 # A type that merges definitions, since several modules define it.
                 serviceConfig = mkOption {
                   type = types.submodule {
@@ -67,7 +68,11 @@ let
       warnings = mkOption { type = types.listOf types.str; };
     };
     config = {
-      _module.args = { inherit pkgs; };
+      _module.args = {
+        inherit pkgs;
+        # As in NixOS, for the paths of the cases here.
+        utils.escapeSystemdPath = path: lib.replaceStrings [ "/" ] [ "-" ] (lib.removePrefix "/" path);
+      };
       services.linerate.links.settings.public-url = lib.mkDefault "http://localhost";
       linerate.packages = lib.genAttrs [ "api" "links" "files" "linerate" ] (_: pkgs.hello);
     };
@@ -787,7 +792,9 @@ let
             linerate.appliance.enable = mkOption { default = true; };
             linerate.appliance.image.enable = mkOption { default = false; };
             assertions = mkOption { type = types.listOf types.raw; };
+            linerate.packages = mkOption { default.links.generic = "links, for any CPU"; };
             system.autoUpgrade = anything;
+            system.extraDependencies = mkOption { type = types.listOf types.str; };
             systemd.package = mkOption { default = pkgs.systemd; };
             systemd.services = anything;
             systemd.settings = anything;
@@ -1435,6 +1442,66 @@ let
           };
         }).systemd.services.linerate-links.serviceConfig.ReadWritePaths
         [ "/data" ]
+    ++
+      equal "a box that updates itself keeps what checks its settings" counted.system.extraDependencies
+        [
+          "links, for any CPU"
+        ]
+    ++
+      equal "what is on a disk that may come late starts with it"
+        (
+          let
+            evaluated = evaluate {
+              fileSystems =
+                lib.mapAttrs
+                  (mountPoint: options: {
+                    inherit mountPoint options;
+                  })
+                  {
+                    "/" = [ "nofail" ];
+                    "/srv" = [ "nofail" ];
+                    "/srv/w" = [ "nofail" ];
+                    "/srv/www" = [ "_netdev" ];
+                    "/data" = [ "defaults" ];
+                  };
+              services.linerate.files = {
+                enable = true;
+                settings.root = "/srv/www";
+              };
+              services.linerate.links = {
+                enable = true;
+                settings.database = "/data/links.db";
+              };
+            };
+            inherit (evaluated.systemd.services) linerate-files linerate-links;
+          in
+          map (unit: lib.subtractLists [ "multi-user.target" ] unit.wantedBy) [
+            linerate-files
+            linerate-links
+          ]
+        )
+        [
+          [
+            "srv.mount"
+            "srv-www.mount"
+          ]
+          [ ]
+        ]
+    ++ equal "a host may open the sandbox for places that it hides" (map (failed: failed.message) (
+      lib.filter (assertion: !assertion.assertion)
+        (evaluate {
+          services.linerate.files = {
+            enable = true;
+            settings.root = "/tmp/www";
+          };
+          services.linerate.links = {
+            enable = true;
+            settings.database = "/home/me/links.db";
+          };
+          systemd.services.linerate-files.serviceConfig.PrivateTmp = false;
+          systemd.services.linerate-links.serviceConfig.ProtectHome = false;
+        }).assertions
+    )) [ ]
     ++
       equal "the disk of files is waited for, and seen below /home too"
         (map

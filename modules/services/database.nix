@@ -1,6 +1,10 @@
 # A service's database: its own file, PostgreSQL on this host, or wherever a URL points. The service's `setting` names
 # it.
-{ config, lib }:
+{
+  config,
+  lib,
+  utils,
+}:
 name: setting:
 let
   inherit (lib) mkIf mkOption types;
@@ -37,6 +41,8 @@ let
   hidden = import ./hidden.nix { inherit lib; };
   compatibility = import ../compatibility.nix { inherit lib; };
   inherit (compatibility) postgresql;
+  # A host may have changed the sandbox.
+  inherit (config.systemd.services.${user}) serviceConfig;
 in
 {
   # The setting's default: `file`, unless PostgreSQL is asked for.
@@ -85,6 +91,7 @@ in
     wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     unitConfig.RequiresMountsFor = directories;
+    wantedBy = import ./mounts.nix { inherit config lib utils; } directories;
     serviceConfig = {
       LoadCredential = lib.mapAttrsToList (file: path: "${file}:${path}") cfg.database.files;
       ReadWritePaths = directories;
@@ -116,7 +123,10 @@ in
   ]
   ++ lib.optional elsewhere {
     assertion =
-      lib.hasPrefix "/" sqlite && dirOf sqlite != "/" && !hidden.home sqlite && !hidden.temporary sqlite;
+      lib.hasPrefix "/" sqlite
+      && dirOf sqlite != "/"
+      && (!hidden.home sqlite || serviceConfig.ProtectHome == false)
+      && (!hidden.temporary sqlite || serviceConfig.PrivateTmp == false);
     message = "${option}.settings.${setting}: the service could not write ${sqlite}; give the absolute path of a file in a directory that is not / and not below /home, /root, /run/user, /tmp or /var/tmp.";
   };
 }

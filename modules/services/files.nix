@@ -3,6 +3,7 @@
   config,
   lib,
   pkgs,
+  utils,
   ...
 }:
 let
@@ -19,7 +20,7 @@ let
   toml = pkgs.formats.toml { };
   state = "/var/lib/linerate-files";
   hasOrigin = cfg.settings.origin != null;
-  inherit (config.systemd.services.linerate-files) reloadIfChanged;
+  inherit (config.systemd.services.linerate-files) reloadIfChanged serviceConfig;
 
   hidden = import ./hidden.nix { inherit lib; };
   # What the service reads, by the setting that names it.
@@ -151,6 +152,7 @@ in
       reloadTriggers = mkIf (cfg.rules != { } && !reloadIfChanged) [ rules ];
       # A disk may be mounted late, such as another machine's; without it, every file would be missing.
       unitConfig.RequiresMountsFor = lib.attrValues places;
+      wantedBy = import ./mounts.nix { inherit config lib utils; } (lib.attrValues places);
       serviceConfig = {
         # With RestrictSUIDSGID, openat2 fails with ENOSYS. The server needs openat2 to stay below its root. It can't
         # create files anywhere.
@@ -172,7 +174,8 @@ in
         LoadCredential = [ "origin:${cfg.originCredentials}" ];
       }
       // lib.optionalAttrs (lib.any hidden.home (lib.attrValues places)) {
-        ProtectHome = "read-only";
+        # It goes before the sandbox's default, and a host's own value before it.
+        ProtectHome = lib.mkOverride 900 "read-only";
       }
       // lib.optionalAttrs hasOrigin {
         # The only place it writes to.
@@ -187,7 +190,7 @@ in
     };
 
     assertions = lib.mapAttrsToList (setting: place: {
-      assertion = !hidden.temporary place;
+      assertion = !hidden.temporary place || serviceConfig.PrivateTmp == false;
       message = "services.linerate.files.settings.${setting}: the service has a /tmp and a /var/tmp of its own, and would not see ${place}.";
     }) places;
 
