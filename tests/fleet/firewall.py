@@ -7,8 +7,9 @@ server on a port that is a service's here, and hears of smaller packets too.
 
 import subprocess
 import sys
+from pathlib import Path
 
-from apart import RENDERED, apart, shell
+from apart import RENDERED, apart, shell, skip
 
 TABLES = RENDERED / "fleet-1/nftables"
 # More than a connection sends before the first answer arrives.
@@ -87,6 +88,10 @@ def exchange(what: str, name: str, address: str, sent: int, wanted: int) -> None
 
 def main() -> None:
     apart("the firewall")
+    if not Path("/proc/net/if_inet6").exists():
+        skip("the firewall", "the kernel has no IPv6")
+    if subprocess.run(["nft", "list", "ruleset"], capture_output=True).returncode:
+        skip("the firewall", "nft is not allowed")
     shell(NETWORK)
     for table in sorted(TABLES.iterdir()):
         text = f"table inet {table.name} {{\n{table.read_text()}}}\n"

@@ -271,7 +271,10 @@ fn a_write_that_waits_in_postgresql_has_a_line_even_if_the_service_is_told_to_en
     let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
     let place = Place::on(postgres.url("postgres"));
     let log = place.path("audit.log");
-    let server = place.serve(&["--h2c", "--audit-log", log.to_str().expect("text")]);
+    // It waits for as long as the rest of this takes.
+    let patience = ["--database-timeout", "60000"];
+    let server =
+        place.serve(&[&["--h2c", "--audit-log", log.to_str().expect("text")][..], &patience].concat());
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
     let sql = |sql: &str| postgres.execute("postgres", sql).expect("PostgreSQL answers");
     let has_waiting = |event: &str| {

@@ -338,8 +338,10 @@ mod tests {
         let mut maps = symbols.processes[&pid].maps.iter();
         let own = maps.find(|mapping| (mapping.begin..mapping.end).contains(&here())).expect("mapped");
         let at = here() - own.begin + own.offset;
-        // A file without symbols, of which the part is mapped where the program's file has this function.
-        let directory = tempfile::tempdir().expect("a directory");
+        // A file without symbols, of which the part is mapped where the program's file has this function. Nothing may be
+        // executed from some machines' directory for temporary files.
+        let program = std::env::current_exe().expect("a path");
+        let directory = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
         let path = directory.path().join("library.so");
         let file = File::create_new(&path).expect("created");
         let offset = at - at % PAGE;
