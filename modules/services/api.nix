@@ -3,7 +3,6 @@
   config,
   lib,
   pkgs,
-  utils,
   ...
 }:
 let
@@ -15,7 +14,7 @@ let
     ;
   cfg = config.services.linerate.api;
   shared = import ./options.nix { inherit config lib pkgs; } "api";
-  database = import ./database.nix { inherit config lib utils; } "api" "database-url";
+  database = import ./database.nix { inherit config lib; } "api" "database-url";
   mebibyte = 1024 * 1024;
   url = cfg.settings.database-url;
 in

@@ -269,6 +269,7 @@ in
 {
   imports = [
     ../shared.nix
+    ./mounts.nix
     ./tls.nix
   ];
 

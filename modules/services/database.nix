@@ -1,10 +1,6 @@
 # A service's database: its own file, PostgreSQL on this host, or wherever a URL points. The service's `setting` names
 # it.
-{
-  config,
-  lib,
-  utils,
-}:
+{ config, lib }:
 name: setting:
 let
   inherit (lib) mkIf mkOption types;
@@ -91,7 +87,6 @@ in
     wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     unitConfig.RequiresMountsFor = directories;
-    wantedBy = import ./mounts.nix { inherit config lib utils; } directories;
     serviceConfig = {
       LoadCredential = lib.mapAttrsToList (file: path: "${file}:${path}") cfg.database.files;
       ReadWritePaths = directories;

@@ -3,7 +3,6 @@
   config,
   lib,
   pkgs,
-  utils,
   ...
 }:
 let
@@ -152,7 +151,6 @@ in
       reloadTriggers = mkIf (cfg.rules != { } && !reloadIfChanged) [ rules ];
       # A disk may be mounted late, such as another machine's; without it, every file would be missing.
       unitConfig.RequiresMountsFor = lib.attrValues places;
-      wantedBy = import ./mounts.nix { inherit config lib utils; } (lib.attrValues places);
       serviceConfig = {
         # With RestrictSUIDSGID, openat2 fails with ENOSYS. The server needs openat2 to stay below its root. It can't
         # create files anywhere.

@@ -3,7 +3,6 @@
   config,
   lib,
   pkgs,
-  utils,
   ...
 }:
 let
@@ -40,7 +39,7 @@ let
       EnvironmentFile = cfg.replicaEnvironmentFile;
     };
   file = "/var/lib/linerate-links/links.db";
-  database = import ./database.nix { inherit config lib utils; } "links" "database";
+  database = import ./database.nix { inherit config lib; } "links" "database";
   url = cfg.settings.database;
 
   mebibyte = 1024 * 1024;

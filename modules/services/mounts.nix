@@ -1,21 +1,36 @@
-# The host's mounts that may come late, or not at all, and that some of these places are on: a service that needs them
-# is started with them, since systemd does not try again to start what waited for a mount in vain.
+# Starts services with mounts of the host that come late, or only by hand, and that they need (`RequiresMountsFor=`):
+# systemd does not try again to start what waited for a mount in vain.
 {
   config,
   lib,
   utils,
+  ...
 }:
-places:
 let
-  late = lib.filter (
+  isLate =
     mount:
-    lib.any (option: lib.elem option mount.options) [
+    mount.mountPoint != "/"
+    && lib.any (option: lib.elem option mount.options) [
       "_netdev"
       "noauto"
       "nofail"
-    ]
-    && mount.mountPoint != "/"
-    && lib.any (lib.hasPrefix "${mount.mountPoint}/") (map (place: "${place}/") places)
-  ) (lib.attrValues config.fileSystems);
+    ];
+  late = map (mount: mount.mountPoint) (lib.filter isLate (lib.attrValues config.fileSystems));
+  isOn = place: mountPoint: lib.hasPrefix "${mountPoint}/" "${place}/";
+  mountsOf =
+    unit:
+    let
+      places = unit.unitConfig.RequiresMountsFor or [ ];
+    in
+    lib.filter (mountPoint: lib.any (place: isOn place mountPoint) places) late;
 in
-map (mount: "${utils.escapeSystemdPath mount.mountPoint}.mount") late
+{
+  systemd.services = lib.mapAttrs' (
+    name: _:
+    lib.nameValuePair "linerate-${name}" {
+      wantedBy = map (mountPoint: "${utils.escapeSystemdPath mountPoint}.mount") (
+        mountsOf config.systemd.services."linerate-${name}"
+      );
+    }
+  ) config.linerate.services;
+}
