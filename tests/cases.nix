@@ -1463,7 +1463,11 @@ let
                     "/srv/w" = [ "nofail" ];
                     "/srv/www" = [ "_netdev" ];
                     "/data" = [ "defaults" ];
+                    "/of/me" = [ "noauto" ];
+                    "/var/lib/linerate-api" = [ "nofail" ];
                   };
+              services.linerate.api.enable = true;
+              systemd.services.linerate-api.unitConfig.RequiresMountsFor = lib.mkForce "/of/me /of/you";
               services.linerate.files = {
                 enable = true;
                 settings.root = "/srv/www";
@@ -1473,14 +1477,19 @@ let
                 settings.database = "/data/links.db";
               };
             };
-            inherit (evaluated.systemd.services) linerate-files linerate-links;
+            inherit (evaluated.systemd.services) linerate-api linerate-files linerate-links;
           in
           map (unit: lib.subtractLists [ "multi-user.target" ] unit.wantedBy) [
+            linerate-api
             linerate-files
             linerate-links
           ]
         )
         [
+          [
+            "of-me.mount"
+            "var-lib-linerate-api.mount"
+          ]
           [
             "srv.mount"
             "srv-www.mount"

@@ -17,10 +17,24 @@ let
     ];
   late = map (mount: mount.mountPoint) (lib.filter isLate (lib.attrValues config.fileSystems));
   isOn = place: mountPoint: lib.hasPrefix "${mountPoint}/" "${place}/";
+  # systemd takes the directories that it makes for a unit as required too.
+  made = {
+    CacheDirectory = "/var/cache";
+    LogsDirectory = "/var/log";
+    StateDirectory = "/var/lib";
+  };
   mountsOf =
     unit:
     let
-      places = unit.unitConfig.RequiresMountsFor or [ ];
+      # Strings or lists, each of which may name several.
+      listed = value: lib.splitString " " (toString value);
+      places =
+        listed (unit.unitConfig.RequiresMountsFor or [ ])
+        ++ lib.concatLists (
+          lib.mapAttrsToList (
+            key: above: map (name: "${above}/${name}") (listed (unit.serviceConfig.${key} or [ ]))
+          ) made
+        );
     in
     lib.filter (mountPoint: lib.any (place: isOn place mountPoint) places) late;
 in
