@@ -121,6 +121,8 @@ fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
     let before = count();
     assert_eq!(server.send("POST", "/v1/users:batchCreate", "", &batch("u")).status, 503);
     assert_eq!(count(), before);
+    // So is a small change, which a large user may answer.
+    assert_eq!(server.send("PATCH", &one, "", &json!({ "name": "B" })).status, 503);
     slow.push(unread);
     for client in &mut slow {
         client.stream.shutdown(std::net::Shutdown::Both).expect("it is open");
