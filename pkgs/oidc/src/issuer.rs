@@ -133,14 +133,19 @@ impl Issuer {
         // Newer data is fetched in the background. Nobody waits for it; until then, the known data is used.
         if age < 2 * self.fresh || (age < KEPT && self.is_failing()) {
             if self.looks.try_lock().is_ok() {
-                drop(self.look(asked));
+                let issuer = Arc::clone(self);
+                tokio::spawn(async move { drop(issuer.look(asked).await) });
             }
             return Ok(known);
         }
         // Nobody has asked for a while. A key may have been withdrawn meanwhile.
-        match self.look(asked).await {
-            Err(_) if age < KEPT => Ok(known),
-            looked => looked,
+        // Its client may leave before the issuer answers, and the next one should not wait again.
+        let issuer = Arc::clone(self);
+        match tokio::spawn(async move { issuer.look(asked).await }).await {
+            Ok(Ok(looked)) => Ok(looked),
+            _ if age < KEPT => Ok(known),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.unavailable("nobody asks it any more")),
         }
     }
 
@@ -171,15 +176,10 @@ impl Issuer {
     }
 
     /// Asks the issuer. If another task has done so after `asked`, or less than a pause ago, returns that result
-    /// instead. It goes on if nobody waits for it: a client may leave before the issuer answers, and the next one should
-    /// not ask again.
-    fn look(self: &Arc<Self>, asked: Instant) -> Looking<'_> {
-        let issuer = Arc::clone(self);
-        let looking = tokio::spawn(async move { issuer.looked(asked).await });
+    /// instead.
+    fn look(&self, asked: Instant) -> Looking<'_> {
         // The future is boxed, so that its code is compiled here and not in every crate that verifies tokens.
-        Box::pin(async move {
-            looking.await.unwrap_or_else(|_| Err(self.unavailable("the look for its keys has ended")))
-        })
+        Box::pin(self.looked(asked))
     }
 
     async fn looked(&self, asked: Instant) -> Result<Arc<Known>, Unavailable> {
