@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use url::Url;
 
 use crate::fetch::{Client, InvalidRoots};
@@ -41,7 +41,7 @@ pub struct Issuer {
     url: IssuerUrl,
     pub(crate) client: Client,
     known: RwLock<Option<Arc<Known>>>,
-    looks: Mutex<Looks>,
+    looks: Arc<Mutex<Looks>>,
     /// When the issuer last failed to answer; `None` once it has answered again.
     failed: RwLock<Option<Instant>>,
     fresh: Duration,
@@ -97,7 +97,7 @@ impl Issuer {
             url,
             client,
             known: RwLock::default(),
-            looks: Mutex::default(),
+            looks: Arc::default(),
             failed: RwLock::default(),
             fresh: FRESH,
             pause: PAUSE,
@@ -139,13 +139,9 @@ impl Issuer {
             return Ok(known);
         }
         // Nobody has asked for a while. A key may have been withdrawn meanwhile.
-        // Its client may leave before the issuer answers, and the next one should not wait again.
-        let issuer = Arc::clone(self);
-        match tokio::spawn(async move { issuer.look(asked).await }).await {
-            Ok(Ok(looked)) => Ok(looked),
-            _ if age < KEPT => Ok(known),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(self.unavailable("nobody asks it any more")),
+        match self.look(asked).await {
+            Err(_) if age < KEPT => Ok(known),
+            looked => looked,
         }
     }
 
@@ -177,13 +173,14 @@ impl Issuer {
 
     /// Asks the issuer. If another task has done so after `asked`, or less than a pause ago, returns that result
     /// instead.
-    fn look(&self, asked: Instant) -> Looking<'_> {
+    fn look(self: &Arc<Self>, asked: Instant) -> Looking<'_> {
         // The future is boxed, so that its code is compiled here and not in every crate that verifies tokens.
         Box::pin(self.looked(asked))
     }
 
-    async fn looked(&self, asked: Instant) -> Result<Arc<Known>, Unavailable> {
-        let mut looks = self.looks.lock().await;
+    async fn looked(self: &Arc<Self>, asked: Instant) -> Result<Arc<Known>, Unavailable> {
+        // Clients wait here in their own futures, so that those who leave leave nothing behind.
+        let looks = Arc::clone(&self.looks).lock_owned().await;
         if let Some((at, failed)) = &looks.last
             && (*at > asked || at.elapsed() < self.pause)
         {
@@ -192,6 +189,14 @@ impl Issuer {
                 (failed, _) => Err(failed.clone().unwrap_or_else(|| self.unavailable("nothing is known"))),
             };
         }
+        // This client may leave before the issuer answers, and the next one should not wait again.
+        tokio::spawn(Arc::clone(self).ask(looks))
+            .await
+            .unwrap_or_else(|_| Err(self.unavailable("nobody asks it any more")))
+    }
+
+    /// Asks the issuer, and remembers its answer.
+    async fn ask(self: Arc<Self>, mut looks: OwnedMutexGuard<Looks>) -> Result<Arc<Known>, Unavailable> {
         let found = self.fetch().await.map_err(|why| self.unavailable(why));
         let (ended, error) = (Instant::now(), found.as_ref().err().cloned());
         *self.failed.write().unwrap_or_else(PoisonError::into_inner) = error.as_ref().map(|_| ended);
