@@ -379,7 +379,9 @@ class Machine:
         def active() -> bool:
             state = self.succeed(f"systemctl show --property ActiveState --value {shlex.quote(unit)}").strip()
             if state == "failed":
-                raise Failure(f"{self.name}: {unit} has failed\n{self.execute(f'systemctl status -l {unit}')[1]}")
+                # What it said comes first, since a report may be cut.
+                said = self.execute(f"journalctl -b --no-pager -q -o cat -n 8 -u {shlex.quote(unit)}")[1]
+                raise Failure(f"{self.name}: {unit} has failed: {said}\n{self.execute(f'systemctl status -l {unit}')[1]}")
             if state == "inactive" and not self.succeed("systemctl list-jobs --no-legend").strip():
                 # The job may have ended between the two questions.
                 if self.succeed(f"systemctl show -P ActiveState {shlex.quote(unit)}").strip() == "inactive":
