@@ -12,8 +12,10 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, after_firmware
 # Names in a machine's directory: its disk, and UEFI's variables.
 DISK = "disk"
 VARIABLES = "variables"
-# Timeout for units that run at a guest's boot.
+# Timeout for units that run at a guest's boot, and for the disks that they wait for. systemd allows 90 s, which a guest
+# with less than a CPU exceeds: its EFI partition is then not mounted, and it goes on without.
 BOOT_SECONDS = 600
+PATIENCE = f"systemd.default_timeout_start_sec={BOOT_SECONDS} systemd.default_device_timeout_sec={BOOT_SECONDS}"
 
 
 class System(Protocol):
@@ -95,7 +97,7 @@ class NixOS:
             shutil.copyfile(programs.ovmf / "OVMF_VARS_4M.fd", variables)
         # systemd-boot appends these parameters to an entry's, and its stub to a boot file's (smbios-type-11(7)).
         # A comma would end QEMU's option.
-        extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}".replace(",", ",,")
+        extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {PATIENCE} {after_firmware()}".replace(",", ",,")
         # NixOS allows 90 s, but bash and jq, which replace userborn, take longer on busy CPUs. systemd reads this
         # drop-in from the machine (systemd.system-credentials(7)).
         patience = base64.b64encode(f"[Service]\nTimeoutSec={BOOT_SECONDS}\n".encode()).decode()
