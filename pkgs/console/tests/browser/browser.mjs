@@ -13,8 +13,9 @@ export async function launch() {
   return chromium.launch({ executablePath, args: process.getuid() === 0 ? ["--no-sandbox"] : [] });
 }
 
-/** What nobody may say on the browser's console; what a page that is an error says of itself is none of it. */
-const EXPECTED = /^Failed to load resource: the server responded with a status of (400|401|403|404|409|412|422|429|503)/;
+/** What nobody may say on the browser's console; what a page that is an error says of itself is none of it. An aborted
+ *  request was given up for a newer one, or with its page: htmx calls that an error. */
+const EXPECTED = /^(Failed to load resource: the server responded with a status of (400|401|403|404|409|412|422|429|503)|htmx:(afterRequest|sendAbort)(,|$))/;
 
 export class Visitor {
   /** Somebody at a browser: `javaScriptEnabled`, `colorScheme`, `viewport` as Playwright has them. */
