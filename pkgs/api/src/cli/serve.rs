@@ -498,6 +498,7 @@ fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
             connections: args.limits.max_connections,
             connections_per_address: args.limits.per_address(),
             head_time: args.timeouts.head(),
+            handshake_time: args.timeouts.head(),
             idle: args.timeouts.idle(),
             body_bytes: args.max_batch_bytes.max(args.max_user_bytes) as u64,
             body_bytes_total: args.max_bodies_bytes,

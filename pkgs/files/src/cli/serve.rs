@@ -418,6 +418,7 @@ fn tls(
             connections: args.limits.max_connections,
             head_bytes: MAX_HEAD_BYTES,
             head_time: args.timeouts.head(),
+            handshake_time: args.timeouts.head(),
             idle: args.timeouts.idle(),
             write_stall: Duration::from_secs(args.write_timeout),
             ..listener::Limits::default()
