@@ -19,8 +19,6 @@
       floor = "1";
     };
   };
-  # udev is slow if every instruction is emulated, and a card has no name until udev has handled it.
-  linerate.appliance.health.patience = lib.mkDefault 300;
   networking.hosts."127.0.0.1" = [ "updates.example" ];
   environment.etc."ssl/certs/ca-certificates.crt".source = lib.mkForce (keys + "/ca.pem");
   systemd.services.updates = {

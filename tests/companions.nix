@@ -3,7 +3,15 @@
 { lib, ... }:
 {
   services.linerate = {
-    api.database.createLocally = true;
+    api = {
+      database.createLocally = true;
+      # If every instruction is emulated, starting a session takes longer than anywhere else.
+      settings = {
+        database-url = "postgres://linerate-api@%2Frun%2Fpostgresql/linerate-api?connect_timeout=60";
+        acquire-timeout = 60000;
+        database-timeout = 60000;
+      };
+    };
     links.replica = {
       url = "sftp://root@visitor/root/links";
       key-path = "/var/lib/replica/key";
@@ -29,7 +37,7 @@
 
   # It creates its files when it starts first, which takes minutes if every instruction is emulated and others are busy
   # too.
-  systemd.services.postgresql.serviceConfig.TimeoutSec = lib.mkForce 900;
+  systemd.services.postgresql.serviceConfig.TimeoutSec = lib.mkForce 2400;
 
   # Releases before 25.11 have a Litestream with a known vulnerability.
   nixpkgs.config.allowInsecurePredicate =

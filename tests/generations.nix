@@ -9,6 +9,7 @@
 let
   # In seconds. It is short, since nothing repairs these generations; tests/health.sh tests the default of a minute.
   patience = 5;
+  compatibility = import ../modules/compatibility.nix { inherit lib; };
   # The repository from which the box takes its configuration every night. Nix fetches it with git, as it would from
   # another host.
   repository = "/var/lib/boxes";
@@ -72,8 +73,15 @@ in
   config = {
     system.switch.enable = true;
     linerate.appliance.update.flake = "git+file://${repository}/.git";
-    # No timer: the tests themselves start the nightly update.
-    systemd.timers.nixos-upgrade.wantedBy = lib.mkForce [ ];
+    systemd = lib.mkMerge [
+      # No timer: the tests themselves start the nightly update.
+      { timers.nixos-upgrade.wantedBy = lib.mkForce [ ]; }
+      # While systemd loads its units again, it pings no watchdog; if every instruction is emulated, that takes long.
+      (compatibility.watchdog {
+        runtime = "60s";
+        reboot = lib.mkDefault "10min";
+      })
+    ];
     environment.etc = lib.listToAttrs (
       map (
         name: lib.nameValuePair "generations/${name}" { source = build generations.${name}; }

@@ -11,4 +11,6 @@
   };
   # Shorter than the time that the late parts take.
   linerate.appliance.health.patience = lib.mkForce 45;
+  # Once the database is there, the API may not wait for longer than that before it tries again.
+  systemd.services.linerate-api.serviceConfig.RestartMaxDelaySec = lib.mkForce 2;
 }

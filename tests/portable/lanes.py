@@ -17,7 +17,7 @@ from report import about, say, skip
 from scenario import Made
 
 LANES = 2
-# How long a test may take on a machine that is half as fast as usual.
+# How long a test may take on a machine that is half as fast as usual. With less time left, it doesn't begin.
 USUAL_SECONDS, LONG_SECONDS = 600, 1500
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1
 
 def run(names: list[str], made: Made) -> dict[str, str | None]:
     """Runs these tests. Returns those that ran, with why they failed. LINERATE_UNTIL may say when all of this is ended
-    from outside, in seconds since 1970: tests that may not have ended by then are skipped.
+    from outside, in seconds since 1970: tests that may not have ended by then, or have not, are skipped.
     """
     # Each lane is a process, since it needs its own network namespace and its own alarm for scripts.
     with ProcessPoolExecutor(LANES, get_context("fork"), _end_with, (os.getpid(),)) as pool:
@@ -51,9 +51,14 @@ def _end_with(driver: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _left() -> float:
+    """How many seconds are left."""
+    return float(os.environ.get("LINERATE_UNTIL", "inf")) - time.time()
+
+
 def _in_time(names: list[str]) -> list[str]:
     """Those that end in time if the first of them begins now. Reports the others."""
-    left = float(os.environ.get("LINERATE_UNTIL", "inf")) - time.time()
+    left = _left()
     while names and left < (LONG_SECONDS if names[0] in LONG else USUAL_SECONDS):
         skip(f"vm-{names[0]}", f"in {left / 60:.0f} minutes all of this is ended, and it might take longer")
         names = names[1:]
@@ -73,8 +78,11 @@ def _lane(made: Made, names: list[str]) -> dict[str, str | None]:
                 about(name)
                 say("begins")
                 start = time.monotonic()
-                reason, machine_hung = scenario.run(name, machines)
+                reason, machine_hung, ended = scenario.run(name, machines, _left())
                 seconds = time.monotonic() - start
+                if ended:
+                    skip(f"vm-{name}", f"all of this is ended, {seconds:.0f} s after it began")
+                    break
                 if machine_hung and name not in hung:
                     hung.add(name)
                     remaining.insert(0, name)

@@ -24,7 +24,7 @@ from tpm import Tpm
 
 BOOT_SECONDS = 300
 # Seconds until a guest's own system starts. Firmware, Debian's kernel and our initrd run before it.
-INITRD_SECONDS = 240
+INITRD_SECONDS = 360
 # How often a guest is started until that happens.
 ATTEMPTS = 3
 COMMAND_SECONDS = 300
@@ -216,13 +216,13 @@ class Machine:
         if self.process:
             self._wait_for_initrd()
             # It may still be booting and checking that boot.
-            self.process.wait(BOOT_SECONDS + WAIT_SECONDS)
+            self.process.wait(BOOT_SECONDS + 2 * WAIT_SECONDS)
             self._off()
 
     def wait_for_end(self) -> None:
         """Waits until the machine is off. Its system need not have started."""
         if self.process:
-            self.process.wait(BOOT_SECONDS)
+            self.process.wait(BOOT_SECONDS + WAIT_SECONDS)
             self._off()
 
     def crash(self) -> None:

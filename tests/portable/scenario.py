@@ -21,9 +21,9 @@ from report import say
 from system import Debian, NixOS, System
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
-# Timeout of a script, in seconds: three times what the longest takes on two busy cores. Some machines are half as fast
+# Timeout of a script, in seconds: five times what the longest takes on two busy cores. Some machines are half as fast
 # for an hour.
-SCRIPT_SECONDS = 2700
+SCRIPT_SECONDS = 5400
 # Timeout of a test that runs only when named, for twenty power cuts, each with an update and a boot.
 NAMED_SECONDS = 4 * 3600
 
@@ -120,14 +120,22 @@ class Outcome(NamedTuple):
     reason: str | None = None
     # Whether it failed because a machine hung.
     hung: bool = False
+    # Whether it was ended because no time was left.
+    ended: bool = False
 
 
-def run(name: str, machines: list[Machine]) -> Outcome:
+def run(name: str, machines: list[Machine], left: float) -> Outcome:
+    """Runs a script, for as many seconds as are left at the most."""
+    end = time.monotonic() + left
+    limit = min(NAMED_SECONDS if name in BY_NAME else SCRIPT_SECONDS, left)
     try:
-        with _limit(NAMED_SECONDS if name in BY_NAME else SCRIPT_SECONDS):
+        with _limit(max(1, int(limit))):
             _execute(SCRIPTS / f"{name}.py", machines)
         return Outcome()
     except Exception as error:
+        # Before anything is explained, which may take minutes.
+        if time.monotonic() >= end:
+            return Outcome(ended=True)
         return Outcome(_explain(error, machines), isinstance(error, Hang))
 
 

@@ -13,7 +13,8 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, after_firmware
 DISK = "disk"
 VARIABLES = "variables"
 # Timeout for units that run at a guest's boot, and for the disks that they wait for. systemd allows 90 s, which a guest
-# with less than a CPU exceeds: its EFI partition is then not mounted, and it goes on without.
+# with less than a CPU exceeds: services start twice then, or an EFI partition is not mounted, and the guest goes on
+# without.
 BOOT_SECONDS = 600
 PATIENCE = f"systemd.default_timeout_start_sec={BOOT_SECONDS} systemd.default_device_timeout_sec={BOOT_SECONDS}"
 
@@ -69,7 +70,7 @@ class Debian:
             *["-drive", f"file={self.payload},if=none,id=payload,format=raw,readonly=on"],
             *["-device", "virtio-blk-pci,drive=payload,serial=payload"],
             *["-kernel", str(self.guest.kernel), "-initrd", str(self.guest.initrd)],
-            *["-append", " ".join([KERNEL_PARAMETERS, AFTER_QEMU, *self.parameters])],
+            *["-append", " ".join([KERNEL_PARAMETERS, PATIENCE, AFTER_QEMU, *self.parameters])],
         ]
 
 

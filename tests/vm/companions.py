@@ -40,7 +40,7 @@ with subtest("without a database, links waits until its replica can be asked"):
     # By then, links has made a new one.
     box.succeed(f"test -e {links}/links.db")
 
-box.wait_for_unit("postgresql.service")
+box.wait_for_unit("postgresql.service", timeout=2400)
 box.wait_for_unit("linerate-api.service")
 box.wait_for_unit("linerate-files.service")
 api_is_ready()

@@ -7,13 +7,13 @@ import json
 import re
 
 CONSOLE = "http://127.0.0.1:8110"
-DATABASE = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links"
+DATABASE = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links?connect_timeout=60"
 LINKS = f"runuser -u linerate-links -- env LINERATE_LINKS_DATABASE='{DATABASE}' linerate-links"
 
 start_all()
 # Waits until the boot is over, whatever its result. From then on, nothing places queues unless the test does.
-box.wait_for_unit("multi-user.target")
-box.execute("systemctl is-system-running --wait")
+box.wait_for_unit("multi-user.target", timeout=2400)
+box.execute("systemctl is-system-running --wait", 900)
 box.succeed("udevadm settle", "systemctl stop 'linerate-nic-*'")
 box.execute("linerate nic undo")
 
@@ -37,7 +37,8 @@ def sign_in(scope: str, jar: str) -> str:
     """Signs in with a new key."""
     made = box.succeed(f"{LINKS} key add {jar} --scope {scope} --json")
     key = str(json.loads(made)["key"])
-    assert asked("/sign-in", jar, csrf=token(asked("/sign-in", jar)[1]), key=key)[0] == 303
+    # The first question to a database may take longer than the console waits.
+    retry(lambda _: asked("/sign-in", jar, csrf=token(asked("/sign-in", jar)[1]), key=key)[0] == 303)
     return key
 
 

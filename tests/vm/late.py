@@ -11,7 +11,7 @@ def state(unit: str) -> str:
 
 
 def said() -> str:
-    return box.succeed("journalctl -b --no-pager -o cat -u linerate-health.service")
+    return box.succeed("journalctl --sync; journalctl -b --no-pager -o cat -u linerate-health.service")
 
 
 visitor.start()
@@ -27,7 +27,7 @@ box.block()
 box.succeed(
     "install -d -m 700 /var/lib/secrets",
     # The connection is on a private network, without TLS.
-    "echo -n 'postgres://api:secret@visitor/postgres?sslmode=disable' > /var/lib/secrets/database-url",
+    "echo -n 'postgres://api:secret@visitor/postgres?sslmode=disable&connect_timeout=60' > /var/lib/secrets/database-url",
 )
 box.wait_for_unit("linerate-links.service")
 box.wait_for_unit("linerate-files.service")
@@ -38,6 +38,9 @@ with subtest("there is no network for a minute: services run, and the boot is ne
     assert "192.168.1.1:80 " in box.succeed("ss -Hltn"), box.succeed("ss -Hltn")
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
     box.wait_until_succeeds("systemctl show -P ActiveState linerate-health.service | grep -x activating")
+    box.wait_until_succeeds(
+        "journalctl -b --no-pager -o cat -u linerate-health.service | grep 'there is not: a carrier at '"
+    )
     # The wait has to be longer than the health check's patience.
     box.sleep(60)
     assert state("linerate-health.service") == "activating", said()
@@ -58,7 +61,7 @@ with subtest("the network comes: links are answered, the database is still waite
     assert state("linerate-health.service") == "activating", said()
 
 with subtest("the database comes: the API is there without anybody's doing, and the boot is a good one"):
-    visitor.wait_for_unit("database-files.service", timeout=300)
+    visitor.wait_for_unit("database-files.service")
     visitor.succeed("echo 'host all all 192.168.1.0/24 trust' >> /var/lib/db/pg_hba.conf")
     visitor.succeed(
         "systemd-run --unit=database -p User=nobody -E LC_ALL=C $(command -v postgres) -D /var/lib/db -k /tmp"

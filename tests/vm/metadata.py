@@ -77,7 +77,7 @@ with subtest("the box has the host's key of its user data, and tells it"):
     box.succeed("systemctl restart print-host-key.service")
     box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
     wanted = visitor.succeed("cut -d ' ' -f 1,2 /root/host.pub").strip()
-    assert wanted in visitor.succeed("ssh-keyscan -t ed25519 box"), wanted
+    assert wanted in visitor.succeed("ssh-keyscan -T 120 -t ed25519 box"), wanted
     assert box.succeed("cut -d ' ' -f 1,2 /var/lib/ssh/ssh_host_ed25519_key.pub").strip() == wanted
     assert box.succeed("stat -c %a /var/lib/ssh/ssh_host_ed25519_key").strip() == "600"
 

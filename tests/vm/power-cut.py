@@ -36,13 +36,13 @@ def write(turn: int) -> None:
     for writer in range(writers):
         code = f"cut-{turn}-{writer}-"
         visitor.succeed(
-            f"(for i in $(seq 1000); do curl -sf -o /dev/null --max-time 5 -H 'Authorization: Bearer {token}'"
+            f"(for i in $(seq 1000); do curl -sf -o /dev/null --max-time 30 -H 'Authorization: Bearer {token}'"
             f""" --json '{{"target": "https://example.com/'$i'", "code": "{code}'$i'"}}'"""
             f" http://127.0.0.1:8081/api/v1/links && echo {code}$i || break; done) > acknowledged-{turn}-{writer}"
             " 2> errors &"
         )
         visitor.succeed(
-            "(for i in $(seq 1000); do curl -sf --max-time 5"
+            "(for i in $(seq 1000); do curl -sf --max-time 30"
             f""" --json '{{"name": "Ada", "email": "a'$i'-{turn}-{writer}@example.com"}}' http://box:8100/v1/users"""
             """ | sed -n 's/.*"id":"\\([^"]*\\)".*/\\1/p' | grep . || break; done)"""
             f" > users-{turn}-{writer} 2> errors &"

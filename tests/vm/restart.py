@@ -10,8 +10,10 @@ for port in [80, 8090, 8100, 8443, 8444]:
 
 
 def load(name: str, protocol: str, url: str, clients: int = 1) -> None:
-    """Starts clients that keep their connections, until `end`."""
-    visitor.succeed(f"load begin {name} {protocol} {url} {clients}")
+    """Starts clients that keep their connections, until `end`. They leave CPU for handshakes and drains, which end
+    after seconds.
+    """
+    visitor.succeed(f"load begin {name} {protocol} {url} {clients} 10")
 
 
 def goes_on(names: list[str]) -> None:

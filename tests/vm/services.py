@@ -181,7 +181,7 @@ with subtest("doctor looks at the box every minute, for Prometheus"):
     # timer's run may have started while a service was stopped.
     box.succeed("systemctl start linerate-doctor.service")
     run = box.succeed("systemctl show -P InvocationID linerate-doctor.service").strip()
-    said = box.succeed(f"journalctl -o cat _SYSTEMD_INVOCATION_ID={run}")
+    said = box.succeed(f"journalctl --sync; journalctl -o cat _SYSTEMD_INVOCATION_ID={run}")
     assert "rules looked at" in said and "os error" not in said, said
     # The exporter reads the file as another user.
     box.succeed("runuser -u nobody -- cat /run/linerate-metrics/doctor.prom")

@@ -141,7 +141,7 @@ with subtest("the running system is switched, and what did not change goes on"):
 with subtest("systemd guards the box by its watchdog"):
     box.wait_for_file("/dev/watchdog0")
     box.wait_until_succeeds("grep -x active /sys/class/watchdog/watchdog0/state")
-    assert box.succeed("cat /sys/class/watchdog/watchdog0/timeout").strip() == "30"
+    assert box.succeed("cat /sys/class/watchdog/watchdog0/timeout").strip() == "60"
 
 
 def said_by_gate(boot: int) -> str:
