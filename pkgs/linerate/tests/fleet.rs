@@ -161,7 +161,9 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     fs::write(&fleet.nodes[1].generation, &fleet.commits[1]).unwrap();
     let (code, text) = fleet.run(&["--json", "promote", "wave1", "--every", "1"]);
     assert_eq!((code, fleet.at("wave1")), (0, Some(1)), "{text}");
-    assert!(text.contains(r#""well_for_seconds":1"#) && text.contains("well, and"), "{text}");
+    // On a slow machine they were watched for longer.
+    let told: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert!(told["well_for_seconds"].as_u64() >= Some(1) && text.contains("well, and"), "{text}");
 
     // With the next commit, one node fails while it is watched.
     fleet.point("main", 2);

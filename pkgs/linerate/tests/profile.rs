@@ -5,9 +5,11 @@ mod support;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 use support::skipped;
+use testkit::wait_for;
 
 /// A program that computes. With an argument, it also waits in between.
 const BUSY: &str = r#"
@@ -92,9 +94,12 @@ fn what_runs_is_named_with_its_callers_in_the_picture_and_folded() {
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["hottest"][0]["name"], "linerate_spins", "{json}");
     // As a part of the whole machine.
-    let output = seen(&["--all", "--seconds", "1", "--folded"]).expect("as before");
-    let folded = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(folded.contains("main;linerate_calls;linerate_spins"), "{folded}");
+    // Others' stacks may be heavier, and the time for names over before this one's turn.
+    let folded = wait_for("it is named as a part of the whole machine", || {
+        let output = seen(&["--all", "--seconds", "1", "--folded"]).expect("as before");
+        let folded = String::from_utf8_lossy(&output.stdout).into_owned();
+        folded.contains("main;linerate_calls;linerate_spins").then_some(folded)
+    });
     // Compared with the same file, nothing has changed. Compared with another file, its functions are new.
     let (one, other) = (directory.path().join("one"), directory.path().join("other"));
     std::fs::write(&one, &folded).expect("written");
@@ -116,15 +121,17 @@ fn what_waits_is_named_with_how_long() {
     let Some(program) = build(directory.path()) else { return };
     let child = Busy(Command::new(&program).arg("waits").spawn().expect("started"));
     let pid = child.0.id().to_string();
+    let begun = Instant::now();
     let Some(output) = seen(&["--pid", &pid, "--seconds", "2", "--waiting", "--folded", "--json"]) else {
         return;
     };
+    let most = u64::try_from(begun.elapsed().as_micros()).expect("some seconds");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&json["unit"], &json["event"]), (&"microseconds".into(), &"context-switches".into()));
     let folded = json["folded"].as_str().expect("stacks");
     let slept = folded.lines().filter(|line| line.contains("sleep"));
     let slept: u64 = slept.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
-    assert!((200_000..2_500_000).contains(&slept), "most of two seconds: {folded}");
+    assert!((200_000..=most).contains(&slept), "most of two seconds: {folded}");
     assert!(folded.lines().all(|line| !line.contains(";schedule_[k] ")), "{folded}");
 }
 

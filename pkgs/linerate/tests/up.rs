@@ -109,8 +109,8 @@ fn uploads(data: &Path, said: &Value) {
     assert_eq!(curl(&[&format!("{files}/sent.txt")]), "sent by a form\n");
     // Each service has its own audit log; the api's is still empty.
     for (service, action) in [("console", "files.upload"), ("links", "link.create")] {
-        let page = curl(&[&format!("{console}/access?service={service}")]);
-        assert!(page.contains(action), "{service}: {page}");
+        let page = format!("{console}/access?service={service}");
+        until(&format!("{service} has logged {action}"), || curl(&[&page]).contains(action));
     }
     let page = curl(&[&format!("{console}/access?service=api")]);
     assert!(page.contains("No write is found"), "{page}");

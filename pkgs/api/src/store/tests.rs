@@ -32,8 +32,8 @@ async fn postgres() -> Place<Postgres, Arc<Server>> {
     let options = postgres::Options {
         url: server.url(&name).parse().expect("a URL"),
         connections: NonZero::new(3).expect("three is not zero"),
-        acquire_timeout: Duration::from_secs(10),
-        timeout: Duration::from_secs(20),
+        acquire_timeout: Duration::from_secs(60),
+        timeout: Duration::from_secs(120),
         pipelines: NonZero::<usize>::MIN,
         staleness: Duration::from_secs(1),
     };

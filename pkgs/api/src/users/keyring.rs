@@ -267,10 +267,9 @@ mod tests {
             Err(Error::Unreachable("it hangs".into()))
         };
         assert!(keyring.find(&[1; 32], hangs).await.is_err());
+        assert!(keyring.looking.lock().await.pace.ahead <= EACH);
         keyring.change();
-        let begin = Instant::now();
         assert!(matches!(keyring.find(&[1; 32], async || Ok(vec![key(1)])).await, Ok(Some(_))));
-        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     }
 
     #[test]

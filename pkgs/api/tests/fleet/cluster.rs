@@ -158,8 +158,15 @@ impl Cluster {
         let pgbouncer = logged(pgbouncer.arg(at("p/pgbouncer.ini")), &at("pgbouncer.log"));
         self._others.extend([haproxy, pgbouncer]);
         wait_for("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
-        // HAProxy takes each server for the leader until it has checked it twice.
-        std::thread::sleep(Duration::from_secs(2));
+        // HAProxy takes each server for the leader until it has checked it twice, and uses them in turn.
+        let leads = || {
+            let mut psql = as_postgres("psql", self.directory.path());
+            psql.env("PGPASSWORD", "secret").env("PGSSLMODE", "require").env("PGCONNECT_TIMEOUT", "5");
+            psql.args(["-h", &HERE.to_string(), "-p", &BALANCER.to_string(), "-U", "api", "-d", "app"]);
+            psql.args(["-qAtXc", "SELECT pg_is_in_recovery()"]);
+            psql.output().is_ok_and(|output| output.stdout == b"f\n")
+        };
+        wait_for("HAProxy knows the leader", || (0..3).all(|_| leads()).then_some(()));
     }
 
     /// A database URL with all members, one of which accepts writes.
@@ -220,10 +227,15 @@ impl Cluster {
 
     /// Makes another member the leader, cleanly.
     pub fn switch_over(&self) {
-        let leader = &self.members[self.leader()];
+        let before = self.leader();
+        let leader = &self.members[before];
         let body = format!("{{\"leader\":\"{}\"}}", leader.name);
-        let (status, text) = exchange(leader.address, "POST", "/switchover", &body).expect("Patroni answers");
-        assert_eq!(status, 200, "{text}");
+        // Patroni refuses while a standby is slow to say how it is.
+        wait_for("a switchover", || {
+            let told = exchange(leader.address, "POST", "/switchover", &body);
+            let done = told.is_some_and(|(status, _)| status == 200);
+            (done || self.leading().is_some_and(|now| now != before)).then_some(())
+        });
     }
 
     /// Kills the processes of the leader's PostgreSQL, but not Patroni.

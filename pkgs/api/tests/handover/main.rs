@@ -21,17 +21,21 @@ use testkit::Server;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
 
+/// Nobody is refused because the machine is slow.
+const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
+
+fn flags(database: &str) -> Vec<String> {
+    ["--database-url", database].iter().chain(&PATIENT).map(|flag| (*flag).to_owned()).collect()
+}
+
 fn program() -> Program {
-    Program::new(BINARY, |directory| {
-        let database = format!("sqlite:{}", directory.join("users.db").display());
-        ["--database-url", &database].map(str::to_owned).into()
-    })
+    Program::new(BINARY, |directory| flags(&format!("sqlite:{}", directory.join("users.db").display())))
 }
 
 /// The same on a PostgreSQL.
 fn program_on(postgres: &Postgres) -> Program {
-    let database = postgres.url("users");
-    Program::new(BINARY, |_: &Path| ["--database-url", &database].map(str::to_owned).into())
+    let database = format!("{}?connect_timeout=60", postgres.url("users"));
+    Program::new(BINARY, move |_: &Path| flags(&database))
 }
 
 /// A request for users that nobody writes.

@@ -77,7 +77,9 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
     let own = format!("/v1/keys/{}", keys[0]["id"]);
     problem(&server.ask("DELETE", &own, &bearer(&write), ""), 409);
     assert_eq!(server.ask("GET", &own, &bearer(&write), "").status, 200);
-    let log = std::fs::read_to_string(&audit).expect("a log");
+    let read = || std::fs::read_to_string(&audit).expect("a log");
+    until("both are logged", || read().matches('\n').count() >= 2);
+    let log = read();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let told: Vec<_> = lines.iter().map(|line| (line["action"].clone(), line["target"].clone())).collect();
     let id = json!(made["id"].to_string());

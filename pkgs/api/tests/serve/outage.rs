@@ -13,7 +13,7 @@ use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{until, wait_for};
 
 use crate::client::{Answer, Client};
 use crate::place::{Place, Server, ask, problem, user, value};
@@ -101,23 +101,41 @@ impl Writer {
     }
 }
 
+/// Creates a user, and returns its path. A slow machine may exceed the service's limits; what was given up may have been
+/// written, so each try has its own email.
+fn create(server: &Server, name: &str, fields: &str) -> String {
+    let mut tries = 0;
+    wait_for("a user is created", || {
+        tries += 1;
+        let answer = server.send("POST", "/v1/users", fields, &user(&format!("{name}{tries}@example.org")));
+        if answer.status != 201 {
+            unavailable(&answer);
+            return None;
+        }
+        Some(answer.field("location").expect("where it is"))
+    })
+}
+
+/// Whether a read was answered; otherwise it was refused for now.
+fn is_read(answer: &Answer) -> bool {
+    if answer.status != 200 {
+        unavailable(answer);
+    }
+    answer.status == 200
+}
+
 fn ready(server: &Server) -> bool {
     ask(&mut Client::connect(server.admin), "GET", "/readyz", "", "").status == 200
 }
 
 #[test]
 fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_lost() {
-    let (mut postgres, _place, server) = start(Durability::Full, &[]);
-    let path = |email: &str| {
-        let created = server.create(email);
-        format!("/v1/users/{}", created["id"].as_str().expect("an id"))
-    };
-    let (cached, other) = (path("cached@example.org"), path("other@example.org"));
+    let (mut postgres, _place, server) = start(Durability::Machine, &[]);
+    let (cached, other) = (create(&server, "cached", ""), create(&server, "other", ""));
     until("the user is cached", || {
-        assert_eq!(server.get(&cached).status, 200);
-        server.metric("linerate_api_cache_hits_total") > 0.0
+        is_read(&server.get(&cached)) && server.metric("linerate_api_cache_hits_total") > 0.0
     });
-    assert!(ready(&server));
+    until("it is ready", || ready(&server));
 
     let (reading, writing) = (Going::new(), Going::new());
     let writers: [Writer; 3] = std::array::from_fn(|_| Writer::default());
@@ -166,7 +184,10 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
     until("what was not cached is read again", || server.get(&other).status == 200);
     until("it is ready again", || ready(&server));
     for ids in acknowledged.chunks(500) {
-        let found = value(&server.send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids })));
+        let found = wait_for("they are read", || {
+            let answer = server.send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids }));
+            is_read(&answer).then(|| value(&answer))
+        });
         assert_eq!(found["missing"], json!([]));
         assert_eq!(found["users"].as_array().map(Vec::len), Some(ids.len()));
     }
@@ -210,12 +231,10 @@ fn whoever_may_read_goes_on_reading_from_the_cache_and_a_key_that_is_unknown_is_
     let (mut postgres, place, server) = start(Durability::None, &flags);
     let (key, stranger) = (place.key("write", &["--rate", "0"]), Place::new().key("read", &[]));
     let bearer = |key: &str| format!("Authorization: Bearer {key}\r\n");
-    let created = server.send("POST", "/v1/users", &bearer(&key), &user("a@example.org"));
-    let path = created.field("location").expect("where it is");
+    let path = create(&server, "a", &bearer(&key));
     let read = |key: &str| server.ask("GET", &path, &bearer(key), "");
     until("the user is cached", || {
-        assert_eq!(read(&key).status, 200);
-        server.metric("linerate_api_cache_hits_total") > 0.0
+        is_read(&read(&key)) && server.metric("linerate_api_cache_hits_total") > 0.0
     });
     postgres.stop();
     let is_said = |answer: &Answer| {
@@ -233,14 +252,14 @@ fn whoever_may_read_goes_on_reading_from_the_cache_and_a_key_that_is_unknown_is_
 #[test]
 fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
-    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    let path = create(&server, "a", "");
     // Stops all its processes. Otherwise new connections would be answered.
     let processes = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
                      UNION SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int";
     let stopped = postgres.execute("postgres", processes).expect("it answers");
     let signal = |signal: &str| {
-        let status = Command::new("kill").arg(signal).args(stopped.lines()).status();
-        assert!(status.expect("kill runs").success());
+        // The process of a connection that was given up may have ended.
+        Command::new("kill").arg(signal).args(stopped.lines()).status().expect("kill runs");
     };
     signal("-STOP");
     // One request waits for the database's answer, the others for a connection.
@@ -252,10 +271,10 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
                 unavailable(&server.send("POST", "/v1/users", "", &body));
             });
         }
-        let (server, id) = (&server, &id);
+        let (server, path) = (&server, &path);
         scope.spawn(move || {
             until("the cache is not known to be right any more", || {
-                let answer = server.get(&format!("/v1/users/{id}"));
+                let answer = server.get(path);
                 if answer.status != 200 {
                     unavailable(&answer);
                 }

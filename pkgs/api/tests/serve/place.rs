@@ -37,7 +37,7 @@ pub struct Place {
     postgres: Option<Arc<Postgres>>,
 }
 
-/// The tests share a server, which may be slow.
+/// Tests share a server, and the machine, which may be slow. A test may set others.
 const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
 
 /// The PostgreSQL that all concurrently running tests share; the last one stops it.
@@ -124,10 +124,11 @@ impl Place {
     pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
         // There can be only one admin listener.
         let admin = if flags.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] };
+        let patient = PATIENT.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
         let process = testkit::Server::by(command)
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
             .args(admin)
-            .args(if self.postgres.is_some() { &PATIENT[..] } else { &[] })
+            .args(patient)
             .args(flags)
             .env("LINERATE_API_DATABASE_URL", self.database())
             .start();

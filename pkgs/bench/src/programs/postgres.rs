@@ -36,6 +36,9 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 pub enum Durability {
     /// Anything: nothing is synced, for tests and benches of other things.
     None,
+    /// Nothing that was committed, as long as the machine goes on: nothing is synced, for tests that kill processes.
+    /// Otherwise each recovery syncs all files of the cluster.
+    Machine,
     /// Nothing that was committed. This is PostgreSQL's default.
     Full,
 }
@@ -68,9 +71,12 @@ impl Postgres {
         let programs = programs()?;
         let directory = directory(&place(durability))?;
         let mut all: Vec<String> = settings.iter().map(ToString::to_string).collect();
-        if durability == Durability::None {
-            all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
-        }
+        let off: &[&str] = match durability {
+            Durability::None => &["fsync", "synchronous_commit", "full_page_writes"],
+            Durability::Machine => &["fsync"],
+            Durability::Full => &[],
+        };
+        all.extend(off.iter().map(|name| format!("{name}=off")));
         let mut postgres = Self { programs, directory, settings: all, process: None };
         let mut initdb = postgres.as_user("initdb");
         initdb.args([
@@ -281,7 +287,7 @@ impl Drop for Postgres {
 fn place(durability: Durability) -> PathBuf {
     let is_free = |found: StatVfs| found.f_bavail * found.f_frsize >= ENOUGH_MEMORY;
     match durability {
-        Durability::None if statvfs(MEMORY).is_ok_and(is_free) => PathBuf::from(MEMORY),
+        Durability::None | Durability::Machine if statvfs(MEMORY).is_ok_and(is_free) => PathBuf::from(MEMORY),
         _ => std::env::temp_dir(),
     }
 }

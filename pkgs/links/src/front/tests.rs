@@ -75,7 +75,7 @@ fn fixture(connections: usize) -> Fixture {
         connections_per_address: 0,
         head_timeout: 10 * second,
         idle_timeout: 10 * second,
-        drain_timeout: second,
+        drain_timeout: 60 * second,
     };
     let listener = Listener::new(listener::Config {
         endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().unwrap())],

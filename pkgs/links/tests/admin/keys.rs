@@ -222,7 +222,7 @@ fn an_import_ends_with_its_key_while_its_passwords_are_hashed() {
     let new = NewToken { name: "leaked".to_owned(), scope: Scope::Write, domains: None, expires_at: None };
     let (info, key) = server.store.create_token_as(new).wait().expect("a key");
     // Their passwords take some 20 ms each: far longer than the key lives.
-    let rows: String = (0..600).map(|row| format!("p{row},https://example.com/,secret\n")).collect();
+    let rows: String = (0..3_000).map(|row| format!("p{row},https://example.com/,secret\n")).collect();
     let body = format!("code,target,password\n{rows}");
     let mut client = Client::connect(server.address);
     client.send(format!(
@@ -238,6 +238,6 @@ fn an_import_ends_with_its_key_while_its_passwords_are_hashed() {
     let begun = Instant::now();
     server.store.revoke_token(info.id).wait().expect("it is known");
     assert_eq!(client.receive(true).expect("an answer").status, 401);
-    assert!(begun.elapsed() < Duration::from_secs(5), "the answer waits for all passwords");
+    assert!(begun.elapsed() < Duration::from_secs(20), "the answer waits for all passwords");
     assert!(reader.is_empty().expect("an answer"), "links are stored for a key that has ended");
 }

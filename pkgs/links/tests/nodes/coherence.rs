@@ -59,13 +59,15 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
             assert_eq!(ask(&mut there, &code), expected, "{:?}", seen.duration_since(written));
         }
     }
-    // Hits come from the cache.
-    let before = misses(&one);
     assert_eq!(api.create("hot", "https://t.example/hot").expect("an answer"), 201);
-    for _ in 0..200 {
-        assert_eq!(ask(&mut here, "hot").0, 307);
-    }
-    assert!(misses(&one) - before < 20, "a link that is asked for again and again is read again and again");
+    // While nobody knows whether the cache is outdated, it isn't used.
+    until("a link that is asked for again and again comes from the cache", || {
+        let before = misses(&one);
+        for _ in 0..200 {
+            assert_eq!(ask(&mut here, "hot").0, 307);
+        }
+        misses(&one) - before < 20
+    });
     one.stop();
     other.stop();
 }

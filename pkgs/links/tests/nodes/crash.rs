@@ -83,7 +83,7 @@ fn write(name: &str, server: &Server, writers: &Writers, links: &mut HashMap<Str
 #[test]
 fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
     let _alone = alone();
-    let (mut postgres, place) = start(Durability::Full);
+    let (mut postgres, place) = start(Durability::Machine);
     let keeper = node(&place, &[]);
     assert_eq!(keeper.api().create("visited", "https://t.example/").expect("an answer"), 201);
     for round in 0..6 {
@@ -131,7 +131,7 @@ fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
 #[test]
 fn clicks_are_counted_once_though_the_database_is_killed_again_and_again() {
     let _alone = alone();
-    let (mut postgres, place) = start(Durability::Full);
+    let (mut postgres, place) = start(Durability::Machine);
     let servers = [node(&place, &[]), node(&place, &[])];
     assert_eq!(servers[0].api().create("visited", "https://t.example/").expect("an answer"), 201);
     let mut clients = servers.each_ref().map(|server| server.connect());

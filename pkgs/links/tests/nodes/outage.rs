@@ -15,7 +15,7 @@ const AGE: &str = "linerate_links_feed_age_seconds";
 #[test]
 fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() {
     let _alone = alone();
-    let (mut postgres, place) = start(Durability::Full);
+    let (mut postgres, place) = start(Durability::Machine);
     let server = node(&place, &[]);
     let mut visitor = server.connect();
     let api = || server.api();

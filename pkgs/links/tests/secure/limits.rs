@@ -160,7 +160,7 @@ fn answers_that_nobody_takes_have_a_sum() {
     let secure = Secure::new();
     // The test uses a Unix socket, for which the kernel buffers least.
     let path = secure.directory.path().join("socket");
-    let server = serve(&secure, &["--listen", &format!("unix:{}", path.display()), "--head-timeout", "60"]);
+    let server = serve(&secure, &["--listen", &format!("unix:{}", path.display()), "--head-timeout", "600"]);
     // Each connection holds 32 to 36 KiB of answers beyond what the kernel buffers. There is room for 64 MiB.
     let requests = "GET /long HTTP/1.1\r\nHost: h\r\n\r\n".repeat(300);
     let files = getrlimit(Resource::Nofile);

@@ -11,10 +11,11 @@ use testkit::until;
 use crate::client::{Secure, Version, ask_one, form, metric, request};
 use crate::http::Client;
 
-/// The lines of a log. Each is an object.
+/// The whole lines of a log, which may be written to. Each is an object.
 pub fn logged(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    text.lines()
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect()
 }

@@ -61,7 +61,7 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
         let _ = writeln!(std::io::stderr(), "REDUCED to {idle} idle connections: ulimit -n is {files}");
     }
     let place = Place::new();
-    let server = place.serve(&["--head-timeout", "3"]);
+    let server = place.serve(&["--head-timeout", "3", "--idle-timeout", "600"]);
     assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
     let mut client = server.connect();
     for _ in 0..100 {

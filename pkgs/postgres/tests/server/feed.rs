@@ -54,8 +54,12 @@ impl Notes {
     }
 }
 
+/// A feed that is later than this begins anew, and doesn't tell what was written meanwhile. It looks four times as
+/// often.
+const BOUND: Duration = Duration::from_secs(8);
+
 fn feed(server: &Postgres) -> Arc<Notes> {
-    feed_within(server, Duration::from_secs(1))
+    feed_within(server, BOUND)
 }
 
 fn feed_within(server: &Postgres, bound: Duration) -> Arc<Notes> {
@@ -172,7 +176,7 @@ async fn a_standby_tells_what_it_has_and_never_that_this_is_all() {
     // The standby hasn't replayed this write, although it is committed.
     there("SELECT pg_wal_replay_pause()");
     run(&note("late"));
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(BOUND / 2).await;
     assert_eq!((notes.count("late"), *notes.heard.lock().expect("no panic")), (0, None));
     there("SELECT pg_wal_replay_resume()");
     notes.until("it is told", |notes| notes.count("late") == 1).await;

@@ -1214,7 +1214,7 @@ fn an_export_holds_no_snapshot_while_its_client_waits_and_has_each_link_once() {
     fixture.store.create_many(links).wait().unwrap();
     let other = Connection::open(fixture.path()).unwrap();
     // The writer has a snapshot for a moment now and then.
-    other.busy_timeout(Duration::from_secs(1)).unwrap();
+    other.busy_timeout(Duration::from_secs(60)).unwrap();
     let mut codes = Vec::new();
     let mut visit = |record: Record| {
         if codes.is_empty() {
