@@ -2,10 +2,11 @@
 //! first byte selects the service. The answers are checked against the model of HTTP/1.1.
 #![no_main]
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::{Body, Rules};
 use clap::Parser;
@@ -22,14 +23,9 @@ struct Admin {
     rules: Rules,
 }
 
-/// A free port, which the service takes a moment later.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port")
-}
-
 /// Starts a service with these flags, and waits for its admin listener.
 fn start(rules: Rules, own: [&str; 2], serve: impl FnOnce(Vec<String>) + Send + 'static) -> Admin {
-    let (public, address) = (free().to_string(), free());
+    let (public, address) = (own_address().to_string(), own_address());
     let admin = address.to_string();
     let flags =
         ["linerate", "serve", "--workers", "1", "--listen", &public, "--admin", &admin, own[0], own[1]];

@@ -2,9 +2,10 @@
 //! answers are checked against the model of HTTP/1.1.
 #![no_main]
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
+use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::{Body, Rules};
 use api::cli::{Cli, Command, serve};
@@ -22,8 +23,7 @@ fn address() -> SocketAddr {
     *ADDRESS.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a directory").keep();
         let database = format!("sqlite:{}", directory.join("users.db").display());
-        // The service takes this port a moment later.
-        let public = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+        let public = own_address();
         let listen = public.to_string();
         let flags =
             ["linerate-api", "serve", "--workers", "1", "--database-url", &database, "--listen", &listen];

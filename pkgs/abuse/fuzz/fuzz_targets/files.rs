@@ -3,9 +3,10 @@
 #![no_main]
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
+use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::Rules;
 use clap::Parser;
@@ -31,8 +32,7 @@ fn address() -> SocketAddr {
         for name in ["a", "b", "loot"] {
             fs::write(directory.join(name), content(name)).expect("a file");
         }
-        // The service takes this port a moment later.
-        let public = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+        let public = own_address();
         let (listen, root) = (public.to_string(), directory.to_str().expect("text"));
         let flags =
             ["linerate-files", "serve", "--workers", "1", "--listing", "--root", root, "--listen", &listen];

@@ -2,9 +2,10 @@
 //! are checked against the model of HTTP/1.1.
 #![no_main]
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
+use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::{Body, Rules};
 use clap::Parser;
@@ -25,10 +26,7 @@ fn address() -> SocketAddr {
         let database = directory.join("links.db");
         let database = database.to_str().expect("text");
         fill(database);
-        // The service takes these ports a moment later.
-        let free =
-            || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-        let (public, admin) = (free(), free());
+        let (public, admin) = (own_address(), own_address());
         let flags = ["linerate-links", "serve", "--workers", "1", "--database", database];
         let (listen, operators) = (public.to_string(), admin.to_string());
         let flags = [&flags[..], &["--listen", &listen, "--admin", &operators]].concat();

@@ -129,6 +129,10 @@ fn visit_until(name: &str, visit: impl Fn() -> Result<(), String>, over: &Atomic
     if visits > 0 { Ok(()) } else { Err(format!("{name}: nobody was there to visit")) }
 }
 
+/// How long until the crowds of all listeners are gone. Each listener counts the sockets of all, and crowds of others may
+/// still be coming.
+const GONE: Duration = Duration::from_secs(600);
+
 /// Sends the crowds and waits until the server has disconnected them. Returns what is wrong.
 fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, String> {
     let habits = if listener.http2 { by_http2(listener) } else { plain(listener) };
@@ -141,7 +145,7 @@ fn withstand(service: &Service, listener: &Listener) -> Result<Vec<String>, Stri
     let mut wrong = show_out(&listener.name, &mut crowds);
     // Clients that never read can't see the end, so this counts the service's sockets. The clients stay.
     let mut sockets = service.program.sockets();
-    while sockets > RESERVED && started.elapsed() < PATIENCE {
+    while sockets > RESERVED && started.elapsed() < GONE {
         std::thread::sleep(BEAT);
         sockets = service.program.sockets();
     }
@@ -165,7 +169,7 @@ fn withstand_by_http3(name: &str, door: &http3::Door, public: &Listener) -> Resu
 /// Waits until all clients that can tell have been disconnected. Returns those that haven't.
 fn show_out(name: &str, crowds: &mut [impl Members]) -> Vec<String> {
     let started = Instant::now();
-    while crowds.iter_mut().map(Members::left).sum::<usize>() > 0 && started.elapsed() < PATIENCE {
+    while crowds.iter_mut().map(Members::left).sum::<usize>() > 0 && started.elapsed() < GONE {
         crowds.iter_mut().for_each(Members::drip);
         std::thread::sleep(BEAT);
     }
@@ -173,7 +177,7 @@ fn show_out(name: &str, crowds: &mut [impl Members]) -> Vec<String> {
     for crowd in crowds {
         let left = crowd.left();
         if left > 0 {
-            wrong.push(format!("{name}: {left} {} are there after {PATIENCE:?}", crowd.name()));
+            wrong.push(format!("{name}: {left} {} are there after {GONE:?}", crowd.name()));
         }
     }
     wrong

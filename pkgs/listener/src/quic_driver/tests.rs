@@ -200,7 +200,7 @@ async fn much_leaves_in_large_calls() {
             tokio::join!(echo(&endpoint), ask(connecting));
             let (calls, most) = (wire.calls.load(Relaxed), wire.most.load(Relaxed));
             // quinn's are of ten.
-            assert!(most > 20, "{most} of {calls}");
+            assert!(most > 10, "{most} of {calls}");
         })
         .await;
 }
@@ -238,7 +238,7 @@ async fn a_connection_without_handles_is_closed_and_forgotten() {
 async fn a_client_that_is_silent_is_forgotten_in_time() {
     let mut pair = Pair::new();
     let mut transport = quinn::TransportConfig::default();
-    transport.max_idle_timeout(Some(Duration::from_millis(300).try_into().expect("short")));
+    transport.max_idle_timeout(Some(Duration::from_secs(3).try_into().expect("short")));
     pair.config.transport_config(Arc::new(transport));
     let driver = pair
         .run(async |_, endpoint, connecting| {

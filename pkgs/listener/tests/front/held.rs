@@ -46,7 +46,7 @@ fn drip(client: &mut Client, bytes: &[u8], mut end: impl FnMut() -> bool) {
 
 #[test]
 fn a_slow_head_is_408_on_every_endpoint() {
-    let limits = || Limits { head_time: SECOND, handshake_time: SECOND, ..Limits::default() };
+    let limits = || Limits { head_time: SECOND, handshake_time: 4 * SECOND, ..Limits::default() };
     let certificate = Certificate::new("localhost");
     // At the last endpoint, it is not known yet which protocol the client speaks.
     for (endpoint, head) in [

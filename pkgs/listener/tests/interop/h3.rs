@@ -72,7 +72,7 @@ fn what_a_fast_path_has_answered_is_told_when_it_drains() {
 
 #[test]
 fn a_client_of_a_fast_path_that_takes_nothing_is_cut() {
-    run(&Server::start(&["--fast", "--patience", "700"]), &["cuts_clients_that_take_nothing"]);
+    run(&Server::start(&["--fast", "--patience", "3000"]), &["cuts_clients_that_take_nothing"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn malformed_requests_and_broken_protocol_get_the_right_errors() {
 
 #[test]
 fn slow_clients_are_cut() {
-    let server = Server::start(&["--patience", "700"]);
+    let server = Server::start(&["--patience", "3000"]);
     run(
         &server,
         &[

@@ -48,7 +48,7 @@ fn still_serves(server: &Server) {
 
 #[test]
 fn malformed_http1_is_refused() {
-    let server = Server::start(&["--patience", "1000"]);
+    let server = Server::start(&[]);
     let many = "a: b\r\n".repeat(101);
     let long = format!("a: {}\r\n", "b".repeat(20_000));
     let path = format!("/{}", "p".repeat(20_000));

@@ -173,6 +173,7 @@ impl AuditLog {
 #[cfg(test)]
 mod tests {
     use super::super::sink::BLOCKS;
+    use super::super::sink::tests::until;
     use super::*;
 
     fn open(to: &str) -> AuditLog {
@@ -196,6 +197,7 @@ mod tests {
         };
         log.write(&id, &actor, [record]).await;
         log.finish();
+        until(|| std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
         let text = std::fs::read_to_string(&path).expect("a log");
         let mut line: serde_json::Value = serde_json::from_str(&text).expect("one line of JSON");
         assert!(line["time"].take().is_string());

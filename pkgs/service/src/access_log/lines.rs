@@ -256,6 +256,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::super::options::TraceArgs;
+    use super::super::sink::tests::until;
     use super::*;
 
     const CONNECTION: ConnectionInfo = ConnectionInfo { client: None, http: "1.1", tls: None };
@@ -293,6 +294,7 @@ mod tests {
             }
         }
         log.finish();
+        until(|| std::fs::read_to_string(&path).is_ok_and(|text| text.lines().count() >= 4));
         let text = std::fs::read_to_string(&path).expect("a log");
         assert_eq!((text.lines().count(), ids), (4, 4), "{text}");
         for line in text.lines() {
@@ -310,6 +312,7 @@ mod tests {
         drop(lines.begin(&RequestSummary::of_bytes(b"GET /gone"), || CONNECTION, RequestId::generate));
         lines.flush();
         log.finish();
+        until(|| std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
         let line: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(&path).expect("a log")).expect("one line of JSON");
         assert_eq!((&line["path"], &line["status"]), (&"/gone".into(), &serde_json::Value::Null));
@@ -372,13 +375,14 @@ mod tests {
             assert_eq!((trace_id, span_id), (&trace.trace_id().into(), &trace.span_id().into()));
         }
         assert_eq!(spans[0]["parentSpanId"], "00f067aa0ba902b7");
+        let lost = log.traces.as_ref().expect("they are asked for").sink.lost();
         log.finish();
-        assert_eq!(log.traces.as_ref().expect("they are asked for").sink.lost()(), 1);
+        until(|| lost() == 1);
         // Nothing waits for a collector that is gone.
         drop((connection, listener));
         assert!(ask(Some(recorded)).is_some());
         lines.flush();
         log.finish();
-        assert_eq!(log.traces.as_ref().expect("they are asked for").sink.lost()(), 2);
+        until(|| lost() == 2);
     }
 }
