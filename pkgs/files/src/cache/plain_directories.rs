@@ -181,17 +181,15 @@ mod tests {
             self.plain.note((0, b"d/f"), false, &stamp, place, until);
         }
 
-        /// Repeats that until the directory is known to be plain. Returns false if that takes too long.
+        /// Repeats that until the directory's names have been read. Returns whether it is known to be plain then.
         fn learn(&mut self) -> bool {
             let path = self.directory();
-            for _ in 0..200 {
+            testkit::until("its names are read", || {
                 self.look_up(&path, 5);
-                if self.plain.has(0, b"d/g", 1) {
-                    return true;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            false
+                let is_read = |names: &Arc<AtomicU8>| names.load(Ordering::Relaxed) != UNREAD;
+                self.plain.known.iter().any(|known| known.names.as_ref().is_some_and(is_read))
+            });
+            self.plain.has(0, b"d/g", 1)
         }
     }
 

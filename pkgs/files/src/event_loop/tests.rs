@@ -83,7 +83,7 @@ fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
         head_timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),
         write_timeout: Duration::from_secs(20),
-        drain_timeout: Duration::from_secs(1),
+        drain_timeout: Duration::from_secs(20),
     };
     let disk = DiskThreads::start().expect("threads");
     let shared = SharedState::new(settings, load(root, None), disk, None, None, Shutdown::new(), 1);
@@ -438,8 +438,8 @@ fn reads_that_the_kernel_has_no_room_for_are_tried_again_before_the_next_tick() 
     let file = std::fs::File::open(&path).expect("the file");
     let (shared, address, threads) = serve(place.path());
     let mut client = TcpStream::connect(address).expect("a connection");
-    // The fastest of several, since this machine may have other work.
-    let took = (0..5).map(|_| {
+    // One of several is fast, since this machine may have other work.
+    let mut took = (0..50).map(|_| {
         let limit = std::time::Instant::now() + Duration::from_secs(30);
         while crate::disk::resident::is_resident(&file, &(0..100_000)) {
             assert!(std::time::Instant::now() < limit, "it stays in memory");
@@ -451,9 +451,9 @@ fn reads_that_the_kernel_has_no_room_for_are_tried_again_before_the_next_tick() 
         assert!(receive(&mut client, "end").starts_with("HTTP/1.1 200 "));
         begun.elapsed()
     });
-    let fastest = took.min().expect("there are some");
+    let fast = took.find(|took| *took < crate::worker::context::TICK / 2);
     assert!(faults::RING_REFUSED.load(std::sync::atomic::Ordering::Relaxed) > 0, "nothing was refused");
-    assert!(fastest < crate::worker::context::TICK / 2, "{fastest:?}");
+    assert!(fast.is_some(), "none is fast");
     drop(client);
     shared.shutdown.trigger();
     shared.wake();

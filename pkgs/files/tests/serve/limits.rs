@@ -47,7 +47,7 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
 fn slow_clients_are_let_go() {
     let place = Place::new();
     place.file("large", pattern(64 << 20));
-    let timeouts = ["--head-timeout", "1", "--idle-timeout", "1", "--write-timeout", "1"];
+    let timeouts = ["--head-timeout", "3", "--idle-timeout", "3", "--write-timeout", "1"];
     let server = place.serve(&[&timeouts[..], &["--admin", "127.0.0.1:0"]].concat());
     // Half a head, dripping: the deadline doesn't move.
     let mut dripping = server.connect();
@@ -154,21 +154,31 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
     place.file("small", pattern(1_000));
     let server = place.serve(&["--workers", "1"]);
     let address = server.address();
-    let ended = AtomicUsize::new(0);
+    let (ended, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let bytes = taken(address, "/large");
-                assert!(bytes > LARGE);
-                ended.fetch_add(1, Ordering::Relaxed);
+                // Not without end, if the test fails.
+                for _ in 0..50 {
+                    let bytes = taken(address, "/large");
+                    assert!(bytes > LARGE);
+                    ended.fetch_add(1, Ordering::Relaxed);
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
             });
         }
         let mut client = server.connect();
+        let mut between = 0;
         for _ in 0..SMALL {
+            let before = ended.load(Ordering::Relaxed);
             assert!(client.get("/small", "").body == pattern(1_000));
+            between += usize::from(ended.load(Ordering::Relaxed) == before);
         }
+        over.store(true, Ordering::Relaxed);
         // The small transfers had their turns meanwhile, however fast or slow the machine is.
-        assert!(ended.load(Ordering::Relaxed) < 4, "the large ones went first, all of them");
+        assert!(between > SMALL / 2, "only {between} were answered before a large one ended");
     });
 }
 

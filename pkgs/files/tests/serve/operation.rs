@@ -126,7 +126,7 @@ fn every_request_is_logged_refused_ones_too_with_whatever_bytes_it_has() {
     let place = Place::new();
     place.file("a", "text");
     let log = place.beside("access.log");
-    let server = place.serve(&["--listing", "--head-timeout", "1", "--access-log", log.to_str().unwrap()]);
+    let server = place.serve(&["--listing", "--head-timeout", "5", "--access-log", log.to_str().unwrap()]);
     let long = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(9000));
     let many: String = (0..65).map(|n| format!("X{n}: y\r\n")).collect();
     let cut = format!("/{}...", "x".repeat(1023));

@@ -21,7 +21,7 @@ fn answers_say_how_long_they_took_where_a_rule_has_them() {
     let rules = place.beside("rules.toml");
     fs::write(&rules, "[[rule]]\npath = '/timed/*'\nserver-timing = true\nlisting = true\n")
         .expect("written");
-    let server = secure(&place, &["--rules", rules.to_str().expect("UTF-8")]);
+    let server = secure(&place, &["--rules", rules.to_str().expect("UTF-8"), "--revalidate", "600000"]);
     for version in ALL {
         for (target, status) in [("/timed/a.txt", 200), ("/timed/", 200)] {
             // From the second request on, a thread has it open; which thread answers is random.

@@ -168,7 +168,7 @@ fn an_empty_object_is_whole_and_a_missing_one_is_remembered() {
 
 #[test]
 fn a_version_that_is_replaced_is_never_mixed_with_the_next() {
-    let fixture = Fixture::new(|settings| settings.ttl = Duration::ZERO);
+    let fixture = Fixture::new(|settings| (settings.ttl, settings.stale) = (Duration::ZERO, Duration::ZERO));
     let (old, new) = (bytes(3 * MIB, 3), bytes(3 * MIB, 4));
     fixture.put("a", old.clone());
     let object = fixture.runtime.block_on(fixture.origin.find("a", false)).expect("an object");
