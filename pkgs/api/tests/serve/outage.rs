@@ -289,5 +289,5 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
         tries += 1;
         server.send("POST", "/v1/users", "", &user(&format!("z{tries}@example.org"))).status == 201
     });
-    until("users are read again", || server.get(&format!("/v1/users/{id}")).status == 200);
+    until("users are read again", || server.get(&path).status == 200);
 }
