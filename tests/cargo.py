@@ -22,6 +22,8 @@ PKGS = Path(__file__).resolve().parent.parent / "pkgs"
 AT_ONCE = 3
 # More than any program needs on a busy machine. A program that hangs should be reported before CI ends the whole run.
 LONGEST_SECONDS = 3600
+# That long before the end.
+REPORT_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,12 @@ def build(*selected: str) -> list[Program]:
     return sorted(programs, key=lambda program: (not program.is_integration, program.name))
 
 
+def patience() -> float:
+    """How long a program may take: LINERATE_UNTIL says when everything is ended from outside, in seconds since 1970."""
+    left = float(os.environ.get("LINERATE_UNTIL", "inf")) - time.time()
+    return min(LONGEST_SECONDS, max(60, left - REPORT_SECONDS))
+
+
 def run(program: Program) -> Outcome:
     """Runs one to its end, whatever it leaves behind."""
     begun = time.monotonic()
@@ -79,7 +87,7 @@ def run(program: Program) -> Outcome:
             stderr=subprocess.STDOUT,
         )
         try:
-            status = process.wait(LONGEST_SECONDS)
+            status = process.wait(patience())
         except subprocess.TimeoutExpired:
             process.kill()
             status = process.wait()

@@ -197,15 +197,24 @@ def main() -> None:
             time.sleep(CALM_SECONDS)
             assert boxes[1].visits() == before, "a drained box has no visitors"
 
+        def guarded() -> None:
+            """Waits until both boxes are back, and the router would notice at once if one of them goes."""
+            announced(1, 2)
+            until("BFD", lambda: router.shell("birdc show bfd sessions").count(" Up ") >= 2 or None)
+
         def moved() -> None:
             shared(2)
             time.sleep(CALM_SECONDS)
 
         def drained(address: str, away: Callable[[], None], back: Callable[[], None]) -> str | None:
             """Box 1 is drained and taken again."""
+            before = {number: box.visits() for number, box in boxes.items()}
             visitors = Visitors(visitor, address, here)
             if address == ANYCAST:
-                until("visitors of both boxes", lambda: min(box.visits() for box in boxes.values()) or None)
+                until(
+                    "visitors of both boxes",
+                    lambda: all(box.visits() > before[number] for number, box in boxes.items()) or None,
+                )
             boxes[1].drain(True)
             away()
             boxes[1].drain(False)
@@ -234,7 +243,7 @@ def main() -> None:
             announced(1, 2)
             until("boxes that are ready", lambda: all(box.health() == "200" for box in boxes.values()) or None)
             one_of("BGP, drained", lambda: drained(ANYCAST, quiet, lambda: announced(1, 2)))
-            one_of("BGP, cut off", lambda: cut_off(ANYCAST, "v2", lambda: announced(1), lambda: announced(1, 2)))
+            one_of("BGP, cut off", lambda: cut_off(ANYCAST, "v2", lambda: announced(1), guarded))
             # VRRP.
             shared(1)
             one_of("VRRP, drained", lambda: drained(SHARED, moved, lambda: shared(1)))

@@ -1,5 +1,6 @@
 """Runs one test: makes its machines, runs its script on them, and removes them."""
 
+import math
 import shlex
 import signal
 import tempfile
@@ -127,9 +128,10 @@ class Outcome(NamedTuple):
 def run(name: str, machines: list[Machine], left: float) -> Outcome:
     """Runs a script, for as many seconds as are left at the most."""
     end = time.monotonic() + left
-    limit = min(NAMED_SECONDS if name in BY_NAME else SCRIPT_SECONDS, left)
+    most = NAMED_SECONDS if name in BY_NAME else SCRIPT_SECONDS
     try:
-        with _limit(max(1, int(limit))):
+        # Rounded up, so that the end has come by then.
+        with _limit(max(1, math.ceil(min(most, left)))):
             _execute(SCRIPTS / f"{name}.py", machines)
         return Outcome()
     except Exception as error:

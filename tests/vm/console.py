@@ -13,7 +13,7 @@ LINKS = f"runuser -u linerate-links -- env LINERATE_LINKS_DATABASE='{DATABASE}' 
 start_all()
 # Waits until the boot is over, whatever its result. From then on, nothing places queues unless the test does.
 box.wait_for_unit("multi-user.target", timeout=2400)
-box.execute("systemctl is-system-running --wait", 900)
+box.execute("systemctl is-system-running --wait", timeout=900)
 box.succeed("udevadm settle", "systemctl stop 'linerate-nic-*'")
 box.execute("linerate nic undo")
 

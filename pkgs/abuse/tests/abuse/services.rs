@@ -124,9 +124,9 @@ fn start(name: &str, place: &Place, own: &[String], flags: &[&str]) -> Program {
     Program::serve(name, place, &flags)
 }
 
-/// Timeouts of a few seconds, for a service that has these flags.
+/// Timeouts of a few seconds, and more for handshakes on a busy machine, for a service that has these flags.
 pub const IMPATIENT: [&str; 8] =
-    ["--head-timeout", "4", "--idle-timeout", "5", "--write-timeout", "4", "--body-timeout", "4"];
+    ["--head-timeout", "10", "--idle-timeout", "5", "--write-timeout", "4", "--body-timeout", "4"];
 
 /// links, with `/abc` and `/def`, and `/locked`, which has a password.
 pub fn links(flags: &[&str]) -> Service {

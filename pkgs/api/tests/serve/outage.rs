@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bench::postgres::{Durability, Postgres};
+use bench::usage::descendants;
 use data_encoding::BASE64URL_NOPAD;
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
@@ -253,15 +254,18 @@ fn whoever_may_read_goes_on_reading_from_the_cache_and_a_key_that_is_unknown_is_
 fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
     let path = create(&server, "a", "");
-    // Stops all its processes. Otherwise new connections would be answered.
-    let processes = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
-                     UNION SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int";
-    let stopped = postgres.execute("postgres", processes).expect("it answers");
-    let signal = |signal: &str| {
+    // Stops all its processes, first the one that starts others. Otherwise new connections would be answered.
+    let first = "SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)";
+    let first = postgres.execute("postgres", first).expect("it answers");
+    let signal = |signal: &str, to: &str| {
         // The process of a connection that was given up may have ended.
-        Command::new("kill").arg(signal).args(stopped.lines()).status().expect("kill runs");
+        Command::new("kill").arg(signal).args(to.lines()).status().expect("kill runs");
     };
-    signal("-STOP");
+    signal("-STOP", &first);
+    let others = descendants(first.trim().parse().expect("a process"));
+    let others = others.iter().map(u32::to_string).collect::<Vec<_>>().join("\n");
+    assert!(others.lines().count() > 1, "{others}");
+    signal("-STOP", &others);
     // One request waits for the database's answer, the others for a connection.
     thread::scope(|scope| {
         for number in 0..4 {
@@ -282,7 +286,8 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
             });
         });
     });
-    signal("-CONT");
+    signal("-CONT", &others);
+    signal("-CONT", &first);
     // Each try has a different email, since an abandoned try may have been written.
     let mut tries = 0;
     until("users are written again", || {

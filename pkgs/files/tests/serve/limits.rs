@@ -148,6 +148,7 @@ fn one_address_has_its_limits() {
 #[test]
 fn a_large_transfer_does_not_hold_up_a_small_one() {
     const LARGE: u64 = 256 << 20;
+    const LARGE_ONES: usize = 50;
     const SMALL: usize = 20;
     let place = Place::new();
     place.file("large", vec![1; LARGE as usize]);
@@ -159,7 +160,7 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
         for _ in 0..4 {
             scope.spawn(|| {
                 // Not without end, if the test fails.
-                for _ in 0..50 {
+                for _ in 0..LARGE_ONES {
                     let bytes = taken(address, "/large");
                     assert!(bytes > LARGE);
                     ended.fetch_add(1, Ordering::Relaxed);
@@ -176,6 +177,7 @@ fn a_large_transfer_does_not_hold_up_a_small_one() {
             assert!(client.get("/small", "").body == pattern(1_000));
             between += usize::from(ended.load(Ordering::Relaxed) == before);
         }
+        assert!(ended.load(Ordering::Relaxed) < 4 * LARGE_ONES, "the large ones went first, all of them");
         over.store(true, Ordering::Relaxed);
         // The small transfers had their turns meanwhile, however fast or slow the machine is.
         assert!(between > SMALL / 2, "only {between} were answered before a large one ended");

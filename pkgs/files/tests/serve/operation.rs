@@ -110,10 +110,11 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     assert_eq!(lines(&sampled).len(), 15);
 }
 
-/// The lines of a log, each an object.
+/// The whole lines of a log, which may be written to, each an object.
 fn logged(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    text.lines()
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect()
 }

@@ -74,7 +74,7 @@ pub fn seconds(least: u64) -> RangedU64ValueParser<u64> {
 /// How long clients may take, and how long they have when the service stops, by default `DRAIN` seconds.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct TimeoutArgs<const DRAIN: u64> {
-    /// How long a handshake may take, and a request's head, in seconds.
+    /// How long a handshake, the first byte after it, and a request's head may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
           value_parser = seconds(1))]
     pub head_timeout: u64,
