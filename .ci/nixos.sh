@@ -41,7 +41,7 @@ case ${1:-} in
         ;;
     --disks)
         mode=disks
-        known=(appliance cloud medium metal sealed serving sharing)
+        known=(appliance cloud cloud-appliance medium metal sealed serving sharing)
         ;;
     --images)
         mode=images
@@ -73,7 +73,7 @@ for host in "${hosts[@]}"; do
 done
 if [[ ${#hosts[@]} == 0 ]]; then
     echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
-        "| --disks DIRECTORY (appliance|cloud|medium|metal|sealed|serving|sharing)..." \
+        "| --disks DIRECTORY (appliance|cloud|cloud-appliance|medium|metal|sealed|serving|sharing)..." \
         "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." \
         "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." \
         "| --systems [aws-c6i|installer|template|tengbe|vm]..." >&2

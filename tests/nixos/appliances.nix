@@ -3,8 +3,10 @@
 {
   lib,
   pkgs,
-  # The host as an image, with this version and this additional module.
+  # tengbe as an image, with this version and this additional module.
   appliance,
+  # The same of aws-c6i.
+  cloud,
   # Made by keys.sh.
   keys,
 }:
@@ -17,7 +19,7 @@ let
     name:
     {
       first,
-      later,
+      later ? [ ],
       wrong ? "",
       unused ? [ ],
     }:
@@ -93,6 +95,12 @@ lib.mapAttrs disks {
       rm updates/lies/*.verity
       head -c $(stat -c %s updates/2/*.verity) /dev/zero >updates/lies/$(basename updates/2/*.verity)
     '';
+  };
+
+  # On EC2.
+  cloud-appliance = {
+    first = cloud "1" { };
+    unused = plain;
   };
 
   # One of several that share a database.

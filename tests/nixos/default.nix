@@ -152,12 +152,13 @@ let
     };
   };
 
-  # The same host as an image, in versions that are updated to one another.
+  # A host as an image, in versions that are updated to one another.
   appliance =
+    { host, card }:
     version: module:
-    linerate.nixosConfigurations.tengbe.extendModules {
+    linerate.nixosConfigurations.${host}.extendModules {
       modules = [
-        (import ../virtual.nix "ten")
+        (import ../virtual.nix card)
         ./guest.nix
         (import ../appliance.nix {
           inherit version;
@@ -167,8 +168,16 @@ let
       ];
     };
   appliances = import ./appliances.nix {
-    inherit appliance pkgs;
+    inherit pkgs;
     inherit (inputs) lib;
+    appliance = appliance {
+      host = "tengbe";
+      card = "ten";
+    };
+    cloud = appliance {
+      host = "aws-c6i";
+      card = "ena";
+    };
     keys = path keys;
   };
 in

@@ -60,6 +60,9 @@ INSTALLED = Role(installed_by="medium", disk_mib=10240, hardware=Hardware(memory
 # The host as an image, on a disk with room for both slots and /var, with the memory that a patched update needs.
 APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=1536))
 
+# The host for EC2 as such an image.
+CLOUD_APPLIANCE = replace(CLOUD, nixos="cloud-appliance", disk_mib=4096)
+
 # The same with signed boot files and /var sealed to a TPM, on a machine with Secure Boot and a TPM.
 SEALED = Role(nixos="sealed", disk_mib=4096, hardware=Hardware(memory_mib=1024, tpm=True), secure_boot=True)
 
@@ -87,6 +90,8 @@ TESTS: dict[str, dict[str, Role]] = {
     "sealed": {"box": SEALED},
     "aws": {"box": CLOUD, "visitor": VISITOR},
     "metadata": {"box": CLOUD, "visitor": VISITOR},
+    "cloud-appliance": {"box": CLOUD_APPLIANCE, "visitor": VISITOR},
+    "cloud-metadata": {"box": CLOUD_APPLIANCE, "visitor": VISITOR},
     "install": {"medium": MEDIUM, "box": INSTALLED},
     "late": {"box": LATE, "visitor": VISITOR},
     "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
@@ -109,6 +114,7 @@ GOING_ON = {
     "appliance-update",
     "appliance-cuts",
     "metadata",
+    "cloud-metadata",
     "nic",
     "watch",
 }
@@ -117,4 +123,7 @@ GOING_ON = {
 LONG = {"appliance-update", "update"}
 
 # Tests that run only when named: they take long, and what they test seldom changes. One measures instead.
-BY_NAME = {"appliance-cuts", "ktls", "rolling", "sealed", "switch"}
+BY_NAME = {"appliance-cuts", "cloud-appliance", "cloud-metadata", "ktls", "rolling", "sealed", "switch"}
+
+# Tests with the script of another, which also holds on their machines.
+SCRIPT_OF = {"cloud-appliance": "appliance", "cloud-metadata": "metadata"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from catalogue import BY_NAME, Role
+from catalogue import BY_NAME, SCRIPT_OF, Role
 from debian import Guest, Programs
 from errors import Failure, Hang
 from host import Files, Host
@@ -132,7 +132,7 @@ def run(name: str, machines: list[Machine], left: float) -> Outcome:
     try:
         # Rounded up, so that the end has come by then.
         with _limit(max(1, math.ceil(min(most, left)))):
-            _execute(SCRIPTS / f"{name}.py", machines)
+            _execute(SCRIPTS / f"{SCRIPT_OF.get(name, name)}.py", machines)
         return Outcome()
     except Exception as error:
         # Before anything is explained, which may take minutes.

@@ -17,8 +17,10 @@ with subtest("services answer"):
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
 
 with subtest("nothing but /var, /tmp and /run is written"):
-    for place in ("/", "/etc", "/nix/store", "/root", "/usr"):
+    for place in ("/", "/etc", "/nix/store", "/usr"):
         box.fail(f"touch {place}/x")
+    # On EC2, it is in memory, for the instance's key.
+    assert box.execute("touch /root/x")[0] != 0 or box.succeed("findmnt -no FSTYPE /root").strip() == "tmpfs"
     box.succeed("touch /var/x /tmp/x /run/x && rm /var/x /tmp/x /run/x")
     assert box.succeed("findmnt -no SOURCE,FSTYPE /nix/store").split() == ["/dev/mapper/usr", "erofs"]
 
@@ -33,6 +35,6 @@ with subtest("doctor sees that what runs is what was built, and would see anothe
         assert [one["subject"] for one in found["findings"] if one["rule"] == "image"] == expected, found
 
 with subtest("the disk has a second slot, with nothing in it, and all that is left is /var's"):
-    table = json.loads(box.succeed("sfdisk --json /dev/vda"))["partitiontable"]["partitions"]
+    table = json.loads(box.succeed("sfdisk --json $(ls /dev/vda /dev/nvme0n1 2>/dev/null)"))["partitiontable"]["partitions"]
     assert [part["name"] for part in table] == ["esp", "verity_1", "store_1", "_empty", "_empty", "var"], table
     assert int(box.succeed("df --output=size -B 1 /var | tail -n 1")) > 10**9
