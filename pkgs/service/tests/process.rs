@@ -17,6 +17,7 @@ use service::ready::{Readiness, drains_for, watchdog};
 use service::settings::try_parse_args;
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
+use testkit::own_address;
 
 /// No step of these tests takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -246,9 +247,7 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // A loopback address that nobody else uses.
-    let [.., third, fourth] = std::process::id().to_be_bytes();
-    let address = format!("127.77.{third}.{fourth}:7777");
+    let address = own_address().to_string();
     let keeper = |prepare: &str, kept: Option<(OwnedFd, OwnedFd)>| {
         let (stdin, stderr) =
             kept.map_or((Stdio::null(), Stdio::inherit()), |(tcp, udp)| (tcp.into(), udp.into()));
@@ -324,29 +323,30 @@ fn a_socket_that_was_kept_is_not_in_the_way_of_another_address_on_its_port() {
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let [.., third, fourth] = std::process::id().to_be_bytes();
-    let address = format!("127.78.{third}.{fourth}:7777");
+    let address = own_address();
+    let name = format!("kept tcp 0.0.0.0_{}", address.port());
     // It stands for a kept socket that listens on all addresses.
-    let kept = TcpListener::bind(&address).expect("an address of its own");
+    let kept = TcpListener::bind(address).expect("an address of its own");
     let held_by_manager = kept.try_clone().expect("a descriptor");
     let mut child = Command::new("/bin/sh")
         .args([
             "-c",
-            "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES='kept tcp 0.0.0.0_7777'; \
+            "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; \
              exec \"$0\" --exact keeper --ignored --nocapture",
         ])
         .arg(std::env::current_exe().expect("this test"))
-        .envs([("NOTIFY_SOCKET", path.to_str().expect("UTF-8")), ("FDSTORE", "16"), ("LISTEN_AT", &address)])
+        .envs([("NOTIFY_SOCKET", path.to_str().expect("UTF-8")), ("FDSTORE", "16")])
+        .envs([("LISTEN_AT", address.to_string()), ("LISTEN_FDNAMES", name.clone())])
         .stdin(Stdio::from(OwnedFd::from(kept)))
         .stdout(Stdio::null())
         .spawn()
         .expect("a child");
     let (text, _) = told(&manager);
-    assert_eq!(text, "FDSTOREREMOVE=1\nFDNAME=kept tcp 0.0.0.0_7777\n");
+    assert_eq!(text, format!("FDSTOREREMOVE=1\nFDNAME={name}\n"));
     drop(held_by_manager);
     while !told(&manager).0.contains("READY=1") {}
     let mut served = [0; 6];
-    TcpStream::connect(&address).expect("it listens").read_exact(&mut served).expect("served");
+    TcpStream::connect(address).expect("it listens").read_exact(&mut served).expect("served");
     assert_eq!(&served, b"served");
     child.kill().expect("a signal");
     child.wait().expect("an end");

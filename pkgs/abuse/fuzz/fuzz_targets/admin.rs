@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::{Body, Rules};
 use clap::Parser;
 use libfuzzer_sys::fuzz_target;
+use testkit::own_address;
 
 const RULES: Rules = Rules { head_bytes: 16 * 1024, fields: 100, body_bytes: u64::MAX, bodies_close: true };
 

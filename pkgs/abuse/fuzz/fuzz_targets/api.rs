@@ -5,12 +5,12 @@
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::{Body, Rules};
 use api::cli::{Cli, Command, serve};
 use clap::Parser;
 use libfuzzer_sys::fuzz_target;
+use testkit::own_address;
 
 const RULES: Rules = Rules { head_bytes: 16 * 1024, fields: 100, body_bytes: u64::MAX, bodies_close: true };
 

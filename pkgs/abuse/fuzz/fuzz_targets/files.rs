@@ -6,12 +6,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::Rules;
 use clap::Parser;
 use files::cli::{Cli, Command, serve};
 use libfuzzer_sys::fuzz_target;
+use testkit::own_address;
 
 const RULES: Rules = Rules { head_bytes: 8 * 1024, fields: 64, body_bytes: u64::MAX, bodies_close: true };
 

@@ -5,7 +5,6 @@
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use abuse::address::own_address;
 use abuse::conversation::Conversation;
 use abuse::model::{Body, Rules};
 use clap::Parser;
@@ -13,6 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use links::cli::{Cli, Command, serve};
 use links::link::NewLink;
 use links::store::{Options, Store};
+use testkit::own_address;
 
 const RULES: Rules = Rules { head_bytes: 8 * 1024, fields: 64, body_bytes: 16 * 1024, bodies_close: true };
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::Shutdown;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use testkit::until;
+use testkit::{logged, until};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
@@ -25,14 +24,6 @@ on_each_database! {
 }
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-
-/// The lines of a log, each an object.
-fn logged(log: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect()
-}
 
 fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::logged;
 
 use crate::client::Client;
 use crate::place::{BINARY, Place, pattern, until};
@@ -68,12 +68,8 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     let log = place.beside("access.log");
     let server = place.serve(&["--access-log", log.to_str().unwrap()]);
     server.get("/a?x=\"y\"", "User-Agent: test\"s\r\n");
-    let lines = |path: &Path| -> Vec<Value> {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    };
-    until("a line", || !lines(&log).is_empty());
-    let line = lines(&log).remove(0);
+    until("a line", || !logged(&log).is_empty());
+    let line = logged(&log).remove(0);
     assert_eq!((&line["method"], &line["path"], &line["status"]), (&"GET".into(), &"/a".into(), &200.into()));
     assert_eq!(
         (&line["bytes"], &line["agent"], &line["client"]),
@@ -87,7 +83,7 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     server.signal(Signal::HUP);
     until("a new log", || {
         server.get("/a", "");
-        !lines(&log).is_empty()
+        !logged(&log).is_empty()
     });
 
     let sampled = place.beside("sampled.log");
@@ -101,22 +97,13 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     ]);
     let mut client = server.connect();
     (0..100).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
-    until("one line in ten", || lines(&sampled).len() == 10);
+    until("one line in ten", || logged(&sampled).len() == 10);
     // The log lines of the last moment are written too.
     (0..50).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     drop(client);
     server.signal(Signal::TERM);
     assert!(server.wait(Duration::from_secs(60)).success());
-    assert_eq!(lines(&sampled).len(), 15);
-}
-
-/// The whole lines of a log, which may be written to, each an object.
-fn logged(log: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    text.split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'))
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect()
+    assert_eq!(logged(&sampled).len(), 15);
 }
 
 /// A request, and its expected log entry: status, method and path.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use files::disk::resident::is_resident;
 use rustls::{ClientConnection, StreamOwned};
+use testkit::logged;
 
 use crate::crowd::{gather, session};
 use crate::place::{BINARY, Place, Server, crowd_of, forget, pattern, settle, until};
@@ -375,9 +376,7 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
     // Log lines that were not yet written are written when the server ends.
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait(Duration::from_secs(60)).success());
-    let text = fs::read_to_string(&log).expect("a log");
-    let lines: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = logged(&log);
     for (protocol, path, status, count) in [
         ("1.1", "/a", 200, 2),
         ("2", "/a", 200, 2),
@@ -390,9 +389,9 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
             (&line["http"], &line["path"], &line["status"], &line["tls"], &line["client"])
                 == (&protocol.into(), &path.into(), &status.into(), &"1.3".into(), &"127.0.0.1".into())
         };
-        assert_eq!(lines.iter().filter(like).count(), count, "{protocol} {path}: {text}");
+        assert_eq!(lines.iter().filter(like).count(), count, "{protocol} {path}: {lines:?}");
     }
-    assert_eq!(lines.len(), 9, "{text}");
+    assert_eq!(lines.len(), 9, "{lines:?}");
 }
 
 #[test]
@@ -420,13 +419,8 @@ fn what_the_listener_refuses_is_logged_and_counted_too() {
             "{}",
             String::from_utf8_lossy(&text)
         );
-        let lines = || -> Vec<serde_json::Value> {
-            let text = fs::read_to_string(&log).unwrap_or_default();
-            let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-            whole.map(|line| serde_json::from_str(line).expect("JSON")).collect()
-        };
-        until("its line", || lines().len() > number);
-        let line = &lines()[number];
+        until("its line", || logged(&log).len() > number);
+        let line = &logged(&log)[number];
         let told = (&line["method"], &line["path"], &line["status"], &line["tls"], &line["client"]);
         let wanted = (&"GET".into(), &path.into(), &status.into(), &"1.3".into(), &"127.0.0.1".into());
         assert_eq!(told, wanted);

@@ -10,10 +10,9 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{logged, until};
 
 use crate::http::Client;
-use crate::logs::logged;
 use crate::server::{BINARY, Place, Server};
 
 /// A certificate authority, and a directory with its files.
@@ -203,7 +202,7 @@ fn what_operators_ask_is_logged_by_what_it_came_and_what_is_refused_as_it_was() 
     let line = |path: &str| {
         let mut lines = Vec::new();
         until("its line", || {
-            lines = logged(log.as_ref());
+            lines = logged(log);
             lines.retain(|line| line["path"] == path);
             !lines.is_empty()
         });

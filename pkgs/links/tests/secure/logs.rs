@@ -1,24 +1,14 @@
 //! The access log and the audit log of links, and request ids.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{logged, until};
 
 use crate::client::{Secure, Version, ask_one, form, metric, request};
 use crate::http::Client;
-
-/// The whole lines of a log, which may be written to. Each is an object.
-pub fn logged(log: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    text.split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'))
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect()
-}
 
 #[test]
 fn visits_are_logged_by_whatever_they_come_and_passwords_are_not() {

@@ -1,4 +1,4 @@
-//! Addresses for services that run in this process.
+//! Addresses for services that a test starts.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
