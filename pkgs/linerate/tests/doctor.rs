@@ -102,7 +102,7 @@ fn people_are_told_what_it_costs_and_what_mends_it() {
         "warning sysctl: net.core.somaxconn",
         "    is 4096, should be 16384",
         "    costs: connections that come in a burst are dropped before they are accepted",
-        "    mend: sysctl -w net.core.somaxconn=\"16384\"",
+        "    mend: sysctl -w net.core.somaxconn=\"16384\"  # then reload the services",
         "    mend: ethtool -G ens5 rx 4096",
         "    mend: linerate nic apply ens5 --policy pin=0,1,2,3,4,5,6,7",
     ] {

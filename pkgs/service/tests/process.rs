@@ -2,7 +2,7 @@
 //!
 //! The process is this same test binary, told to run only [`child`].
 
-use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -11,12 +11,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, kill_process};
 use service::ready::{Readiness, drains_for, watchdog};
 use service::settings::try_parse_args;
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
+use socket2::Socket;
 use testkit::own_address;
 
 /// No step of these tests takes longer.
@@ -88,6 +90,9 @@ fn reader() {
     println!("{}", help.expect_err("help"));
 }
 
+/// What the kernel allows for a socket's receive buffer everywhere (net.core.rmem_max), in bytes.
+const ENLARGED: usize = 64 << 10;
+
 /// A service that listens where it is told, and that answers clients waiting in its sockets if systemd keeps them.
 #[test]
 #[ignore = "not a test: the process that the tests start"]
@@ -95,7 +100,8 @@ fn keeper() {
     let address: Address = std::env::var("LISTEN_AT").expect("an address").parse().expect("an address");
     let Address::Tcp(at) = address else { panic!("TCP") };
     let listeners = address.listen_each(1, &TcpOptions::default()).expect("listens");
-    let datagrams = bind_udp_each(at, 1, |_| {}).expect("receives");
+    let enlarge = |socket: &Socket| socket.set_recv_buffer_size(ENLARGED).expect("a buffer");
+    let datagrams = bind_udp_each(at, 1, enlarge).expect("receives");
     Readiness::new().set_ready();
     println!("ready, {} and {}", listeners.len(), datagrams.len());
     loop {
@@ -195,7 +201,8 @@ fn systemd_is_told_of_each_change() {
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let await_notice = |wanted: &str| loop {
         let mut buffer = [0; 1024];
-        let length = socket.recv(&mut buffer).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+        let length =
+            uninterrupted(|| socket.recv(&mut buffer)).unwrap_or_else(|error| panic!("{wanted}: {error}"));
         let said = std::str::from_utf8(&buffer[..length]).expect("UTF-8");
         if said.lines().any(|line| line == wanted) {
             return said.to_owned();
@@ -227,13 +234,24 @@ fn a_socket_passed_by_systemd_is_listened_on() {
     assert!(child.wait().expect("an end").success());
 }
 
+/// The result of a call with a timeout, which is interrupted when the process is stopped and continued (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// What systemd is told in one message, and the descriptor that came with it.
 fn told(socket: &UnixDatagram) -> (String, Option<OwnedFd>) {
     let mut text = [0; 1024];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let parts = &mut [IoSliceMut::new(&mut text)];
-    let received = recvmsg(socket, parts, &mut control, RecvFlags::empty()).expect("a message").bytes;
+    let received = retry_on_intr(|| recvmsg(socket, parts, &mut control, RecvFlags::empty()));
+    let received = received.expect("a message").bytes;
     let fd = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
@@ -281,6 +299,8 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
         }
     }
     let ((tcp_name, tcp), (udp_name, udp)) = (tcp.expect("kept"), udp.expect("kept"));
+    let kept_udp = Socket::from(udp.try_clone().expect("a descriptor"));
+    kept_udp.set_recv_buffer_size(4 << 10).expect("a smaller buffer");
     first.kill().expect("a signal");
     first.wait().expect("an end");
 
@@ -300,7 +320,7 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
     client.read_exact(&mut served).expect("served");
     assert_eq!(&served, b"served");
     let mut echoed = [0; 16];
-    let length = datagrams.recv(&mut echoed).expect("an answer");
+    let length = uninterrupted(|| datagrams.recv(&mut echoed)).expect("an answer");
     assert_eq!(&echoed[..length], b"early");
     let mut forgotten = Vec::new();
     loop {
@@ -312,6 +332,8 @@ fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps
             forgotten.push(text);
         }
     }
+    // The kernel doubles it, for its own overhead (socket(7)).
+    assert_eq!(kept_udp.recv_buffer_size().expect("a size"), 2 * ENLARGED);
     assert_eq!(forgotten, ["FDSTOREREMOVE=1\nFDNAME=kept tcp 192.0.2.1_80\n"]);
     second.kill().expect("a signal");
     second.wait().expect("an end");

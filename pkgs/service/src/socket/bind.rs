@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::net::listen;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use super::{Address, Error, Listener, activated, handed, kept};
 
@@ -128,7 +128,7 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
 }
 
 /// Opens a non-blocking UDP socket on `address` for each of this many workers. `prepare` is called for each before it
-/// is bound. As in [`Address::listen_each`], another process that already receives there is an error, and kept or
+/// is bound, and again for those that exist, since what the kernel allows may have changed. As in [`Address::listen_each`], another process that already receives there is an error, and kept or
 /// handed-over sockets are included. Workers share no socket, so there are fewer than workers if a process that had
 /// fewer hands them over. As in [`bind_tcp`], the address need not exist yet.
 ///
@@ -144,6 +144,7 @@ pub fn bind_udp_each(
     let mut all = handed::udp(&name).map_err(failed)?;
     let are_handed = !all.is_empty();
     all.extend(kept::udp(&name).map_err(failed)?);
+    all.iter().for_each(|socket| prepare(&SockRef::from(socket)));
     if all.is_empty() {
         all.push(kept::in_place_of_others(address.port(), || udp(address, true, &prepare))?);
     }

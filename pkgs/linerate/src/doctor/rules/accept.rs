@@ -55,7 +55,8 @@ fn datagrams(context: &RuleContext<'_>) -> Vec<Finding> {
     }
     let share = share(lost, taken);
     let finding = Finding::symptom("udp", format!("{lost} datagrams dropped, {taken} taken"));
-    vec![finding.severity(severity(share)).effect(share).remedy("sysctl -w net.core.rmem_max=7500000")]
+    let remedy = "sysctl -w net.core.rmem_max=7500000  # then reload what ss -lunp shows; or more workers";
+    vec![finding.severity(severity(share)).effect(share).remedy(remedy)]
 }
 
 fn waiting(context: &RuleContext<'_>) -> Vec<Finding> {

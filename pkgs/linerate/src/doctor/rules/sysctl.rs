@@ -23,6 +23,9 @@ const COSTS: &[(&str, &str)] = &[
     ("vm.min_free_kbytes", "the network card finds no memory at line rate and drops packets"),
 ];
 
+/// Settings that a socket has from the moment a process prepares it.
+const AT_START: [&str; 3] = ["net.core.somaxconn", "net.core.rmem_max", "net.core.wmem_max"];
+
 /// The rule.
 pub const RULE: Rule = Rule {
     name: "sysctl",
@@ -42,7 +45,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
             Err(error) => format!("not to be read: {error}"),
         };
         let cost = COSTS.iter().find(|(known, _)| known == name).map_or("", |(_, cost)| cost);
-        let remedy = format!("sysctl -w {name}=\"{wanted}\"");
+        let then = if AT_START.contains(&name.as_str()) { "  # then reload the services" } else { "" };
+        let remedy = format!("sysctl -w {name}=\"{wanted}\"{then}");
         Some(Finding::drift(name, wanted, found).cost(cost).remedy(remedy))
     });
     compared.collect()
