@@ -53,7 +53,8 @@ use serde::{Deserialize, Deserializer, de};
 use service::socket::Address;
 
 use crate::cpus::Cpus;
-use crate::nic::Policy;
+use crate::nic::plan::Steering;
+use crate::nic::{PlacementRequest, Policy};
 use crate::system::{Coalescing, Rings};
 
 /// How a machine should be.
@@ -194,6 +195,14 @@ pub struct Placement {
     pub policy: Policy,
     /// Whether queues may pass packets on when there are fewer queues than CPUs; false is `--no-rps`.
     pub rps: bool,
+}
+
+impl Placement {
+    /// The same as a request, for this many queues, or as many as there are.
+    pub fn wish(&self, queues: Option<u32>) -> PlacementRequest {
+        let steering = if self.rps { Steering::Auto } else { Steering::Off };
+        PlacementRequest { policy: self.policy.clone(), steering, queues }
+    }
 }
 
 impl Default for Placement {

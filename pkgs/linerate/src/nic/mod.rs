@@ -99,6 +99,16 @@ pub struct PlacementRequest {
     pub queues: Option<u32>,
 }
 
+impl PlacementRequest {
+    /// The command that places an interface's queues so.
+    pub fn command(&self, interface: &str) -> String {
+        let Self { policy, steering, queues } = self;
+        let rps = if *steering == plan::Steering::Off { " --no-rps" } else { "" };
+        let queues = queues.map_or_else(String::new, |count| format!(" --queues {count}"));
+        format!("linerate nic apply {interface} --policy {policy}{rps}{queues}")
+    }
+}
+
 impl PlacementPlan {
     /// The channels that have to be set for a request; none if they are already right.
     pub fn channels(&self, wish: &PlacementRequest) -> Option<u32> {

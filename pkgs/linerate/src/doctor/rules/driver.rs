@@ -1,5 +1,6 @@
 //! Counters of network card drivers: packets that were lost for lack of room, and packets per queue.
 
+use super::placement::wishes;
 use super::severity;
 use crate::doctor::sample::share;
 use crate::doctor::{Finding, Rule, RuleContext, Severity};
@@ -112,9 +113,10 @@ fn hot(context: &RuleContext<'_>) -> Vec<Finding> {
         if queues.len() > 1 && busy && *most as f64 > 2.0 * fair {
             let share = *most as f64 / all as f64;
             let found = format!("takes {:.0} % of {all} packets, {} queues", share * 100.0, queues.len());
+            let wish = wishes(context).into_iter().find(|(name, ..)| *name == interface);
+            let apply = wish.map(|(_, wish, _)| wish).unwrap_or_default().command(&interface);
             let remedy = format!(
-                "linerate nic apply {interface}  # spreads RSS equally; where it is, few clients send most: \
-                 ethtool -x {interface}"
+                "{apply}  # spreads RSS equally; where it is, few clients send most: ethtool -x {interface}"
             );
             let finding = Finding::symptom(format!("{interface} queue {queue}"), found);
             let excess = (*most as f64 - fair) / all as f64;

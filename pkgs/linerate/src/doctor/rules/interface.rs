@@ -155,7 +155,9 @@ fn mtu(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
 
 fn channels(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
     let found = system.channels(interface).ok().map(|channels| channels.combined);
-    let set = |count: &u32| format!("linerate nic apply {interface} --queues {count}");
+    // With the profile's policy: without one, the command would place all queues anew by its default.
+    let placement = nic.placement.clone().unwrap_or_default();
+    let set = |count: &u32| placement.wish(Some(*count)).command(interface);
     differs(interface, "combined", nic.channels.combined, found, set).into_iter().collect()
 }
 
@@ -277,6 +279,23 @@ qdiscs ens5 pfifo_fast pfifo_fast
             let expected: Vec<(String, String)> =
                 expected.iter().map(|(name, found)| ((*name).to_owned(), (*found).to_owned())).collect();
             assert_eq!(found(rule, nic), expected, "{} {nic}", rule.name);
+        }
+    }
+
+    #[test]
+    fn channels_are_set_by_the_profiles_policy() {
+        for (placement, expected) in [
+            ("", "linerate nic apply ens5 --policy spread --queues 4"),
+            (
+                r#", "placement": {"policy": "pin=0,2", "rps": false}"#,
+                "linerate nic apply ens5 --policy pin=0,2 --no-rps --queues 4",
+            ),
+        ] {
+            let profile = format!(
+                r#"{{"nic": {{"front": {{"driver": "ena", "channels": {{"combined": 4}}{placement}}}}}}}"#
+            );
+            let found = findings(&CHANNELS, MACHINE, &profile);
+            assert_eq!(found[0].remedy.as_deref(), Some(expected));
         }
     }
 }

@@ -2,10 +2,8 @@
 
 use super::interface::named;
 use crate::doctor::{Finding, Rule, RuleContext};
-use crate::nic::plan::Steering;
 use crate::nic::saved::{DIRECTORY, Saved};
 use crate::nic::{self, PlacementRequest, apply, device};
-use crate::profile::Placement;
 use crate::topology::Topology;
 
 /// The placement.
@@ -34,9 +32,8 @@ pub const IRQBALANCE: Rule = Rule {
 pub(crate) fn wishes(context: &RuleContext<'_>) -> Vec<(String, PlacementRequest, Option<Saved>)> {
     let mut wishes: Vec<(String, PlacementRequest, Option<Saved>)> = Vec::new();
     let cards = context.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
-    for (nic, Placement { policy, rps }) in cards {
-        let steering = if *rps { Steering::Auto } else { Steering::Off };
-        let wish = PlacementRequest { policy: policy.clone(), steering, queues: None };
+    for (nic, placement) in cards {
+        let wish = placement.wish(None);
         wishes.extend(named(context.system, nic).into_iter().map(|name| (name, wish.clone(), None)));
     }
     for interface in device::interfaces(context.system).unwrap_or_default() {
@@ -71,8 +68,7 @@ fn drifted(
     saved: Option<&Saved>,
 ) -> Option<Finding> {
     let policy = &wish.policy;
-    let option = if wish.steering == Steering::Auto { "" } else { " --no-rps" };
-    let remedy = format!("linerate nic apply {interface} --policy {policy}{option}");
+    let remedy = wish.command(interface);
     let placed = match nic::place(context.system, topology, interface, wish) {
         Ok(placed) => placed,
         Err(error) => {
