@@ -98,7 +98,7 @@ fn what_cannot_be_planned_is_one_line_and_code_2() {
 #[test]
 fn what_is_asked_wrongly_is_one_line_that_helps_and_code_2() {
     let profile = format!("{}/tests/machines/virtio-4.json", env!("CARGO_MANIFEST_DIR"));
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (
             &["--machine", &profile, "doctor"],
             "line 1: of what; --machine takes a recorded machine, and --profile what a machine should be like",
@@ -111,6 +111,9 @@ fn what_is_asked_wrongly_is_one_line_that_helps_and_code_2() {
             "/nowhere: No such file or directory",
         ),
         (&["doctor", "--interval", "x"], "invalid value 'x' for '--interval <SECONDS>'"),
+        (&["doctor", "--watch", "--interval", "0"], "at least 1"),
+        (&["--machine", &profile, "update", "status"], "update is about the machine that it runs on"),
+        (&["--machine", &profile, "up", "--data", "/nowhere"], "up is about the machine that it runs on"),
     ];
     for (args, message) in cases {
         let output = Command::new(env!("CARGO_BIN_EXE_linerate")).args(args).output().expect("the binary");

@@ -64,6 +64,9 @@ struct Examined {
 
 /// Checks the machine.
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
+    if args.watch && args.interval == 0 {
+        return Err(Error::NoPause);
+    }
     let profile = match &args.profile {
         Some(path) => read(path.clone())?,
         None => Profile::default(),

@@ -68,6 +68,9 @@ pub enum Error {
     /// There is no home directory for the services' data.
     #[error("neither XDG_STATE_HOME nor HOME is an absolute path: say where data is kept by --data")]
     NoData,
+    /// Without a pause, checks would take a whole CPU.
+    #[error("with --watch, --interval is the time between checks: at least 1")]
+    NoPause,
     /// The image can't be updated.
     #[error(transparent)]
     Update(#[from] update::Error),
@@ -94,11 +97,9 @@ pub enum Error {
         /// The reason.
         source: ::console::flame::ParseError,
     },
-    /// A recorded machine runs nothing that could be profiled.
-    #[error(
-        "profile looks at the machine that it runs on, and not at one that was recorded: leave --machine out"
-    )]
-    Recorded,
+    /// A recorded machine runs nothing that this command could look at or change.
+    #[error("{0} is about the machine that it runs on, and not one that was recorded: leave --machine out")]
+    Recorded(&'static str),
     /// The helper only listens on Unix sockets.
     #[error(
         "the console's helper is asked on a Unix socket alone, where the kernel says who asks: --listen unix:PATH or systemd:NAME"
@@ -154,14 +155,14 @@ impl Error {
             Self::File { .. }
             | Self::Profile { .. }
             | Self::Folded { .. }
-            | Self::Recorded
+            | Self::Recorded(_)
             | Self::WriterAddress
             | Self::Writer(writer::serve::ServeError::Root { .. })
             | Self::HelperAddress => USAGE,
             Self::Samples(error) if error.is_usage() => USAGE,
             Self::System(error) if error.is_usage() => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
-            Self::Up(up::Error::Taken(_)) | Self::NoData => USAGE,
+            Self::Up(up::Error::Taken(_)) | Self::NoData | Self::NoPause => USAGE,
             Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,
             Self::Fleet(error) if error.is_usage() => USAGE,

@@ -135,6 +135,25 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The name of a command that is about the real machine, whatever was recorded of another.
+fn acts(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Up(_) => Some("up"),
+        Command::FilesWriter(_) => Some("files-writer"),
+        Command::Bench(_) => Some("bench"),
+        Command::Update(_) => Some("update"),
+        Command::Fleet(_) => Some("fleet"),
+        // Profiles that were saved can be compared anywhere.
+        Command::Profile(_)
+        | Command::Console(_)
+        | Command::ConsoleHelper(_)
+        | Command::Nic(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
+        | Command::Man(_) => None,
+    }
+}
+
 fn run(cli: Cli) -> Result<(), Error> {
     if let Command::Console(args) = &cli.command {
         return console::run(args, cli.machine);
@@ -142,10 +161,13 @@ fn run(cli: Cli) -> Result<(), Error> {
     if let Command::ConsoleHelper(args) = &cli.command {
         return console_helper::run(args, cli.machine);
     }
+    let rehearsal = cli.machine.is_some();
+    if rehearsal && let Some(name) = acts(&cli.command) {
+        return Err(Error::Recorded(name));
+    }
     if let Command::FilesWriter(args) = &cli.command {
         return files_writer::run(args);
     }
-    let rehearsal = cli.machine.is_some();
     let system = system::open(cli.machine.as_deref())?;
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
     let done = match cli.command {

@@ -105,7 +105,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         return compare(before, now, args.output.as_deref(), context);
     }
     if context.rehearsal {
-        return Err(Error::Recorded);
+        return Err(Error::Recorded("profile"));
     }
     let (target, what) = match (&args.service, args.pid) {
         (Some(service), _) => (Target::Service(service.clone()), service.clone()),
