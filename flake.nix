@@ -72,6 +72,9 @@
         fleet = ./modules/fleet;
       };
 
+      # What makes a disk, or a medium that installs, of a host that has the module `disk`.
+      lib = { inherit (image) disk installer; };
+
       nixosConfigurations = {
         aws-c6i = host ./hosts/aws-c6i;
         tengbe = host ./hosts/tengbe;

@@ -5,9 +5,10 @@
   pkgs,
 }:
 let
-  inherit ((import ../templates/host/flake.nix).outputs { inherit linerate nixpkgs; })
-    nixosConfigurations
-    ;
-  evaluated = builtins.unsafeDiscardStringContext nixosConfigurations.box.config.system.build.toplevel.drvPath;
+  template = (import ../templates/host/flake.nix).outputs { inherit linerate nixpkgs; };
+  evaluated = map (made: builtins.unsafeDiscardStringContext made.drvPath) (
+    [ template.nixosConfigurations.box.config.system.build.toplevel ]
+    ++ builtins.attrValues template.packages.x86_64-linux
+  );
 in
 pkgs.runCommand "linerate-nix-template" { inherit evaluated; } "touch $out"

@@ -9,6 +9,8 @@
     "ahci"
     "nvme"
   ];
+  # The root of an image grows when it boots.
+  boot.growPartition = true;
 
   linerate = {
     # A small system around the services; this key may log in, so replace it with yours.
