@@ -86,7 +86,7 @@ PROFILE ?= release
 
 install:            ## build, and put programs, units, manual pages and completions below DESTDIR and PREFIX (/usr/local)
 	.ci/install.sh cargo cc python3
-	cd pkgs && cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api
+	cd pkgs && PATH=$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api
 	.ci/stage.sh "$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE:dev=debug)" "$(DESTDIR)" "$(PREFIX)"
 
 dist:               ## an archive of static programs, and a Debian package, in pkgs/target/dist; PROFILE=try builds them faster
@@ -135,4 +135,4 @@ vm:                 ## boot the appliance: links at port 8080 of this machine, f
 	.ci/portable.sh --boot vm
 
 help:               ## these lines
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 20

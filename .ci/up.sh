@@ -8,4 +8,5 @@ cd pkgs
 programs=(linerate linerate-links linerate-files linerate-api)
 # By package: otherwise every member of the workspace affects the features of its dependencies.
 cargo build --profile try --locked --bins $(printf -- '--package %s ' "${programs[@]}")
-exec target/try/linerate up --data target/up "$@"
+target=${CARGO_TARGET_DIR:-target}
+exec "$target/try/linerate" up --data "$target/up" "$@"
