@@ -180,9 +180,13 @@ impl Client {
     /// Whether the server has closed the connection without sending more data.
     pub fn is_closed(&mut self) -> bool {
         assert!(self.received.is_empty(), "more came: {:?}", String::from_utf8_lossy(&self.received));
-        match self.stream.read(&mut [0; 64]) {
-            Ok(count) => count == 0,
-            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        loop {
+            return match self.stream.read(&mut [0; 64]) {
+                Ok(count) => count == 0,
+                // As in `fill`.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+            };
         }
     }
 

@@ -289,17 +289,24 @@ impl Server {
         self.memory("VmHWM:")
     }
 
-    /// Its resident memory without file pages, in bytes.
+    /// Its resident memory without file pages, in bytes: exactly, while the kernel's own figure may lack what each CPU
+    /// has not yet reported (Documentation/filesystems/proc.rst).
     #[must_use]
     #[track_caller]
     pub fn anonymous(&self) -> u64 {
-        self.memory("RssAnon:")
+        self.size("smaps_rollup", "Anonymous:")
     }
 
     /// A size in `/proc/PID/status` (proc_pid_status(5)).
     #[track_caller]
     fn memory(&self, name: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        self.size("status", name)
+    }
+
+    /// A size in a file of `/proc/PID`.
+    #[track_caller]
+    fn size(&self, file: &str, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/{file}", self.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a size: it runs");
         line.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok()).expect("KiB") * 1024
     }

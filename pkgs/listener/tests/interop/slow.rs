@@ -1,6 +1,6 @@
 //! Slow clients are cut off after the configured time.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 use crate::load::PATIENCE;
@@ -20,7 +20,8 @@ fn drip(mut raw: Raw, bytes: &[u8]) -> Vec<u8> {
         match raw.0.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => told.extend_from_slice(&buffer[..count]),
-            Err(error) if raw::is_slow(&error) => {}
+            // A read with a timeout is interrupted when the process is stopped and continued (signal(7)).
+            Err(error) if raw::is_slow(&error) || error.kind() == ErrorKind::Interrupted => {}
             Err(_) => break,
         }
         if raw.send(&[*byte]).is_err() {
