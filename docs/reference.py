@@ -148,7 +148,8 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
         )
         (here / "www").mkdir()
         audited = f"--audit-log {here}/audit.log"
-        # Nothing listens at the origin's address. files only notices that at its first request to the origin.
+        # Nothing listens at the origin's address, nor at that of the traces' collector. Nobody notices before the first
+        # request.
         origin = "--origin s3://bucket --origin-endpoint http://127.0.0.1:9 --origin-allow-http --origin-anonymous"
         services = {
             "links": f"linerate-links serve --database {here}/links.db {audited}",
@@ -161,6 +162,7 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
             program, *flags = command.split()
             flags += "--listen 127.0.0.1:8090 --tls-listen 127.0.0.1:8443 --admin 127.0.0.1:8091".split()
             flags += f"--cert {here}/chain.pem --key {here}/key.pem --access-log {here}/access.log".split()
+            flags += ["--otlp", "http://127.0.0.1:9"]
             service = subprocess.Popen(
                 [programs / program, *flags],
                 stdout=subprocess.DEVNULL,
