@@ -133,36 +133,36 @@ impl HttpService {
         WorkerContext::new(Arc::clone(&self.0.front), metrics, reader)
     }
 
-    /// Decides and counts a visit, unless it has to wait for the database. `known` is the link's entry, if it was
-    /// already read.
+    /// Decides and counts a visit, unless it has to wait for the database. `verified` is the hash that the posted
+    /// password matched, and `known` the link's entry, if it was already read.
     fn look(
         &self,
         request: &request::Parts,
-        trusted: bool,
+        verified: Option<&str>,
         known: Option<&Entry>,
     ) -> Result<Response<Body>, Unread> {
         let (asked, target) = (asked(request), self.target(request).unwrap_or(Target::Nothing));
         let plain::Request { head, referrer, agent, .. } = asked;
         let address = self.address(|| request.extensions.get::<Peer>()?.client(&request.headers));
-        let visitor = Visitor { host: host(request), head, referrer, agent, address, trusted };
+        let visitor = Visitor { host: host(request), head, referrer, agent, address, verified };
         self.with(|context| {
             context.look(&target, &visitor, known, |outcome| match outcome {
                 Outcome::Unread(unread) => Err(unread),
-                outcome => Ok(render::render(&self.0.responses, &asked, trusted, outcome)),
+                outcome => Ok(render::render(&self.0.responses, &asked, verified.is_some(), outcome)),
             })
         })
     }
 
     /// Decides and counts a visit.
-    async fn visit(&self, request: &request::Parts, trusted: bool) -> Response<Body> {
-        match self.look(request, trusted, None) {
+    async fn visit(&self, request: &request::Parts, verified: Option<&str>) -> Response<Body> {
+        match self.look(request, verified, None) {
             Ok(response) => response,
-            Err(unread) => self.wait(request, trusted, unread).await,
+            Err(unread) => self.wait(request, verified, unread).await,
         }
     }
 
     /// Answers the visit after waiting for what it needs.
-    async fn wait(&self, request: &request::Parts, trusted: bool, unread: Unread) -> Response<Body> {
+    async fn wait(&self, request: &request::Parts, verified: Option<&str>, unread: Unread) -> Response<Body> {
         let refused = |refusal| render::deny(&self.0.responses, &asked(request), refusal);
         let (entry, certainty) = match self.find(request).await {
             Ok(found) => found,
@@ -178,7 +178,7 @@ impl HttpService {
                     Err(refusal) => return refused(refusal),
                 }
             }
-            match self.look(request, trusted, Some(&entry)) {
+            match self.look(request, verified, Some(&entry)) {
                 Ok(mut response) => {
                     if let Some(told) = told(certainty) {
                         response.headers_mut().insert(CACHE_STATUS, told);
@@ -240,8 +240,9 @@ impl HttpService {
             Ok(form) => locked.unlock(&self.0.front, &form, address).await,
             Err(refusal) => Err(refusal.into()),
         };
-        let Err(Locked { refusal, retry_after }) = unlocked else {
-            return self.visit(&request, true).await;
+        let Locked { refusal, retry_after } = match unlocked {
+            Ok(hash) => return self.visit(&request, Some(hash.as_str())).await,
+            Err(locked) => locked,
         };
         let mut response = render::deny(&self.0.responses, &asked(&request), refusal);
         if let Some(seconds) = retry_after {
@@ -313,12 +314,12 @@ impl tower_service::Service<Request<Body>> for HttpService {
         let secure = request.extensions.get().is_some_and(is_secure);
         let response = match request.method {
             _ if !secure && self.0.secured.redirects => self.to_https(&request),
-            Method::GET | Method::HEAD if body.is_end_stream() => match self.look(&request, false, None) {
+            Method::GET | Method::HEAD if body.is_end_stream() => match self.look(&request, None, None) {
                 Ok(response) => response,
                 Err(unread) => {
                     let (this, trace) = (self.clone(), self.trace(&request));
                     let answered = async move {
-                        let response = this.wait(&request, false, unread).await;
+                        let response = this.wait(&request, None, unread).await;
                         this.finish(response, secure)
                     };
                     return Either::Right(Box::pin(commented(trace, answered)));
@@ -330,7 +331,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
                 let (this, trace) = (self.clone(), self.trace(&request));
                 let answered = async move {
                     let response = match form(body).await {
-                        Ok(_) | Err(Refusal::Body) => this.visit(&request, false).await,
+                        Ok(_) | Err(Refusal::Body) => this.visit(&request, None).await,
                         Err(refusal) => render::deny(&this.0.responses, &asked(&request), refusal),
                     };
                     this.finish(response, secure)
@@ -386,7 +387,7 @@ impl FastPath for HttpService {
         let target = self.0.routes.find(&Method::GET, path)?;
         let address = self.address(|| exchange.client(head));
         let host = Host::Lines(head);
-        let visitor = Visitor { host, head: only_head, referrer, agent, address, trusted: false };
+        let visitor = Visitor { host, head: only_head, referrer, agent, address, verified: None };
         let lines = if secure { self.0.hsts_line.as_bytes() } else { b"" };
         let head_end = HeadEnd { lines, exchange, head, connection };
         self.with(|context| {

@@ -59,18 +59,23 @@ impl From<Refusal> for Locked {
 }
 
 impl LockedLink {
-    /// Tries the password in a form from `address`.
-    pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<(), Locked> {
+    /// Tries the password in a form from `address`. Returns the hash that it matches, which is the one from before the
+    /// form arrived.
+    ///
+    /// # Errors
+    /// When the form has no password or a wrong one, or there were too many attempts.
+    pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<String, Locked> {
+        let Self { link, hash } = self;
         let Some(password) = password_of(form) else { return Err(Refusal::Malformed.into()) };
-        let turn = front.attempts.begin(self.link, address, Instant::now());
+        let turn = front.attempts.begin(link, address, Instant::now());
         let turn =
             turn.map_err(|seconds| Locked { refusal: Refusal::Attempts, retry_after: Some(seconds) })?;
-        let right = tokio::task::spawn_blocking(move || {
+        let verified = tokio::task::spawn_blocking(move || {
             // The permit is held until the hash is done, even if the client has left.
             let _turn = turn;
-            password::verify(&password, &self.hash)
+            password::verify(&password, &hash).then_some(hash)
         });
-        if right.await.is_ok_and(|right| right) { Ok(()) } else { Err(Refusal::WrongPassword.into()) }
+        verified.await.ok().flatten().ok_or_else(|| Refusal::WrongPassword.into())
     }
 }
 

@@ -30,8 +30,15 @@ pub struct Visitor<'v> {
     pub agent: Option<&'v [u8]>,
     /// The visitor's address, if countries are counted and it is known.
     pub address: Option<IpAddr>,
-    /// Whether the link's password was given correctly.
-    pub trusted: bool,
+    /// The hash that the given password matched. The link may have got another one since.
+    pub verified: Option<&'v str>,
+}
+
+impl Visitor<'_> {
+    /// Whether the given password is the one that this entry has now.
+    fn unlocks(&self, entry: &Entry) -> bool {
+        self.verified.is_some() && self.verified == entry.password_hash()
+    }
 }
 
 /// What a visit has to wait for.
@@ -155,7 +162,7 @@ impl WorkerContext {
             Verdict::Missing => render(missing(domain)),
             Verdict::Gone => render(Outcome::Gone),
             Verdict::UsedUp => render(self.used_up(entry, visitor)),
-            Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
+            Verdict::Ask if !visitor.unlocks(entry) => render(Outcome::Ask(entry)),
             Verdict::Follow | Verdict::Ask if entry.is_limited() && self.only_looks(visitor) => {
                 render(Outcome::Limited)
             }
@@ -188,7 +195,7 @@ impl WorkerContext {
     fn used_up<'e>(&self, entry: &'e Entry, visitor: &Visitor<'_>) -> Outcome<'e> {
         if !entry.is_leased() {
             Outcome::Gone
-        } else if entry.password_hash().is_some() && !visitor.trusted {
+        } else if entry.password_hash().is_some() && !visitor.unlocks(entry) {
             Outcome::Ask(entry)
         } else if self.only_looks(visitor) {
             Outcome::Limited

@@ -1,5 +1,7 @@
 //! Links that ask for a password.
 
+use links::link::LinkPatch;
+
 use crate::http::Answer;
 use crate::server::{Server, settings};
 
@@ -58,6 +60,37 @@ fn a_wrong_password_is_403_and_the_sixth_try_within_a_minute_429() {
         "{seconds:?}"
     );
     assert_eq!(answer.value("location"), None);
+    server.assert_clicks("abc", 0);
+}
+
+#[test]
+fn the_old_password_opens_no_link_that_got_a_new_one_while_the_form_arrived() {
+    let server = protected();
+    let change = |password: &str| {
+        let patch = LinkPatch { password: Some(Some(password.to_owned())), ..LinkPatch::default() };
+        server.store().edit("abc".to_owned(), patch).wait().unwrap();
+    };
+    for (accept, kind) in
+        [("text/html", "text/html; charset=utf-8"), ("application/json", "application/problem+json")]
+    {
+        let mut client = server.connect();
+        let form = "password=correct+%26+horse";
+        client
+            .send(format!(
+                "POST /abc HTTP/1.1\r\nHost: h\r\n{FORM}Accept: {accept}\r\nContent-Length: {}\r\n\
+                 Expect: 100-continue\r\n\r\n",
+                form.len()
+            ))
+            .unwrap();
+        // By now the link was looked up.
+        assert_eq!(client.receive().unwrap().status, 100);
+        change("another");
+        client.send(form).unwrap();
+        let answer = client.receive().unwrap();
+        assert_eq!((answer.status, answer.value("content-type")), (403, Some(kind)));
+        assert_eq!(answer.value("location"), None);
+        change(PASSWORD);
+    }
     server.assert_clicks("abc", 0);
 }
 

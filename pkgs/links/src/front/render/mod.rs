@@ -80,19 +80,21 @@ fn ok(body: &str) -> Page<'_> {
     Page { status: (200, "OK"), fields: PAGE_FIELDS, kind: HTML, body }
 }
 
-/// Renders the answer to `request`. `trusted` says whether the request came with the right password.
+/// Renders the answer to `request`. `posted` says whether it is a form, whose password was right when it was verified.
 #[inline]
-pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: Outcome<'_>) -> R::Answer {
+pub fn render<R: Render>(to: R, request: &Request<'_>, posted: bool, outcome: Outcome<'_>) -> R::Answer {
     let refusal = match outcome {
         Outcome::Follow(entry) => {
             let location = page::location(entry, request.query);
             // A 307 would send the password to the target. A 303 makes it a GET (RFC 9110, section 15.4.4).
-            let redirect = if trusted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
+            let redirect = if posted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
             return to.redirect(redirect, &location, request.head);
         }
         Outcome::Root(target) | Outcome::Favicon(target) | Outcome::Elsewhere(target) => {
             return to.redirect(Redirect::As(RedirectStatus::Found), target.as_bytes(), request.head);
         }
+        // The link got another password while the form arrived.
+        Outcome::Ask(_) if posted => return deny(to, request, Refusal::WrongPassword),
         Outcome::Ask(_) => return to.page(&ok(&page::ask(false)), request.head),
         Outcome::Welcome => return to.page(&ok(&page::welcome()), request.head),
         Outcome::Limited => return to.page(&ok(&page::limited()), request.head),
