@@ -158,6 +158,14 @@ impl Entry {
         self.head().rules.as_ref().is_some_and(|rules| rules.limit.is_some())
     }
 
+    /// Whether only an edit ends its redirect. Otherwise, a client has to ask again each time: the link expires, has a
+    /// click limit, or asks for a password.
+    #[inline]
+    pub fn lasts(&self) -> bool {
+        let Some(rules) = &self.head().rules else { return true };
+        rules.expires_at.is_none() && rules.limit.is_none() && rules.password_hash.is_none()
+    }
+
     /// Whether its clicks are granted a few at a time ([`LEASED`]).
     pub fn is_leased(&self) -> bool {
         let limit = self.head().rules.as_ref().and_then(|rules| rules.limit.as_ref());

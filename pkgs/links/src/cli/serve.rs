@@ -197,7 +197,8 @@ pub struct Args {
     #[arg(long, help_heading = "Public listener")]
     pub redirect_body: bool,
 
-    /// How long browsers may cache a redirect, in seconds. Cached visits are not counted.
+    /// How long browsers may cache a redirect, in seconds. Cached visits are not counted. Links that expire, have a
+    /// click limit or a password are never cached, nor is where a domain sends those who ask for an unknown code.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = "Public listener")]
     pub redirect_max_age: u32,
 

@@ -87,7 +87,8 @@ pub struct Settings {
     pub robots: String,
     /// Whether a redirect has a small page with the link, for clients that do not follow redirects.
     pub redirect_body: bool,
-    /// How long a redirect may be cached privately, in seconds. With 0, every click can be counted.
+    /// How long a redirect may be cached privately, in seconds, unless it may end without an edit. With 0, every click
+    /// can be counted.
     pub redirect_max_age: u32,
     /// How long clicks are kept by day and hour.
     pub click_retention: Retention,

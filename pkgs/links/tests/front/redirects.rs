@@ -1,5 +1,6 @@
 //! Links: their targets, statuses and headers, and the reasons for which they do not redirect.
 
+use links::domains::NewDomain;
 use links::link::{LinkPatch, RedirectStatus, Status};
 use links::when::Timestamp;
 
@@ -200,6 +201,42 @@ fn a_redirect_carries_a_page_and_an_age_where_configured() {
         assert_eq!(answer.location(), "https://t.example/?a=1&b=%27x%27");
         assert!(answer.text().contains("href=\"https://t.example/?a=1&amp;b=%27x%27\""), "{}", answer.text());
     }
+}
+
+#[test]
+fn what_may_end_without_an_edit_is_not_cached_whatever_is_configured() {
+    let mut configured = settings();
+    configured.redirect_max_age = 60;
+    configured.root_target = Some("https://root.example/".to_owned());
+    configured.favicon_target = Some("https://icon.example/".to_owned());
+    let server = Server::start(configured);
+    let default_target = Some("https://elsewhere.example/".to_owned());
+    let domain = NewDomain { host: "b.example".to_owned(), default_target, ..NewDomain::default() };
+    server.store().create_domain(domain).wait().unwrap();
+    let now = Timestamp::now().0;
+    server.link("plain", |_| ());
+    server.link("begun", |link| link.not_before = Some(Timestamp(now - 1_000)));
+    server.link("ends", |link| link.expires_at = Some(Timestamp(now + 1_000)));
+    server.link("few", |link| link.max_clicks = Some(100));
+    server.link("locked", |link| link.password = Some("secret".to_owned()));
+    // On the fast path and on the slow path.
+    for (path, slow, host, expected) in [
+        ("/plain", "/%70lain", "h", "private, max-age=60"),
+        ("/begun", "/%62egun", "h", "private, max-age=60"),
+        ("/ends", "/%65nds", "h", "private, no-cache"),
+        ("/few", "/%66ew", "h", "private, no-cache"),
+        ("/unknown", "/%75nknown", "b.example", "private, no-cache"),
+        ("/", "http://h/", "h", "private, max-age=60"),
+        ("/favicon.ico", "/favicon%2eico", "h", "private, max-age=60"),
+    ] {
+        for path in [path, slow] {
+            let answer = server.answer(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!([302, 307].contains(&answer.status), "{path}: {answer:?}");
+            assert_eq!(answer.value("cache-control"), Some(expected), "{path}");
+        }
+    }
+    let opened = server.connect().request("POST", "/locked", "", "password=secret").unwrap();
+    assert_eq!((opened.status, opened.value("cache-control")), (303, Some("private, no-cache")));
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub trait Render: Sized {
     type Answer;
 
     /// A redirect.
-    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Self::Answer;
+    fn redirect(self, redirect: Redirect, reuse: Reuse, location: &[u8], head: bool) -> Self::Answer;
 
     /// An answer with its own body.
     fn page(self, page: &Page<'_>, head: bool) -> Self::Answer;
@@ -63,6 +63,20 @@ impl Redirect {
     }
 }
 
+/// Whether a client may follow a redirect again without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// For as long as the settings say.
+    Configured,
+    /// Never: the next answer may be another one without any edit of this link.
+    Never,
+}
+
+impl Reuse {
+    /// Both, each at its discriminant.
+    pub const ALL: [Self; 2] = [Self::Configured, Self::Never];
+}
+
 /// An answer with a body.
 pub struct Page<'p> {
     /// Status code and reason phrase.
@@ -74,6 +88,9 @@ pub struct Page<'p> {
     /// The body.
     pub body: &'p str,
 }
+
+/// The redirect of what is no link.
+const FOUND: Redirect = Redirect::As(RedirectStatus::Found);
 
 /// A page with this body.
 fn ok(body: &str) -> Page<'_> {
@@ -88,10 +105,15 @@ pub fn render<R: Render>(to: R, request: &Request<'_>, posted: bool, outcome: Ou
             let location = page::location(entry, request.query);
             // A 307 would send the password to the target. A 303 makes it a GET (RFC 9110, section 15.4.4).
             let redirect = if posted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
-            return to.redirect(redirect, &location, request.head);
+            let reuse = if entry.lasts() { Reuse::Configured } else { Reuse::Never };
+            return to.redirect(redirect, reuse, &location, request.head);
         }
-        Outcome::Root(target) | Outcome::Favicon(target) | Outcome::Elsewhere(target) => {
-            return to.redirect(Redirect::As(RedirectStatus::Found), target.as_bytes(), request.head);
+        Outcome::Root(target) | Outcome::Favicon(target) => {
+            return to.redirect(FOUND, Reuse::Configured, target.as_bytes(), request.head);
+        }
+        // A link with this code may be created at any time.
+        Outcome::Elsewhere(target) => {
+            return to.redirect(FOUND, Reuse::Never, target.as_bytes(), request.head);
         }
         // The link got another password while the form arrived.
         Outcome::Ask(_) if posted => return deny(to, request, Refusal::WrongPassword),

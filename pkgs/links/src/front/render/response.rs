@@ -7,12 +7,13 @@ use service::problem::Problem;
 
 use super::page::{self, HTML, PAGE_FIELDS, PROBLEM, Refusal};
 use super::templates::cache_control;
-use super::{Page, Redirect, Render};
+use super::{Page, Redirect, Render, Reuse};
 use crate::front::Settings;
 
 /// Prepared responses.
 pub struct Responses {
-    cache_control: HeaderValue,
+    /// By [`Reuse`].
+    cache_control: [HeaderValue; Reuse::ALL.len()],
     redirect_body: bool,
     /// Each refusal, first for programs, then for people.
     refusals: [[Prepared; 2]; Refusal::ALL.len()],
@@ -40,7 +41,7 @@ impl Responses {
             })
         });
         Self {
-            cache_control: text(&cache_control(settings)),
+            cache_control: Reuse::ALL.map(|reuse| text(&cache_control(settings, reuse))),
             redirect_body: settings.redirect_body,
             refusals,
         }
@@ -50,11 +51,11 @@ impl Responses {
 impl Render for &Responses {
     type Answer = Response<Body>;
 
-    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Response<Body> {
+    fn redirect(self, redirect: Redirect, reuse: Reuse, location: &[u8], head: bool) -> Response<Body> {
         let body = if self.redirect_body { page::moved(location) } else { String::new() };
         // This leaves room for fields that are added later: date, alt-svc and strict-transport-security.
         let mut fields = HeaderMap::with_capacity(6);
-        fields.insert(header::CACHE_CONTROL, self.cache_control.clone());
+        fields.insert(header::CACHE_CONTROL, self.cache_control[reuse as usize].clone());
         let length = if body.is_empty() { HeaderValue::from_static("0") } else { body.len().into() };
         fields.insert(header::CONTENT_LENGTH, length);
         fields.insert(header::LOCATION, value(location));

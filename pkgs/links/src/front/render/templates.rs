@@ -5,23 +5,23 @@ use request_head::Lines;
 use service::request_id::RequestId;
 
 use super::page::{self, PAGE_FIELDS, Refusal};
-use super::{self as render, Page, Redirect, Render};
+use super::{self as render, Page, Redirect, Render, Reuse};
 use crate::front::Settings;
 use crate::front::request::Request;
 use crate::front::visit::Outcome;
 
 /// The `Cache-Control` of a redirect. With `no-cache`, even visitors of a 301 come back to be counted.
-pub fn cache_control(settings: &Settings) -> String {
-    match settings.redirect_max_age {
-        0 => "private, no-cache".to_owned(),
-        seconds => format!("private, max-age={seconds}"),
+pub fn cache_control(settings: &Settings, reuse: Reuse) -> String {
+    match (reuse, settings.redirect_max_age) {
+        (Reuse::Configured, seconds @ 1..) => format!("private, max-age={seconds}"),
+        (Reuse::Configured, 0) | (Reuse::Never, _) => "private, no-cache".to_owned(),
     }
 }
 
 /// The fixed parts of answers.
 pub struct Templates {
-    /// From the status line to the name of `location`, by [`Redirect::index`].
-    redirects: [Box<[u8]>; Redirect::ALL.len()],
+    /// From the status line to the name of `location`, by [`Reuse`] and [`Redirect::index`].
+    redirects: [[Box<[u8]>; Redirect::ALL.len()]; Reuse::ALL.len()],
     redirect_body: bool,
     /// Each refusal, first for programs, then for people.
     refusals: [[ErrorTemplate; 2]; Refusal::ALL.len()],
@@ -67,12 +67,15 @@ fn refused(refusal: Refusal, html: bool, id: &RequestId) -> (String, String) {
 impl Templates {
     /// The templates for these settings.
     pub fn new(settings: &Settings) -> Self {
-        let cache_control = cache_control(settings);
-        let redirects = Redirect::ALL.map(|(status, reason)| {
-            let length = if settings.redirect_body { "" } else { "content-length: 0\r\n" };
-            let head =
-                format!("HTTP/1.1 {status} {reason}\r\ncache-control: {cache_control}\r\n{length}location: ");
-            head.into_bytes().into_boxed_slice()
+        let length = if settings.redirect_body { "" } else { "content-length: 0\r\n" };
+        let redirects = Reuse::ALL.map(|reuse| {
+            let cache_control = cache_control(settings, reuse);
+            Redirect::ALL.map(|(status, reason)| {
+                let head = format!(
+                    "HTTP/1.1 {status} {reason}\r\ncache-control: {cache_control}\r\n{length}location: "
+                );
+                head.into_bytes().into_boxed_slice()
+            })
         });
         let refusals =
             Refusal::ALL.map(|refusal| [false, true].map(|html| ErrorTemplate::new(refusal, html)));
@@ -127,9 +130,9 @@ impl Render for Http1Render<'_> {
     type Answer = u16;
 
     #[inline]
-    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> u16 {
+    fn redirect(self, redirect: Redirect, reuse: Reuse, location: &[u8], head: bool) -> u16 {
         let Self { templates, out, head_end } = self;
-        out.extend_from_slice(&templates.redirects[redirect.index()]);
+        out.extend_from_slice(&templates.redirects[reuse as usize][redirect.index()]);
         out.extend_from_slice(location);
         if templates.redirect_body {
             let body = page::moved(location);
