@@ -206,6 +206,21 @@ impl Cache {
         self.limits.changed(link, most)
     }
 
+    /// The recorded limit of a link, for [`use_up`](Self::use_up). Read it before requesting clicks.
+    pub fn recorded_limit(&self, link: i64) -> Option<u64> {
+        self.limits.recorded(link)
+    }
+
+    /// Records that the database had no clicks left for a link under the limit `most`, unless it has changed since.
+    pub fn use_up(&self, link: i64, most: Option<u64>, now: Instant) {
+        self.limits.use_up(link, most, now);
+    }
+
+    /// Whether the database had no clicks left for a link within the last second.
+    pub fn is_used_up(&self, link: i64, now: Instant) -> bool {
+        self.limits.is_used_up(link, now)
+    }
+
     /// Takes back unused grants: those of one link, or those of all links that were granted nothing for this long.
     pub fn take_grants(&self, of: Grants) -> Vec<(i64, u64)> {
         self.limits.take(of)

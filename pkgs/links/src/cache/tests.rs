@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
 
+use super::click_limits::USED_UP_KEPT;
 use super::local::{LOCAL_TEXT_BYTES, MOST_SETS};
 use super::*;
 use crate::agent::Agent;
@@ -294,6 +295,28 @@ fn nothing_is_spent_of_a_grant_that_others_have_used_up() {
     cache.grant(1, 2);
     assert_eq!([entry.spend(), entry.spend(), entry.spend()], [true, true, false]);
     assert_eq!(entry.judge(Timestamp::now()), Verdict::UsedUp);
+}
+
+#[test]
+fn a_link_counts_as_used_up_for_a_second_unless_it_may_have_clicks_again() {
+    let (cache, now) = (Cache::new(1 << 20), Instant::now());
+    cache.use_up(1, None, now);
+    assert!(!cache.is_used_up(1, now), "links without a counter are not remembered");
+    let _counter = cache.limits.counter(1, LEASED);
+    assert!(!cache.limits_changed(1, Some(5)));
+    let limit = cache.recorded_limit(1);
+    cache.use_up(1, limit, now);
+    assert!(cache.is_used_up(1, now) && !cache.is_used_up(2, now));
+    assert!(!cache.limits_changed(1, Some(5)), "it is read again");
+    assert!(cache.is_used_up(1, now + USED_UP_KEPT - Duration::from_millis(1)));
+    assert!(!cache.is_used_up(1, now + USED_UP_KEPT));
+    cache.grant(1, 1);
+    assert!(!cache.is_used_up(1, now), "clicks were granted");
+    cache.use_up(1, limit, now);
+    assert!(cache.limits_changed(1, Some(6)));
+    assert!(!cache.is_used_up(1, now), "the limit has changed");
+    cache.use_up(1, limit, now);
+    assert!(!cache.is_used_up(1, now), "that was said of the old limit");
 }
 
 #[test]

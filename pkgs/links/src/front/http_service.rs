@@ -157,20 +157,21 @@ impl HttpService {
     async fn visit(&self, request: &request::Parts, verified: Option<&str>) -> Response<Body> {
         match self.look(request, verified, None) {
             Ok(response) => response,
-            Err(unread) => self.wait(request, verified, unread).await,
+            Err(_) => self.wait(request, verified).await,
         }
     }
 
     /// Answers the visit after waiting for what it needs.
-    async fn wait(&self, request: &request::Parts, verified: Option<&str>, unread: Unread) -> Response<Body> {
+    async fn wait(&self, request: &request::Parts, verified: Option<&str>) -> Response<Body> {
         let refused = |refusal| render::deny(&self.0.responses, &asked(request), refusal);
         let (entry, certainty) = match self.find(request).await {
             Ok(found) => found,
             Err(refusal) => return refused(refusal),
         };
-        let mut unread = (unread != Unread::Link).then_some(unread);
+        // While the link was read, other visits may have got clicks, or learned that none are left.
+        let mut unread = None;
         // Other visits may use up what was granted before this one gets it.
-        for _ in 0..GRANTS {
+        for _ in 0..=GRANTS {
             if let Some(Unread::Clicks(link)) = unread {
                 match self.lease(link).await {
                     Ok(true) => {}
@@ -213,11 +214,11 @@ impl HttpService {
     }
 
     /// The requested link, if it requires a password.
-    async fn locked(&self, request: &request::Parts, unread: Unread) -> Result<LockedLink, Refusal> {
+    async fn locked(&self, request: &request::Parts) -> Result<LockedLink, Refusal> {
         let (entry, _) = self.find(request).await?;
         let target = self.target(request).ok_or(Refusal::Method)?;
-        let mut unread = (unread != Unread::Link).then_some(unread);
-        for _ in 0..GRANTS {
+        let mut unread = None;
+        for _ in 0..=GRANTS {
             if let Some(Unread::Clicks(link)) = unread
                 && !self.lease(link).await?
             {
@@ -316,10 +317,10 @@ impl tower_service::Service<Request<Body>> for HttpService {
             _ if !secure && self.0.secured.redirects => self.to_https(&request),
             Method::GET | Method::HEAD if body.is_end_stream() => match self.look(&request, None, None) {
                 Ok(response) => response,
-                Err(unread) => {
+                Err(_) => {
                     let (this, trace) = (self.clone(), self.trace(&request));
                     let answered = async move {
-                        let response = this.wait(&request, None, unread).await;
+                        let response = this.wait(&request, None).await;
                         this.finish(response, secure)
                     };
                     return Either::Right(Box::pin(commented(trace, answered)));
@@ -349,7 +350,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
                         let answered = async move {
                             let locked = match locked {
                                 Ok(locked) => Ok(locked),
-                                Err(unread) => this.locked(&request, unread).await,
+                                Err(_) => this.locked(&request).await,
                             };
                             let response = match locked {
                                 Ok(locked) => this.clone().unlock(request, locked, body).await,

@@ -1,6 +1,7 @@
 //! Decides a visit, for all protocols.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use service::logs::LogLimit;
 
@@ -199,6 +200,8 @@ impl WorkerContext {
             Outcome::Ask(entry)
         } else if self.only_looks(visitor) {
             Outcome::Limited
+        } else if self.front.cache.is_used_up(entry.link(), Instant::now()) {
+            Outcome::Gone
         } else {
             Outcome::Unread(Unread::Clicks(entry.link()))
         }

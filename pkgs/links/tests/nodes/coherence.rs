@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::until;
 
 use crate::server::alone;
-use crate::{STALENESS, ask, metric, node, start};
+use crate::{STALENESS, ask, misses, node, start};
 
 /// How much a busy machine may add to the bound, if a thread wakes up late.
 const LATE: Duration = Duration::from_secs(5);
@@ -70,10 +70,6 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
     });
     one.stop();
     other.stop();
-}
-
-fn misses(server: &crate::server::Server) -> u64 {
-    metric(server, "linerate_links_cache_lookups_total{result=\"miss\"}") as u64
 }
 
 #[test]

@@ -8,7 +8,7 @@ use testkit::until;
 
 use crate::http::Client;
 use crate::server::alone;
-use crate::{ask, node, start};
+use crate::{ask, misses, node, start};
 
 #[test]
 fn who_does_not_follow_a_link_takes_no_click_from_the_other_server() {
@@ -37,6 +37,28 @@ fn who_does_not_follow_a_link_takes_no_click_from_the_other_server() {
     for server in servers {
         server.stop();
     }
+}
+
+#[test]
+fn visits_of_a_used_up_link_leave_the_database_alone_until_its_limit_changes() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let server = node(&place, &[]);
+    let (mut api, mut client) = (server.api(), server.connect());
+    let link = json!({ "code": "once", "target": "https://t.example/", "max_clicks": 1 });
+    assert_eq!(api.add(&link).expect("an answer"), 201);
+    assert_eq!(ask(&mut client, "once").0, 307);
+    // While nobody knows whether the cache is outdated, each visit reads the link.
+    until("its visits are answered without the database", || {
+        let before = misses(&server);
+        for _ in 0..200 {
+            assert_eq!(ask(&mut client, "once").0, 410);
+        }
+        misses(&server) - before < 20
+    });
+    assert_eq!(api.edit("once", &json!({ "max_clicks": 2 })).expect("an answer"), 200);
+    assert_eq!((ask(&mut client, "once").0, ask(&mut client, "once").0), (307, 410));
+    server.stop();
 }
 
 #[test]

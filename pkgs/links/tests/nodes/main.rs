@@ -48,6 +48,11 @@ fn ask(client: &mut Client, code: &str) -> (u16, Option<String>) {
     (answer.status, answer.value("location").map(str::to_owned))
 }
 
+/// How many visits have read the database.
+fn misses(server: &Server) -> u64 {
+    metric(server, "linerate_links_cache_lookups_total{result=\"miss\"}") as u64
+}
+
 /// A value from `/metrics`, from the line that starts with this name.
 fn metric(server: &Server, name: &str) -> f64 {
     let mut client = Client::connect(server.admin).expect("it listens");

@@ -25,7 +25,7 @@ use postgres::{
 };
 use service::access_log::recorded_trace;
 use service::ready::{Heartbeats, Watch as Liveness};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use crate::code::CodePolicy;
@@ -64,6 +64,10 @@ const LAST: Duration = Duration::from_secs(30);
 
 /// Rows of an export that may wait to be written.
 const EXPORTED: usize = 1_024;
+
+/// How many requests of visitors for clicks may wait. Strangers cause them, so they do not count for the queue of writes
+/// and lists. Further ones fail with [`Error::Busy`].
+const VISITORS: usize = 1_024;
 
 /// Options of PostgreSQL.
 pub struct PostgresOptions {
@@ -107,6 +111,10 @@ pub struct Postgres {
     timeout: Duration,
     queue: usize,
     depth: Arc<AtomicUsize>,
+    /// How many requests of visitors for clicks wait: at most [`VISITORS`].
+    visitors: Arc<AtomicUsize>,
+    /// Those that run at once: they have half of the connections, and leave the others to writes and lists.
+    turns: Arc<Semaphore>,
     flushes: Arc<tokio::sync::Mutex<Flushes>>,
     background: Background,
     beats: Heartbeats,
@@ -178,7 +186,8 @@ impl Postgres {
         };
         let settings = format!("-c statement_timeout={timeout} -c lock_timeout={timeout} -c jit=off");
         let writers = connector.derive("linerate-links", &settings);
-        let pool = Pool::new(writers, options.connections.get() as usize, options.timeout);
+        let connections = options.connections.get() as usize;
+        let pool = Pool::new(writers, connections, options.timeout);
         let mut node = [0; 8];
         getrandom::fill(&mut node).expect("the system has a source of randomness");
         let mut opened = Self {
@@ -194,6 +203,8 @@ impl Postgres {
             timeout: options.timeout,
             queue: options.queue,
             depth: Arc::default(),
+            visitors: Arc::default(),
+            turns: Arc::new(Semaphore::new((connections / 2).max(1))),
             flushes: Arc::new(tokio::sync::Mutex::new(Flushes {
                 node: i64::from_le_bytes(node),
                 seq: 0,
@@ -295,6 +306,36 @@ impl Postgres {
         T: Send + 'static,
         W: Future<Output = Result<T, Error>> + Send + 'static,
     {
+        self.run_counted((&self.depth, self.queue), timeout, work)
+    }
+
+    /// Like [`run`](Self::run), for what visitors cause, which never takes the API's place.
+    fn run_for_visitor<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let turns = Arc::clone(&self.turns);
+        self.run_counted((&self.visitors, VISITORS), self.timeout, move |pool| {
+            let work = work(pool);
+            async move {
+                let _turn = turns.acquire_owned().await.map_err(|_| Error::Closed)?;
+                work.await
+            }
+        })
+    }
+
+    /// Runs work that counts in `depth` from now to its end, unless `most` already do.
+    fn run_counted<T, W>(
+        &self,
+        (depth, most): (&Arc<AtomicUsize>, usize),
+        timeout: Duration,
+        work: impl FnOnce(Pool) -> W,
+    ) -> Pending<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
         /// Decrements the number of waiting jobs, however one ends.
         struct Waiting(Arc<AtomicUsize>);
         impl Drop for Waiting {
@@ -305,9 +346,9 @@ impl Postgres {
         if self.closed.load(Ordering::Acquire) {
             return Pending::refused(Error::Closed);
         }
-        let waiting = self.depth.fetch_add(1, Ordering::Relaxed);
-        let guard = Waiting(Arc::clone(&self.depth));
-        if waiting >= self.queue {
+        let waiting = depth.fetch_add(1, Ordering::Relaxed);
+        let guard = Waiting(Arc::clone(depth));
+        if waiting >= most {
             return Pending::refused(Error::Busy);
         }
         let (sender, receiver) = oneshot::channel();

@@ -356,6 +356,37 @@ fn a_limit_counts_the_clicks_from_before_it_was_set() {
 }
 
 #[test]
+fn visitors_who_wait_for_clicks_leave_the_queue_and_connections_to_writes() {
+    let fixture = Fixture::new();
+    let link = fixture.add("one");
+    fixture.limit("one", Some(50));
+    let remote = Remote::of(Arc::clone(&fixture.node));
+    fixture.node.background.block_on(async {
+        let session = fixture.node.pool.get().await.unwrap();
+        let held = session.begin().await.unwrap();
+        held.query("SELECT link FROM limits FOR UPDATE", &[]).await.unwrap();
+        let waiting: Vec<_> = (0..VISITORS).map(|_| remote.lease(link, || false)).collect();
+        let more = remote.lease(link, || false).await;
+        assert!(matches!(more, Err(Error::Busy)), "{more:?}");
+        let target = "https://example.com/".to_owned();
+        let new = NewLink { code: Some("two".to_owned()), target, ..NewLink::default() };
+        fixture.node.create(new, None).await.expect("a place and a connection");
+        held.rollback().await.unwrap();
+        let mut granted = 0;
+        for lease in waiting {
+            if let Lease::Granted(clicks) = lease.await.unwrap() {
+                granted += clicks;
+            }
+        }
+        assert_eq!(granted, 50);
+    });
+    fixture.limit("one", Some(60));
+    let known = remote.lease(link, || true).wait().unwrap();
+    assert_eq!(known, Lease::UsedUp, "whoever knows that does not ask");
+    assert_eq!(fixture.granted(link), 10);
+}
+
+#[test]
 fn a_limit_that_an_import_sets_counts_the_clicks_from_before_too() {
     let fixture = Fixture::new();
     let link = fixture.add("one");
