@@ -6,6 +6,12 @@ use crate::user::{Document, Record, Status, UserId};
 
 use super::tokenize;
 
+/// Bytes of memory of a tag or a word: the text, its allocation and the pointer to that, rounded up.
+const TEXT_BYTES: usize = 64;
+
+/// Bytes of memory of a draft and its record besides document, tags and words, rounded up.
+const DRAFT_BYTES: usize = 1024;
+
 /// A user as a row, without what is only known when it is written.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -41,6 +47,15 @@ impl Draft {
             tags,
             words: tokenize::words(user).into_iter().collect(),
         })
+    }
+
+    /// About how many bytes of memory these take, with their records, until they are written.
+    pub fn bytes(users: &[Self]) -> u64 {
+        let bytes = |user: &Self| {
+            // The record repeats the document.
+            2 * user.document.len() + TEXT_BYTES * (user.tags.len() + user.words.len()) + DRAFT_BYTES
+        };
+        users.iter().map(|user| bytes(user) as u64).sum()
     }
 
     /// New users. All have the same creation time, by which the stored answer of the request that created them is

@@ -5,7 +5,7 @@ use std::error::Error as Cause;
 /// Why the database did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// All connections were busy for as long as a request waits for one.
+    /// All connections were busy for as long as a request waits for one, or too many writes are waiting.
     #[error("the database is busy")]
     Busy,
     /// It cannot be reached, or did not answer in time. It is then unknown whether a write was done.

@@ -3,10 +3,12 @@
 //! - [`Store`]: the operations of a database.
 //! - [`Watch`]: is told of writes; [`Alarm`]: reports that the database can no longer be used.
 //! - [`Sqlite`] and [`Postgres`]: the two databases; `tests` checks both in the same way.
+//! - `budget`: limits the memory of writes that wait.
 //! - [`Draft`], [`Entry`]: a user as a row; `tokenize`: the words for searching; `list`: the SQL of lists.
 
 mod alarm;
 mod answer;
+mod budget;
 mod entry;
 mod error;
 mod idempotency;

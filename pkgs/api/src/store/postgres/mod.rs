@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::user::{Record, UserId};
 
+use super::budget::{WRITE_BYTES, WriteBudget};
 use super::{
     Alarm, Change, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page,
     Query, Replaced, Store, Unusable, Watch,
@@ -61,6 +62,7 @@ pub struct Postgres {
     timeout: Duration,
     watch: Arc<dyn Watch>,
     background: Arc<Background>,
+    writes: Arc<WriteBudget>,
     alarm: Alarm,
     beats: Heartbeats,
 }
@@ -126,6 +128,7 @@ impl Postgres {
             timeout: options.timeout,
             watch,
             background,
+            writes: WriteBudget::new(WRITE_BYTES),
             alarm,
             beats,
         })
@@ -170,12 +173,23 @@ impl Store for Postgres {
     }
 
     async fn create(&self, users: Vec<Draft>, record: Option<IdempotencyRecord>) -> Result<Created, Error> {
+        // Like the work itself, it does not end when the client leaves.
+        let reserved = self.writes.reserve(Draft::bytes(&users))?;
         let entries: Vec<Entry> = Draft::begin(users);
-        self.run(|pool| async move { rows::create(&pool, &entries, record.as_ref()).await }).await
+        let create = |pool: Pool| async move {
+            let _reserved = reserved;
+            rows::create(&pool, &entries, record.as_ref()).await
+        };
+        self.run(create).await
     }
 
     async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
-        let replaced = self.run(|pool| async move { rows::replace(&pool, id, expected, user).await }).await?;
+        let reserved = self.writes.reserve(Draft::bytes(std::slice::from_ref(&user)))?;
+        let replace = |pool: Pool| async move {
+            let _reserved = reserved;
+            rows::replace(&pool, id, expected, user).await
+        };
+        let replaced = self.run(replace).await?;
         if matches!(replaced, Replaced::Done(_)) {
             self.written(Change::Users(&[id]));
         }

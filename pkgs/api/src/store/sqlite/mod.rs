@@ -25,7 +25,7 @@ use super::{
 
 use pool::Pool;
 use reader::Readers;
-use writer::Writer;
+use writer::{Work, Writer};
 
 const DIALECT: Dialect = Dialect {
     tagged: "seq IN (SELECT seq FROM user_tags WHERE tag = {})",
@@ -70,17 +70,24 @@ impl Store for Sqlite {
     }
 
     async fn create(&self, users: Vec<Draft>, record: Option<IdempotencyRecord>) -> Result<Created, Error> {
+        let reserved = self.writer.reserve(Draft::bytes(&users))?;
         let entries: Vec<Entry> = Draft::begin(users);
-        self.writer.submit(move |work| rows::create(work, entries, record.as_ref())).await
+        let create = move |work: &mut Work<'_>| rows::create(work, entries, record.as_ref());
+        self.writer.submit_holding(Some(reserved), create).await
     }
 
     async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
-        self.writer.submit(move |work| rows::replace(work, id, expected, user)).await
+        let reserved = self.writer.reserve(Draft::bytes(std::slice::from_ref(&user)))?;
+        let replace = move |work: &mut Work<'_>| rows::replace(work, id, expected, user);
+        self.writer.submit_holding(Some(reserved), replace).await
     }
 
     async fn delete(&self, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
+        // The answer repeats the ids.
+        let reserved = self.writer.reserve(2 * size_of_val(ids) as u64)?;
         let ids = ids.to_vec();
-        self.writer.submit(move |work| rows::delete(work, &ids, expected)).await
+        let delete = move |work: &mut Work<'_>| rows::delete(work, &ids, expected);
+        self.writer.submit_holding(Some(reserved), delete).await
     }
 
     async fn list(&self, query: &Query) -> Result<Page, Error> {

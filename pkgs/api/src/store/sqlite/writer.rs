@@ -10,13 +10,15 @@ use service::panics;
 use service::ready::Heartbeats;
 use tokio::sync::oneshot;
 
+use crate::store::budget::{WRITE_BYTES, WriteBudget, WriteReservation};
 use crate::store::{Alarm, Change, Error, Watch};
 use crate::user::UserId;
 
 /// The most writes in one transaction. With more of them, the first one would wait too long for its answer.
 const GROUP: usize = 256;
 
-/// How many writes may wait for the writer. Further ones fail with [`Error::Busy`].
+/// How many writes may wait for the writer. Further ones fail with [`Error::Busy`]. [`Writer::reserve`] limits their
+/// memory.
 const QUEUE: usize = 4_096;
 
 /// How often an idle writer checks for commits by other processes.
@@ -57,6 +59,7 @@ type Job = Box<dyn FnOnce(Option<&mut Work<'_>>) -> (bool, Answer) + Send>;
 pub struct Writer {
     queue: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
+    writes: Arc<WriteBudget>,
     alarm: Alarm,
     beats: Heartbeats,
 }
@@ -79,7 +82,8 @@ impl Writer {
                 armed.disarm();
             })
             .expect("the system can start a thread");
-        Self { queue: Some(queue), thread: Some(thread), alarm, beats }
+        let writes = WriteBudget::new(WRITE_BYTES);
+        Self { queue: Some(queue), thread: Some(thread), writes, alarm, beats }
     }
 
     /// Raised when the thread ends unexpectedly.
@@ -92,9 +96,27 @@ impl Writer {
         &self.beats
     }
 
-    /// Submits a write and waits for its commit. A failed write leaves nothing behind.
+    /// Counts the memory of a write, in bytes, for [`submit_holding`](Self::submit_holding).
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the writes that wait hold too much.
+    pub fn reserve(&self, bytes: u64) -> Result<WriteReservation, Error> {
+        self.writes.reserve(bytes)
+    }
+
+    /// Submits a small write and waits for its commit. A failed write leaves nothing behind.
     pub async fn submit<T: Send + 'static>(
         &self,
+        write: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.submit_holding(None, write).await
+    }
+
+    /// Like [`submit`](Self::submit), for a write that takes the reserved memory until it is answered, whether or not
+    /// its client still waits for that.
+    pub async fn submit_holding<T: Send + 'static>(
+        &self,
+        reserved: Option<WriteReservation>,
         write: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (sender, receiver) = oneshot::channel();
@@ -109,6 +131,7 @@ impl Writer {
                 };
                 // If nobody waits any more, nobody needs the answer.
                 let _ = sender.send(answer);
+                drop(reserved);
             });
             (keep, answer)
         });
@@ -260,6 +283,32 @@ mod tests {
             writer.submit(move |work| Ok(work.connection.query_one(sum, [], |row| row.get::<_, i64>(0))?));
         assert_eq!(sum.await.expect("it is read"), 4);
         assert!(!writer.alarm().is_raised());
+    }
+
+    #[tokio::test]
+    async fn writes_whose_clients_have_left_are_counted_until_they_are_committed() {
+        let (_directory, writer) = writer(Arc::new(()));
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        // Polls a write once, so that it is submitted, and leaves.
+        let leave = async |bytes: u64| -> Result<(), Error> {
+            let reserved = writer.reserve(bytes)?;
+            let write = writer.submit_holding(Some(reserved), |work| insert(work, 1));
+            drop(tokio::time::timeout(Duration::ZERO, write).await);
+            Ok(())
+        };
+        let held_up = writer.submit(move |_| Ok(released.recv().is_ok()));
+        drop(tokio::time::timeout(Duration::ZERO, held_up).await);
+        for _ in 0..2 {
+            assert!(leave(WRITE_BYTES / 2).await.is_ok());
+        }
+        assert!(matches!(leave(1).await, Err(Error::Busy)));
+        release.send(()).expect("the writer waits for it");
+        // Earlier writes are answered first.
+        let count = "SELECT count(*) FROM written";
+        let count = writer
+            .submit(move |work| Ok(work.connection.query_one(count, [], |row| row.get::<_, i64>(0))?));
+        assert_eq!(count.await.expect("it is read"), 2);
+        assert!(leave(1).await.is_ok());
     }
 
     /// Panics when told of a write.
