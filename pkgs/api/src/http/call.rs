@@ -1,5 +1,7 @@
 //! What the front found out about a request, for axum's extractors.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use service::problem::Problem;
@@ -8,6 +10,7 @@ use super::Api;
 use super::access::guard::Caller;
 use super::audit::Audit;
 use super::failure::Failure;
+use super::response::budget::{Reservation, ResponseBudget};
 use crate::user::UserId;
 
 /// What the front knows about a request, in the request's extensions.
@@ -19,6 +22,8 @@ pub struct Call {
     pub id: Option<UserId>,
     /// The audit log.
     pub audit: Audit,
+    /// The memory of large answers.
+    pub answers: Arc<ResponseBudget>,
 }
 
 impl Call {
@@ -44,5 +49,13 @@ impl FromRequestParts<Api> for Audit {
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
         Ok(Call::of(parts)?.audit.clone())
+    }
+}
+
+impl FromRequestParts<Api> for Reservation {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
+        Ok(Call::of(parts)?.answers.reservation())
     }
 }

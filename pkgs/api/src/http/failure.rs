@@ -38,6 +38,12 @@ impl Failure {
         Problem::conflict("another user has the email").with_error(pointer, "is taken").into()
     }
 
+    /// 503: there is no room for the answer.
+    pub fn no_room() -> Self {
+        let detail = "too many large answers are under way; ask for fewer users, or later";
+        Self::from(Problem::unavailable(detail)).with(header::RETRY_AFTER, RETRY_AFTER)
+    }
+
     /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.0.0

@@ -33,7 +33,7 @@ use super::access::rate::{self, REMEMBERED, Remaining};
 use super::audit::Audit;
 use super::call::Call;
 use super::document::validated;
-use super::failure::{Failure, RETRY_AFTER};
+use super::failure::Failure;
 use super::metrics::Operation;
 use super::request::body::One;
 use super::response::budget::{ResponseBudget, SMALL};
@@ -268,7 +268,7 @@ fn held(answers: &Arc<ResponseBudget>, response: Response<Bytes>) -> Result<Resp
         return Ok(response.map(|body| Either::Left(Full::new(body))));
     }
     let (parts, body) = response.into_parts();
-    let body = answers.hold(body.into(), false).ok_or_else(busy)?;
+    let body = answers.hold(body.into(), false).ok_or_else(Failure::no_room)?;
     Ok(Response::from_parts(parts, Either::Right(body)))
 }
 
@@ -297,14 +297,14 @@ where
             let is_small = request.method() != Method::PATCH
                 && request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL);
             let response = if always && !is_small && answers.is_full() {
-                Err(busy())
+                Err(Failure::no_room())
             } else {
-                handle(api, target, request, &admitted, context).await
+                handle(api, answers, target, request, &admitted, context).await
             };
             let (parts, body) = response.unwrap_or_else(IntoResponse::into_response).into_parts();
             let mut response = match answers.hold(body, always) {
                 Some(body) => Response::from_parts(parts, body),
-                None => busy().into_response(),
+                None => Failure::no_room().into_response(),
             };
             if let Some(left) = &admitted.left {
                 left.tell(response.headers_mut());
@@ -324,6 +324,7 @@ where
 /// 406, 401 and 403; 404 and 405 if there is no route.
 async fn handle<B>(
     api: &Api,
+    answers: &Arc<ResponseBudget>,
     target: Target,
     request: Request<B>,
     admitted: &Admitted,
@@ -346,7 +347,8 @@ where
         _ => Audit::default(),
     };
     let mut request = request.map(axum::body::Body::new);
-    request.extensions_mut().insert(Call { caller: admitted.caller.clone(), id, audit: audit.clone() });
+    let (caller, answers) = (admitted.caller.clone(), Arc::clone(answers));
+    request.extensions_mut().insert(Call { caller, id, audit: audit.clone(), answers });
     Ok(audit.answer((route.handler)(request, api.clone())).await)
 }
 
@@ -378,12 +380,6 @@ fn other_methods(method: &Method, allow: HeaderValue) -> axum::response::Respons
     };
     response.headers_mut().insert(header::ALLOW, allow);
     response
-}
-
-/// 503: there is no room for the answer.
-fn busy() -> Failure {
-    let detail = "too many large answers are under way; ask for fewer users, or later";
-    Failure::from(Problem::unavailable(detail)).with(header::RETRY_AFTER, RETRY_AFTER)
 }
 
 /// A stored user, for a client that may read it.

@@ -16,9 +16,10 @@ use crate::http::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
 use crate::http::request::body::Many;
 use crate::http::request::conditions::Conditions;
 use crate::http::request::idempotency::{self, created, mark};
+use crate::http::response::budget::Reservation;
 use crate::http::response::respond::{json, users};
 use crate::store::{Deleted, Draft};
-use crate::user::{UserId, parse};
+use crate::user::{Record, UserId, parse};
 
 /// The most bytes of users that are read at once by their ids.
 const MOST_BYTES: usize = 16 << 20;
@@ -68,11 +69,32 @@ pub(in crate::http) async fn create(
 #[utoipa::path(post, path = "/v1/users:batchGet", tag = "batch", operation_id = "getUsers",
     request_body = Ids,
     responses((status = 200, description = "Those that there are, in the order asked for, and those that there are not", body = Lookup)))]
-pub(in crate::http) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
+pub(in crate::http) async fn get(
+    State(api): State<Api>,
+    answer: Reservation,
+    Many(body): Many,
+) -> Result<Response, Failure> {
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
+    let records = collected(&api, &ids, answer).await?;
+    let missing = ids.iter().filter(|id| !records.contains_key(id));
+    let end = format!(",\"missing\":{}}}", list(missing));
+    let found = ids.iter().filter_map(|id| records.get(id)).map(|record| &record.body);
+    Ok(json(StatusCode::OK, users(found, &end)))
+}
+
+/// The existing users with these ids.
+///
+/// # Errors
+/// 413 if they are too large together, 503 if there is no room for them, or the database's error.
+async fn collected(
+    api: &Api,
+    ids: &[UserId],
+    mut answer: Reservation,
+) -> Result<HashMap<UserId, Record>, Failure> {
     let (mut records, mut bytes) = (HashMap::with_capacity(ids.len()), 0);
     // Reads them in parts, so that it stops early if they are too large together.
-    for part in ids.chunks(PART) {
+    let mut parts = ids.chunks(PART).peekable();
+    while let Some(part) = parts.next() {
         for record in api.users().get_many(part).await? {
             bytes += record.body.len();
             records.insert(record.id, record);
@@ -82,11 +104,13 @@ pub(in crate::http) async fn get(State(api): State<Api>, Many(body): Many) -> Re
                 format!("these users have more than {MOST_BYTES} bytes together; ask for fewer at a time");
             return Err(Problem::too_large(detail).into());
         }
+        // They stay in memory while the next part waits for the database. After the last one, the answer is made at
+        // once, and counted itself.
+        if parts.peek().is_some() && !answer.grow_to(bytes as u64) {
+            return Err(Failure::no_room());
+        }
     }
-    let missing = ids.iter().filter(|id| !records.contains_key(id));
-    let end = format!(",\"missing\":{}}}", list(missing));
-    let found = ids.iter().filter_map(|id| records.get(id)).map(|record| &record.body);
-    Ok(json(StatusCode::OK, users(found, &end)))
+    Ok(records)
 }
 
 /// Delete many users
@@ -137,4 +161,48 @@ fn distinct(ids: Vec<UserId>) -> Vec<UserId> {
 fn list<'a>(ids: impl Iterator<Item = &'a UserId>) -> String {
     let ids: Vec<String> = ids.map(|id| format!("\"{id}\"")).collect();
     format!("[{}]", ids.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::http::Settings;
+    use crate::http::response::budget::ResponseBudget;
+    use crate::store::Created;
+    use crate::user::Limits;
+    use crate::users::{DatabaseUrl, Options};
+
+    #[tokio::test]
+    async fn what_is_collected_for_an_answer_has_a_sum() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let database = DatabaseUrl::Sqlite(directory.path().join("users.db"));
+        let store = crate::users::Users::open(&Options::new(database)).await.expect("it opens");
+        let api = Api::new(store, false, Settings::default());
+        // One more than are read at once, with more than 200 KB together.
+        let user = |number: usize| {
+            let email = format!("u{number}@example.org");
+            json!({"email": email, "name": "A", "profile": {"bio": "b".repeat(2000)}}).to_string()
+        };
+        let drafts = (0..=PART).map(user).map(|text| {
+            let document = parse::document(text.as_bytes(), &Limits::default()).expect("it is well");
+            Draft::of(&document).expect("it is written")
+        });
+        let created = api.users().create(drafts.collect(), None).await.expect("it is written");
+        let Created::Done(records) = created else { panic!("{created:?}") };
+        let ids: Vec<UserId> = records.iter().map(|record| record.id).collect();
+
+        let answers = ResponseBudget::new(300 << 10);
+        let mut another = answers.reservation();
+        assert!(another.grow_to(200 << 10));
+        let refused = collected(&api, &ids, answers.reservation()).await;
+        assert_eq!(refused.err().map(|failure| failure.problem().status), Some(503));
+        // What is answered at once waits for nothing.
+        let part = collected(&api, &ids[..PART], answers.reservation()).await;
+        assert_eq!(part.map(|records| records.len()).ok(), Some(PART));
+        drop(another);
+        let all = collected(&api, &ids, answers.reservation()).await;
+        assert_eq!(all.map(|records| records.len()).ok(), Some(ids.len()));
+    }
 }

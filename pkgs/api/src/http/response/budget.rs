@@ -1,4 +1,4 @@
-//! Limits the memory of all large answers that are being sent, however slowly they are read.
+//! Limits the memory of all large answers that are being collected or sent, however slowly they are read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +18,13 @@ pub struct ResponseBudget {
     held: AtomicU64,
 }
 
+/// The bytes of one answer. Dropping it returns them.
+#[derive(Debug)]
+pub struct Reservation {
+    answers: Arc<ResponseBudget>,
+    bytes: u64,
+}
+
 impl ResponseBudget {
     /// At most this many bytes. A single answer always has room.
     pub fn new(limit: u64) -> Arc<Self> {
@@ -35,18 +42,41 @@ impl ResponseBudget {
         if bytes <= SMALL {
             return Some(body);
         }
-        let before = self.held.fetch_add(bytes, Relaxed);
-        // Dropping it gives the bytes back.
-        let held = Held { body, answers: Arc::clone(self), bytes };
-        let room = always || before == 0 || before.saturating_add(bytes) <= self.limit;
-        room.then(|| axum::body::Body::new(held))
+        let mut reservation = self.reservation();
+        let room = reservation.grow_to(bytes) || always;
+        room.then(|| axum::body::Body::new(Held { body, _reservation: reservation }))
+    }
+
+    /// A reservation of nothing yet, for an answer that is being collected.
+    pub fn reservation(self: &Arc<Self>) -> Reservation {
+        Reservation { answers: Arc::clone(self), bytes: 0 }
+    }
+}
+
+impl Reservation {
+    /// Counts this many bytes in all. Returns whether there is room; where there is not, they count nevertheless. A
+    /// small answer is not counted, and a single one always has room.
+    pub fn grow_to(&mut self, bytes: u64) -> bool {
+        if bytes <= SMALL {
+            return true;
+        }
+        let more = bytes.saturating_sub(self.bytes);
+        let before = self.answers.held.fetch_add(more, Relaxed);
+        let single = before == self.bytes;
+        self.bytes += more;
+        single || before.saturating_add(more) <= self.answers.limit
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.answers.held.fetch_sub(self.bytes, Relaxed);
     }
 }
 
 struct Held {
     body: axum::body::Body,
-    answers: Arc<ResponseBudget>,
-    bytes: u64,
+    _reservation: Reservation,
 }
 
 impl Body for Held {
@@ -70,12 +100,6 @@ impl Body for Held {
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.answers.held.fetch_sub(self.bytes, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +117,19 @@ mod tests {
         drop(second);
         assert_eq!(answers.held.load(Relaxed), 0);
         assert!(answers.hold(body(1000), false).is_some(), "one always has room");
+    }
+
+    #[test]
+    fn an_answer_counts_while_it_is_collected() {
+        let answers = ResponseBudget::new(300 << 10);
+        let (mut first, mut second) = (answers.reservation(), answers.reservation());
+        assert!(first.grow_to(100 << 10) && first.grow_to(200 << 10));
+        assert!(second.grow_to(SMALL), "small ones are let by");
+        assert!(second.grow_to(100 << 10) && !second.grow_to(101 << 10));
+        drop(first);
+        assert!(second.grow_to(1000 << 10), "one always has room");
+        drop(second);
+        assert_eq!(answers.held.load(Relaxed), 0);
     }
 
     #[test]
