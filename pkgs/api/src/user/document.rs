@@ -179,6 +179,9 @@ object!(Address<'a> {
 });
 
 impl Document<'_> {
+    /// How many members a document has besides unknown ones, at most.
+    pub const KNOWN: usize = 7;
+
     /// Members that a document may not have, since the service writes them.
     pub const READ_ONLY: [&'static str; 4] = ["id", "version", "created_at", "updated_at"];
 

@@ -34,6 +34,10 @@ impl Limits {
     /// The limits of a body about one user.
     pub const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
 
+    /// Up to this many bytes, a text has no more than [`VALUES`](Self::VALUES) values: each has a byte at least, and all
+    /// but the outermost another one behind it, a comma or a bracket.
+    const FEW_VALUES_BYTES: usize = 2 * Self::VALUES;
+
     /// The limits of a batch. It has two more levels, the batch and its list, and may have one value per 16 bytes.
     fn many(&self) -> Bounds {
         let values = self.batch_bytes / 16;
@@ -62,6 +66,15 @@ impl Refused {
     fn at(pointer: impl Into<String>, detail: impl ToString) -> Self {
         Self::Faults(vec![Fault { pointer: pointer.into(), detail: detail.to_string() }])
     }
+
+    /// The same of a part of a body, which is at this pointer.
+    #[must_use]
+    pub fn below(mut self, pointer: &str) -> Self {
+        if let Self::Faults(faults) = &mut self {
+            faults.iter_mut().for_each(|fault| fault.pointer.insert_str(0, pointer));
+        }
+        self
+    }
 }
 
 /// A document from a client.
@@ -75,6 +88,21 @@ pub fn document<'a>(body: &'a [u8], limits: &Limits) -> Result<Document<'a>, Ref
         })?;
     none(document.faults(limits.unknown))?;
     Ok(document)
+}
+
+/// Whether a document, as it would be stored, is within the bounds of a body about one user. Otherwise it could neither
+/// be patched nor sent again. A document of a batch has only been counted together with the others, and what is stored
+/// has members with defaults that the body may lack.
+///
+/// # Errors
+/// When it is not.
+pub fn stored(document: &Document<'_>, text: &[u8]) -> Result<(), Refused> {
+    let few_members = document.more.len() + Document::KNOWN <= Limits::MEMBERS;
+    if few_members && text.len() <= Limits::FEW_VALUES_BYTES {
+        return Ok(());
+    }
+    let text = str::from_utf8(text).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
+    refusal(text, &Limits::ONE).map_or(Ok(()), Err)
 }
 
 /// Documents to create: `{"users": […]}`.
@@ -352,6 +380,44 @@ mod tests {
                 String::from_utf8_lossy(body)
             );
         }
+    }
+
+    #[test]
+    fn what_is_stored_can_be_sent_again() {
+        let keep = Limits { unknown: Unknown::Keep, ..Limits::default() };
+        // Without the status, which is stored in any case.
+        let with = |more: &str| format!(r#"{{"name":"A","email":"a@b",{more}}}"#);
+        let list = |values: usize| with(&format!(r#""x":[1{}]"#, ",1".repeat(values - 1)));
+        let members = |count: usize| {
+            let members: Vec<String> = (0..count).map(|number| format!(r#""x{number:03}":1"#)).collect();
+            with(&members.join(","))
+        };
+        // The document, name, email, status and the list are values too.
+        for (body, expected) in [
+            (list(Limits::VALUES - 5), None),
+            (list(Limits::VALUES - 4), Some("/x/4091")),
+            (members(Limits::MEMBERS - 3), None),
+            (members(Limits::MEMBERS - 2), Some("/x125")),
+        ] {
+            let read = document(body.as_bytes(), &keep).expect("it is well as it was sent");
+            let text = sonic_rs::to_vec(&read).expect("it is written");
+            let refused = stored(&read, &text).err();
+            assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
+            assert_eq!(refused.is_some(), document(&text, &keep).is_err());
+            if let (Some(refused), Some(expected)) = (refused, expected) {
+                assert_eq!(pointers(&refused), [expected]);
+                assert_eq!(pointers(&refused.below("/users/3")), [format!("/users/3{expected}")]);
+            }
+        }
+    }
+
+    #[test]
+    fn few_bytes_have_few_values() {
+        // Nothing has more values in as few bytes.
+        let text = |values: usize| format!("[1{}]", ",1".repeat(values - 2));
+        assert_eq!(text(Limits::VALUES + 1).len(), Limits::FEW_VALUES_BYTES + 1);
+        assert!(scan::check(&text(Limits::VALUES), &Limits::ONE).is_ok());
+        assert!(scan::check(&text(Limits::VALUES + 1), &Limits::ONE).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ on_each_database! {
     many_are_created_read_and_deleted_at_once,
     all_are_created_or_none,
     a_user_of_a_batch_is_no_larger_than_one_alone,
+    a_user_of_a_batch_has_no_more_values_than_one_alone,
 }
 
 fn many_are_created_read_and_deleted_at_once(place: &Place) {
@@ -68,4 +69,27 @@ fn a_user_of_a_batch_is_no_larger_than_one_alone(place: &Place) {
     problem(&server.send("POST", "/v1/users", "", &users["users"][1]), 413);
     assert_eq!(problem(&server.send("POST", "/v1/users:batchCreate", "", &users), 413), ["/users/1"]);
     assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 0}));
+}
+
+fn a_user_of_a_batch_has_no_more_values_than_one_alone(place: &Place) {
+    let server = place.serve(&[]);
+    let with = |lists: usize| {
+        let lists = (0..lists).map(|number| (format!("l{number}"), json!(vec![1; 64])));
+        let mut user = user("b@example.org");
+        user["preferences"] = json!({"g": lists.collect::<serde_json::Map<_, _>>()});
+        user
+    };
+    let many = with(64);
+    let alone = problem(&server.send("POST", "/v1/users", "", &many), 422);
+    assert_eq!(alone.len(), 1, "{alone:?}");
+    let batch = json!({ "users": [user("a@example.org"), many] });
+    let refused = problem(&server.send("POST", "/v1/users:batchCreate", "", &batch), 422);
+    assert!(refused.len() == 1 && refused[0].starts_with("/users/1/preferences/g/l"), "{refused:?}");
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 0}));
+    // What a batch stores can be changed.
+    let batch = json!({ "users": [with(60)] });
+    let answer = server.send("POST", "/v1/users:batchCreate", "", &batch);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let path = format!("/v1/users/{}", value(&answer)["users"][0]["id"].as_str().expect("an id"));
+    assert_eq!(server.send("PATCH", &path, "", &json!({"name": "B"})).status, 200);
 }

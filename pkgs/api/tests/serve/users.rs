@@ -9,6 +9,7 @@ on_each_database! {
     what_is_wrong_with_a_body_is_pointed_at,
     unknown_members_are_kept_where_that_is_wanted,
     a_document_is_checked_without_being_stored,
+    what_would_be_too_long_to_patch_is_not_stored,
     methods_media_types_and_paths_that_are_not_there_are_told,
 }
 
@@ -109,6 +110,24 @@ fn unknown_members_are_kept_where_that_is_wanted(place: &Place) {
     assert_eq!((&created["extra"], &created["profile"]["nick"]), (&sent["extra"], &json!("A")));
     sent["id"] = json!("x");
     assert_eq!(problem(&server.send("POST", "/v1/users", "", &sent), 422), ["/id"]);
+}
+
+fn what_would_be_too_long_to_patch_is_not_stored(place: &Place) {
+    let server = place.serve(&["--max-user-bytes", "1024"]);
+    let path = format!("/v1/users/{}", server.create("b@example.org")["id"].as_str().expect("an id"));
+    // The status is stored even if it is not sent.
+    let of = |bytes: usize| {
+        let user =
+            |bio: usize| json!({"email": "a@example.org", "name": "A", "profile": {"bio": "b".repeat(bio)}});
+        user(bytes - user(0).to_string().len())
+    };
+    let stored = r#","status":"active""#.len();
+    for (method, path) in [("POST", "/v1/users:validate"), ("POST", "/v1/users"), ("PUT", &*path)] {
+        problem(&server.send(method, path, "", &of(1024)), 413);
+    }
+    let answer = server.send("PUT", &path, "", &of(1024 - stored));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(server.send("PATCH", &path, "", &json!({"name": "B"})).status, 200);
 }
 
 fn a_document_is_checked_without_being_stored(place: &Place) {

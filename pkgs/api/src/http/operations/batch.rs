@@ -10,7 +10,7 @@ use service::problem::Problem;
 use crate::http::Api;
 use crate::http::access::guard::Caller;
 use crate::http::audit::{Audit, Written};
-use crate::http::document::draft;
+use crate::http::document::unwritable;
 use crate::http::failure::Failure;
 use crate::http::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
 use crate::http::request::body::Many;
@@ -19,7 +19,7 @@ use crate::http::request::idempotency::{self, created, mark};
 use crate::http::response::budget::Reservation;
 use crate::http::response::respond::{json, users};
 use crate::store::{Deleted, Draft};
-use crate::user::{Record, UserId, parse};
+use crate::user::{Document, Limits, Record, UserId, parse};
 
 /// The most bytes of users that are read at once by their ids.
 const MOST_BYTES: usize = 16 << 20;
@@ -46,13 +46,9 @@ pub(in crate::http) async fn create(
     let record = idempotency::record(&head, &caller, "/v1/users:batchCreate", &body)?;
     let limits = api.settings().limits;
     let documents = parse::documents(&body, &limits)?;
-    let drafts = documents.iter().map(draft).collect::<Result<Vec<Draft>, _>>()?;
-    // The body of a batch may be longer than that of a user.
-    if let Some(index) = drafts.iter().position(|draft| draft.document.len() > limits.user_bytes) {
-        let most = limits.user_bytes;
-        let problem = Problem::too_large(format!("a user of the batch has more than {most} bytes"));
-        return Err(problem.with_error(format!("/users/{index}"), format!("more than {most} bytes")).into());
-    }
+    let drafts = documents.iter().enumerate();
+    let drafts = drafts.map(|(index, document)| draft(document, index, &limits));
+    let drafts = drafts.collect::<Result<Vec<Draft>, Failure>>()?;
     audit.begin();
     let created_users = api.users().create(drafts, record).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;
@@ -63,6 +59,21 @@ pub(in crate::http) async fn create(
     let mut response = json(StatusCode::CREATED, users(records.iter().map(|record| &record.body), "}"));
     mark(&mut response, replayed);
     Ok(response)
+}
+
+/// The stored form of a document of a batch. The body of a batch may have more bytes and values than that of a user.
+///
+/// # Errors
+/// 413 and 422 if it would be beyond the limits of a body about one user.
+fn draft(document: &Document<'_>, index: usize, limits: &Limits) -> Result<Draft, Failure> {
+    let draft = Draft::of(document).map_err(unwritable)?;
+    let most = limits.user_bytes;
+    if draft.document.len() > most {
+        let problem = Problem::too_large(format!("a user of the batch has more than {most} bytes"));
+        return Err(problem.with_error(format!("/users/{index}"), format!("more than {most} bytes")).into());
+    }
+    parse::stored(document, &draft.document).map_err(|refused| refused.below(&format!("/users/{index}")))?;
+    Ok(draft)
 }
 
 /// Read many users
@@ -171,7 +182,6 @@ mod tests {
     use crate::http::Settings;
     use crate::http::response::budget::ResponseBudget;
     use crate::store::Created;
-    use crate::user::Limits;
     use crate::users::{DatabaseUrl, Options};
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use crate::http::Api;
 use crate::http::access::guard::Caller;
 use crate::http::audit::{Audit, Written};
 use crate::http::call::Call;
-use crate::http::document::{draft, unwritable, validated};
+use crate::http::document::{draft, too_long, unwritable, validated};
 use crate::http::failure::Failure;
 use crate::http::openapi::{User, UserSelection};
 use crate::http::request::body::{One, Patch};
@@ -71,8 +71,8 @@ pub(in crate::http) async fn create(
     One(body): One,
 ) -> Result<Response, Failure> {
     let record = idempotency::record(&head, &caller, "/v1/users", &body)?;
-    let document = parse::document(&body, &api.settings().limits)?;
-    let drafts = vec![draft(&document)?];
+    let limits = api.settings().limits;
+    let drafts = vec![draft(&parse::document(&body, &limits)?, &limits)?];
     audit.begin();
     let (records, replayed) = created(api.users().create(drafts, record).await?, |_| "/email".to_owned())?;
     let record = records.into_iter().next().ok_or_else(|| Problem::internal("nothing was created"))?;
@@ -119,14 +119,16 @@ pub(in crate::http) async fn replace(
     head: HeaderMap,
     One(body): One,
 ) -> Result<Response, Failure> {
-    let document = parse::document(&body, &api.settings().limits)?;
+    let limits = api.settings().limits;
+    let document = parse::document(&body, &limits)?;
     let conditions = conditions(&api, &head)?;
     let named = named(&conditions);
     for _ in 0..ATTEMPTS {
         let before = before(&api, &audit, &conditions, id).await?;
         let at = named.or(before.as_ref().map(|before| before.version));
+        let user = draft(&document, &limits)?;
         audit.begin();
-        match api.users().replace(id, at, draft(&document)?).await? {
+        match api.users().replace(id, at, user).await? {
             Replaced::Done(record) => {
                 let written_user = || [Written::new(id, before.as_ref(), Some(&record))];
                 audit.wrote("user.replace", written_user).await;
@@ -283,9 +285,9 @@ fn patched(record: &Record, change: Value, api: &Api) -> Result<Draft, Failure> 
     }
     merge(&mut value, change);
     let text = sonic_rs::to_vec(&value).map_err(unwritable)?;
-    let settings = api.settings();
-    if text.len() > settings.limits.user_bytes {
-        return Err(Problem::too_large("the user would be longer than a body may be").into());
+    let limits = api.settings().limits;
+    if text.len() > limits.user_bytes {
+        return Err(too_long());
     }
-    draft(&parse::document(&text, &settings.limits)?)
+    draft(&parse::document(&text, &limits)?, &limits)
 }
