@@ -12,6 +12,7 @@ use crate::place::{Place, Server, problem, user, value};
 on_each_database! {
     reads_are_answered_by_304_where_nothing_changed,
     a_write_of_another_version_changes_nothing,
+    a_batch_of_deletions_for_a_version_deletes_nothing,
     a_version_can_be_demanded_of_every_write,
     patches_of_many_clients_at_once_are_all_applied,
     an_email_is_taken_once_whatever_its_case,
@@ -71,6 +72,23 @@ fn a_write_of_another_version_changes_nothing(place: &Place) {
     assert_eq!(server.send("PATCH", &path, "If-Match: \"1\", \"2\"\r\n", &patch).status, 200);
     assert_eq!(server.ask("DELETE", &path, "If-Match: \"3\"\r\n", "").status, 204);
     problem(&server.ask("DELETE", &path, "If-Match: *\r\n", ""), 404);
+}
+
+fn a_batch_of_deletions_for_a_version_deletes_nothing(place: &Place) {
+    let (server, path) = start(place, &[]);
+    let ids = json!({"ids": [path.rsplit_once('/').expect("an id").1]});
+    for (field, status) in [
+        ("If-Match: \"1\"", 412),
+        ("If-Match: \"2\"", 412),
+        ("If-Match: W/\"1\"", 412),
+        ("If-Match: \"1\", \"2\"", 412),
+        ("If-Match: 1", 400),
+    ] {
+        problem(&server.send("POST", "/v1/users:batchDelete", &format!("{field}\r\n"), &ids), status);
+    }
+    assert_eq!(server.get(&path).status, 200);
+    assert_eq!(server.send("POST", "/v1/users:batchDelete", "If-Match: *\r\n", &ids).status, 200);
+    problem(&server.get(&path), 404);
 }
 
 fn a_version_can_be_demanded_of_every_write(place: &Place) {

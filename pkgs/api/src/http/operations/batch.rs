@@ -128,6 +128,7 @@ async fn collected(
 ///
 /// Deletes any version. If writes have to name a version, `If-Match` has to be `*`.
 #[utoipa::path(post, path = "/v1/users:batchDelete", tag = "batch", operation_id = "deleteUsers",
+    params(("If-Match" = Option<String>, Header, pattern = r#"^\*$"#, description = "Only `*`: whatever versions they are at")),
     request_body = Ids,
     responses((status = 200, description = "Those that are gone now, and those that there were not", body = Deletion)))]
 pub(in crate::http) async fn delete(
@@ -136,10 +137,13 @@ pub(in crate::http) async fn delete(
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
-    // The body has no place for a version per user.
-    if api.settings().conditional_writes && !Conditions::of(&head)?.means_any() {
+    // The body has no place for a version per user, so a condition on a version cannot hold (RFC 9110, section 13.1.1).
+    let conditions = Conditions::of(&head)?;
+    let required = api.settings().conditional_writes;
+    if !conditions.means_any() && (required || conditions.names_version()) {
+        let status = if required { 428 } else { 412 };
         let detail = "If-Match has to be *, for whatever versions they are at; a version goes with a DELETE of one user";
-        return Err(Problem::new(428, detail).into());
+        return Err(Problem::new(status, detail).into());
     }
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let mut before = HashMap::new();
