@@ -10,8 +10,11 @@ use sha2::{Digest, Sha256};
 
 use crate::csrf;
 
-/// The most sessions at once. One more ends the least recently used session.
+/// The most sessions at once. One more ends another one: see [`make_room`].
 const SESSIONS: usize = 64;
+
+/// The most sessions at once of a key or a person, so that nobody ends those of others by signing in again and again.
+const SESSIONS_EACH: usize = 8;
 
 /// The lifetime of sessions.
 #[derive(Clone, Copy, Debug)]
@@ -144,11 +147,7 @@ impl Sessions {
         let id = csrf::random()?;
         let mut all = self.lock();
         all.retain(|_, session| session.lives(&self.life, now));
-        if all.len() >= SESSIONS
-            && let Some(oldest) = all.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| *id)
-        {
-            all.remove(&oldest);
-        }
+        make_room(&mut all, &grant);
         all.insert(digest(&id), Session { grant, from, begun: now, used: now, most });
         Ok(id)
     }
@@ -231,6 +230,20 @@ impl Sessions {
     }
 }
 
+/// Ends a session if there is no room for another one with this grant: the least recently used one that has a key in
+/// common with the grant or belongs to the same person, or else of all.
+fn make_room(all: &mut HashMap<[u8; 32], Session>, grant: &Grant) {
+    let of_grant = all.iter().filter(|(_, session)| session.grant.shares_with(grant));
+    if all.len() < SESSIONS && of_grant.clone().count() < SESSIONS_EACH {
+        return;
+    }
+    let oldest = of_grant.min_by_key(|(_, session)| session.used);
+    let oldest = oldest.or_else(|| all.iter().min_by_key(|(_, session)| session.used));
+    if let Some(id) = oldest.map(|(id, _)| *id) {
+        all.remove(&id);
+    }
+}
+
 impl Session {
     fn lives(&self, life: &SessionLifetime, now: Instant) -> bool {
         now.saturating_duration_since(self.begun) < life.whole.min(self.most)
@@ -289,6 +302,26 @@ mod tests {
         assert_eq!(sessions.lock().len(), SESSIONS);
         assert_eq!(sessions.grant(&ids[0], true, at(100)), None);
         assert!(sessions.grant(&ids[1], true, at(100)).is_some());
+    }
+
+    #[test]
+    fn signing_in_again_and_again_ends_ones_own_sessions_alone() {
+        let at = |begun: Instant, millis: usize| begun + Duration::from_millis(millis as u64);
+        // Whether or not others have all the room that is left.
+        for others in [2, SESSIONS - 1] {
+            let (sessions, begun) = sessions();
+            let of_others: Vec<String> = (0..others)
+                .map(|number| sessions.begin(links(&number.to_string()), None, begun).expect("random"))
+                .collect();
+            let own: Vec<String> = (1..=2 * SESSIONS)
+                .map(|number| sessions.begin(links("own"), None, at(begun, number)).expect("random"))
+                .collect();
+            let now = at(begun, 3 * SESSIONS);
+            assert!(of_others.iter().all(|id| sessions.grant(id, false, now).is_some()), "{others}");
+            let left = own.iter().filter(|id| sessions.grant(id, false, now).is_some()).count();
+            assert_eq!(left, SESSIONS_EACH.min(SESSIONS - others), "{others}");
+            assert!(sessions.grant(&own[2 * SESSIONS - 1], false, now).is_some(), "the newest one");
+        }
     }
 
     #[test]
