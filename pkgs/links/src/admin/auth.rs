@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::State;
 use super::protocol::failure::Failure;
 use crate::domains::{DEFAULT, InDomains};
-use crate::store::{Grant, Reader, Scope};
+use crate::store::{self, Grant, Reader, Scope};
 use crate::when::Timestamp;
 
 /// The answer's header for an invalid token.
@@ -102,8 +102,7 @@ pub(super) fn for_all_domains(request: &HttpRequest) -> Result<(), Failure> {
 
 /// 403 for a token that is for other domains than this.
 pub(super) fn elsewhere(domain: Option<&str>) -> Failure {
-    let domain = domain.unwrap_or(DEFAULT);
-    Problem::forbidden(format!("the key is not for the domain {domain:?}")).into()
+    store::Error::OtherDomain(domain.unwrap_or(DEFAULT).to_owned()).into()
 }
 
 /// 403 for a token that may only read.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::domains::{Domain, DomainId};
+use crate::domains::{DEFAULT, Domain, DomainId, InDomains};
 use crate::invalid::InvalidField;
 use crate::link::{self, Link, LinkPatch, ManyPatch, NewLink, RedirectStatus, Status};
 use crate::when::Timestamp;
@@ -30,15 +30,21 @@ pub(in crate::store) struct Draft {
 }
 
 impl Draft {
-    pub fn new(mut link: NewLink, policy: &Policy) -> Result<Self, Error> {
+    /// Checks a link of a client that may use the domains `within`. They are compared by id here, where the name is
+    /// resolved for the last time: since the request was let in, the domain may have been deleted and created again.
+    pub fn new(mut link: NewLink, policy: &Policy, within: &InDomains) -> Result<Self, Error> {
         if let Some(code) = &link.code {
             policy.codes.validate(code)?;
         }
         link.check()?;
         let domains = policy.domains.now();
-        let domain = match domains.named(link.domain.as_deref()) {
-            Ok(domain) => domain.cloned(),
-            Err(unknown) => return Err(Error::field("domain", unknown.to_string())),
+        let domain = match (domains.named(link.domain.as_deref()), within) {
+            (Ok(domain), _) if within.has(domain.map_or(DomainId::DEFAULT, |domain| domain.id)) => {
+                domain.cloned()
+            }
+            (Err(unknown), InDomains::All) => return Err(Error::field("domain", unknown.to_string())),
+            // The error does not reveal whether another domain of this name exists.
+            _ => return Err(Error::OtherDomain(link.domain.unwrap_or_else(|| DEFAULT.to_owned()))),
         };
         Ok(Self {
             domain,
@@ -87,13 +93,19 @@ impl Draft {
         }
     }
 
-    /// The drafts of a batch. A password takes some 20 ms, so the rest is left out once the import `is_over`.
-    pub fn of_records(batch: Vec<Record>, policy: &Policy, is_over: &AtomicBool) -> Vec<Result<Self, Error>> {
+    /// The drafts of a batch for the domains `within`. A password takes some 20 ms, so the rest is left out once the
+    /// import `is_over`.
+    pub fn of_records(
+        batch: Vec<Record>,
+        policy: &Policy,
+        within: &InDomains,
+        is_over: &AtomicBool,
+    ) -> Vec<Result<Self, Error>> {
         let records = batch.into_iter().take_while(|_| !is_over.load(Ordering::Relaxed));
-        records.map(|record| Self::of_record(record, policy)).collect()
+        records.map(|record| Self::of_record(record, policy, within)).collect()
     }
 
-    fn of_record(record: Record, policy: &Policy) -> Result<Self, Error> {
+    fn of_record(record: Record, policy: &Policy, within: &InDomains) -> Result<Self, Error> {
         let hash = record.password_hash;
         if hash.as_deref().is_some_and(|hash| !password::is_hash(hash)) {
             return Err(Error::field("password_hash", "not an argon2 hash in PHC form"));
@@ -101,7 +113,7 @@ impl Draft {
         if i64::try_from(record.clicks).is_err() {
             return Err(Error::field("clicks", "too many"));
         }
-        let draft = Self::new(record.link, policy)?;
+        let draft = Self::new(record.link, policy, within)?;
         Ok(Self {
             clicks: record.clicks,
             created_at: record.created_at.unwrap_or(draft.created_at),

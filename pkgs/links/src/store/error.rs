@@ -16,6 +16,9 @@ pub enum Error {
     /// No domain has this name.
     #[error("there is no domain {0:?}")]
     NoDomain(String),
+    /// The client may use domains, but not the one that now has this name.
+    #[error("the key is not for the domain {0:?}")]
+    OtherDomain(String),
     /// A domain with this host exists.
     #[error("there is a domain {0:?} already")]
     DomainTaken(String),

@@ -127,9 +127,21 @@ impl Store {
         either!(self, database => database.create(link, key))
     }
 
-    /// Creates many links in one transaction. Each succeeds or fails separately.
-    pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
-        either!(self, database => database.create_many(links))
+    /// Like [`create`](Self::create), for a client that may use the domains `within`. At any other domain, it fails
+    /// with [`Error::OtherDomain`], also at one that was created again under the name of one of these.
+    pub fn create_within(
+        &self,
+        within: &InDomains,
+        link: NewLink,
+        key: Option<IdempotencyKey>,
+    ) -> Pending<Created> {
+        either!(self, database => database.create_within(within, link, key))
+    }
+
+    /// Creates many links in one transaction, at the domains `within` as in [`create_within`](Self::create_within).
+    /// Each succeeds or fails separately.
+    pub fn create_many(&self, within: &InDomains, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
+        either!(self, database => database.create_many(within, links))
     }
 
     /// Applies a merge patch.
@@ -188,15 +200,17 @@ impl Store {
         either!(self, database => database.delete_many_seen(keys, see))
     }
 
-    /// Imports a batch of rows in one transaction. Each succeeds or fails separately. Checks them on the calling
-    /// thread. If the import `is_over` before the transaction begins, nothing is stored.
+    /// Imports a batch of rows in one transaction, at the domains `within` as in
+    /// [`create_within`](Self::create_within). Each succeeds or fails separately. Checks them on the calling thread. If
+    /// the import `is_over` before the transaction begins, nothing is stored.
     pub fn import(
         &self,
         batch: Vec<Record>,
         on_conflict: OnConflict,
+        within: &InDomains,
         is_over: &Arc<AtomicBool>,
     ) -> Pending<Tally> {
-        either!(self, database => database.import(batch, on_conflict, is_over))
+        either!(self, database => database.import(batch, on_conflict, within, is_over))
     }
 
     /// Adds a worker's clicks. Clicks of deleted links are dropped. Keep the batch until the answer: if it is an error,

@@ -144,9 +144,10 @@ impl Run<'_> {
         }
         if let within @ InDomains::Only(_) = &self.how.within {
             let domain = domain.as_deref();
-            // The error does not reveal whether another domain of this name exists.
+            // Such a row takes no room in a batch. The store checks again, since the batch waits meanwhile. The error
+            // does not reveal whether another domain of this name exists.
             if !self.store.domains().id(domain).is_ok_and(|domain| within.has(domain)) {
-                self.refuse(row, format!("the key is not for the domain {:?}", domain.unwrap_or(DEFAULT)));
+                self.refuse(row, Error::OtherDomain(domain.unwrap_or(DEFAULT).to_owned()).to_string());
                 return Ok(());
             }
         }
@@ -174,7 +175,8 @@ impl Run<'_> {
         if self.how.is_over.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.in_flight.push_back((rows, self.store.import(records, self.how.on_conflict, &self.how.is_over)));
+        let ImportOptions { on_conflict, within, is_over, .. } = self.how;
+        self.in_flight.push_back((rows, self.store.import(records, *on_conflict, within, is_over)));
         Ok(())
     }
 
@@ -213,4 +215,60 @@ fn bytes(record: &Record) -> usize {
     link.target.len()
         + texts.iter().filter_map(|text| text.as_ref()).map(String::len).sum::<usize>()
         + link.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::code::CodePolicy;
+    use crate::domains::NewDomain;
+    use crate::store::Options;
+    use crate::target::TargetPolicy;
+
+    const HOST: &str = "b.example";
+
+    fn add_domain(store: &Store) {
+        store.create_domain(NewDomain { host: HOST.to_owned(), ..NewDomain::default() }).wait().unwrap();
+    }
+
+    /// A file whose domain is deleted and created again before its end is read.
+    struct File<'a> {
+        store: &'a Store,
+        rest: &'a [u8],
+    }
+
+    impl Read for File<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.rest.is_empty() {
+                while !self.store.delete_domain(HOST.to_owned(), true).wait().unwrap() {}
+                add_domain(self.store);
+            }
+            self.rest.read(buffer)
+        }
+    }
+
+    #[test]
+    fn a_domain_that_is_made_again_is_not_the_one_an_import_began_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Options {
+            path: directory.path().join("links.db"),
+            codes: CodePolicy::default(),
+            targets: TargetPolicy::default(),
+            queue: 64,
+            on_change: Box::new(|_| {}),
+        })
+        .unwrap();
+        add_domain(&store);
+        let id = store.domains().id(Some(HOST)).unwrap();
+        let how = ImportOptions { within: InDomains::Only(vec![id]), ..ImportOptions::default() };
+        let file = File { store: &store, rest: b"domain,code,target\nb.example,a,https://t.example/\n" };
+        let tally = import(Format::Csv, file, &store, &how, &mut |_| {}).unwrap();
+        assert_ne!(store.domains().id(Some(HOST)), Ok(id));
+        assert_eq!((tally.created, tally.failed), (0, 1), "{tally:?}");
+        assert_eq!(tally.errors, [(1, "the key is not for the domain \"b.example\"".to_owned())]);
+        assert!(store.reader().unwrap().is_empty().unwrap());
+        store.close();
+    }
 }

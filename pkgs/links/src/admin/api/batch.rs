@@ -93,7 +93,7 @@ pub(in crate::admin) async fn create(
         .collect();
     let hashes = taken.iter().any(|link| link.password.is_some());
     let store = state.store.clone();
-    let created = submit(hashes, move || store.create_many(taken)).await?;
+    let created = submit(hashes, move || store.create_many(&grant.domains, taken)).await?;
     let audit = Audit::of(&request, &state);
     if audit.is_on() {
         let links = created.iter().flatten();

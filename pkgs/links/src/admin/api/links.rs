@@ -147,7 +147,7 @@ pub(in crate::admin) async fn create(
     let key = key.map(|key| IdempotencyKey::new(of_client(&grant, &key), &body));
     let hashes = link.password.is_some();
     let store = state.store.clone();
-    let created = submit(hashes, move || store.create(link, key)).await?;
+    let created = submit(hashes, move || store.create_within(&grant.domains, link, key)).await?;
     let audit = Audit::of(&request, &state);
     if audit.is_on() && !created.replayed {
         let (target, after) = (audit::target_of(&created.link), Some(audit::digest(&created.link)));

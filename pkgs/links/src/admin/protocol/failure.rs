@@ -62,6 +62,7 @@ impl From<Error> for Failure {
         let at = |pointer: &str| Problem::unprocessable("a field is wrong").with_error(pointer, &detail);
         Self::from(match &error {
             Error::NotFound(_) | Error::NoToken(_) | Error::NoDomain(_) => Problem::not_found(detail),
+            Error::OtherDomain(_) => Problem::forbidden(detail),
             Error::Taken(_) => Problem::conflict(&detail).with_error("/code", "taken"),
             Error::DomainTaken(_) => Problem::conflict(&detail).with_error("/host", "taken"),
             Error::DomainInUse(_) => Problem::conflict(&detail),
@@ -138,6 +139,7 @@ mod tests {
             (Error::NotFound("a".to_owned()), 404, false),
             (Error::Taken("a".to_owned()), 409, false),
             (Error::NoDomain("a".to_owned()), 404, false),
+            (Error::OtherDomain("a".to_owned()), 403, false),
             (Error::DomainTaken("a".to_owned()), 409, false),
             (Error::DomainInUse("a".to_owned()), 409, false),
             (Error::Host(InvalidHost::Address), 422, false),

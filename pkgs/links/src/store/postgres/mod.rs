@@ -450,8 +450,17 @@ impl Postgres {
     }
 
     pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
+        self.create_within(&InDomains::All, link, key)
+    }
+
+    pub fn create_within(
+        &self,
+        within: &InDomains,
+        link: NewLink,
+        key: Option<IdempotencyKey>,
+    ) -> Pending<Created> {
         let policy = Arc::clone(&self.policy);
-        match Draft::new(link, &self.policy) {
+        match Draft::new(link, &self.policy, within) {
             Ok(draft) => self.write(
                 self.timeout,
                 |pool| async move { links::create(&pool, &policy.codes, draft, key.as_ref()).await },
@@ -461,9 +470,9 @@ impl Postgres {
         }
     }
 
-    pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
+    pub fn create_many(&self, within: &InDomains, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
         let policy = Arc::clone(&self.policy);
-        let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy)).collect();
+        let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy, within)).collect();
         self.write(
             MANY,
             |pool| async move { links::create_many(&pool, &policy.codes, drafts).await },
@@ -556,11 +565,12 @@ impl Postgres {
         &self,
         batch: Vec<Record>,
         on_conflict: OnConflict,
+        within: &InDomains,
         is_over: &Arc<AtomicBool>,
     ) -> Pending<Tally> {
         let (policy, watch) = (Arc::clone(&self.policy), Arc::clone(&self.watch));
         let is_over = Arc::clone(is_over);
-        let drafts = Draft::of_records(batch, &policy, &is_over);
+        let drafts = Draft::of_records(batch, &policy, within, &is_over);
         let imported = |pool: Pool| async move {
             if is_over.load(Ordering::Relaxed) {
                 return Ok(Tally::default());

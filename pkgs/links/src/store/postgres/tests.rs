@@ -401,7 +401,12 @@ fn a_limit_that_an_import_sets_counts_the_clicks_from_before_too() {
     let import = |max_clicks| {
         let rows = vec![limited("one", max_clicks), limited("two", None)];
         assert_eq!(
-            fixture.node.import(rows, OnConflict::Replace, &Arc::default()).wait().unwrap().replaced,
+            fixture
+                .node
+                .import(rows, OnConflict::Replace, &InDomains::All, &Arc::default())
+                .wait()
+                .unwrap()
+                .replaced,
             2
         );
     };

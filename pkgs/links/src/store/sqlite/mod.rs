@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::code::CodePolicy;
-use crate::domains::{Domain, DomainPatch, Domains, LinkKey, NewDomain, SharedDomains};
+use crate::domains::{Domain, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, ManyPatch, NewLink};
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
@@ -134,8 +134,18 @@ impl Store {
     /// Creates a link. Checks it, and hashes a password (some 20 ms), on the calling thread. With a key, a repeat of
     /// the same request within 24 hours returns the first one's link.
     pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
+        self.create_within(&InDomains::All, link, key)
+    }
+
+    /// Like [`create`](Self::create), at these domains only.
+    pub fn create_within(
+        &self,
+        within: &InDomains,
+        link: NewLink,
+        key: Option<IdempotencyKey>,
+    ) -> Pending<Created> {
         let policy = Arc::clone(&self.policy);
-        match Draft::new(link, &self.policy) {
+        match Draft::new(link, &self.policy, within) {
             Ok(draft) => {
                 self.writer.submit(move |work| links::create(work, &policy.codes, draft, key.as_ref()))
             }
@@ -143,10 +153,10 @@ impl Store {
         }
     }
 
-    /// Creates many links in one transaction. Each succeeds or fails separately.
-    pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
+    /// Creates many links in one transaction, at these domains only. Each succeeds or fails separately.
+    pub fn create_many(&self, within: &InDomains, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
         let policy = Arc::clone(&self.policy);
-        let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy)).collect();
+        let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy, within)).collect();
         self.writer.submit(move |work| {
             let created = drafts.into_iter().map(|draft| links::insert(work, &policy.codes, draft?));
             each_on_its_own(created)
@@ -232,16 +242,17 @@ impl Store {
         })
     }
 
-    /// Imports a batch of rows in one transaction. Each succeeds or fails separately. Checks them on the calling
-    /// thread. If the import `is_over` before the transaction begins, nothing is stored.
+    /// Imports a batch of rows in one transaction, at these domains only. Each succeeds or fails separately. Checks them
+    /// on the calling thread. If the import `is_over` before the transaction begins, nothing is stored.
     pub fn import(
         &self,
         batch: Vec<Record>,
         on_conflict: OnConflict,
+        within: &InDomains,
         is_over: &Arc<AtomicBool>,
     ) -> Pending<Tally> {
         let (policy, is_over) = (Arc::clone(&self.policy), Arc::clone(is_over));
-        let drafts = Draft::of_records(batch, &policy, &is_over);
+        let drafts = Draft::of_records(batch, &policy, within, &is_over);
         self.writer.submit(move |work| match is_over.load(Ordering::Relaxed) {
             true => Ok(Tally::default()),
             false => links::import(work, &policy.codes, drafts, on_conflict),

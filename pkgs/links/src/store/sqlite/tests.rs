@@ -215,7 +215,7 @@ fn each_command_of_a_transaction_stands_on_its_own() {
     let good = fixture.store.create(link("good"), None);
     let bad = fixture.store.create(link("taken"), None);
     let also = fixture.store.create(link("also"), None);
-    let many = fixture.store.create_many(vec![link("x"), link("good"), link("y")]);
+    let many = fixture.store.create_many(&InDomains::All, vec![link("x"), link("good"), link("y")]);
     let gone = fixture.store.delete_many(vec!["taken".to_owned(), "nobody".to_owned()]);
     drop(go);
     held.wait().unwrap();
@@ -453,7 +453,12 @@ fn changes_are_told_after_their_commit_and_before_their_answer() {
     store.edit("one".to_owned(), LinkPatch::default()).wait().unwrap();
     told(r#"["one"] 1"#);
     store
-        .import(vec![Record { link: link("two"), ..Record::default() }], OnConflict::Fail, &Arc::default())
+        .import(
+            vec![Record { link: link("two"), ..Record::default() }],
+            OnConflict::Fail,
+            &InDomains::All,
+            &Arc::default(),
+        )
         .wait()
         .unwrap();
     told("All 2");
@@ -864,7 +869,7 @@ fn folding_takes_small_steps_and_goes_on_after_a_restart() {
     let fixture = Fixture::new();
     let one = fixture.add("one").id;
     let codes = (0..2 * MAX_LINKS).map(|n| link(&format!("c{n}"))).collect();
-    let others = fixture.store.create_many(codes).wait().unwrap();
+    let others = fixture.store.create_many(&InDomains::All, codes).wait().unwrap();
     let clicks = others.iter().map(|link| click(link.as_ref().unwrap().id, 9, 0, Agent::None, 1)).collect();
     fixture.count(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() });
     fixture.count(clicks_on(one, 0..9, 100));
@@ -942,7 +947,7 @@ fn an_imported_count_at_the_greatest_integer_does_not_stop_others_from_counting(
     let fixture = Fixture::new();
     let most = i64::MAX as u64;
     let record = Record { link: link("most"), clicks: most, ..Record::default() };
-    fixture.store.import(vec![record], OnConflict::Fail, &Arc::default()).wait().unwrap();
+    fixture.store.import(vec![record], OnConflict::Fail, &InDomains::All, &Arc::default()).wait().unwrap();
     let (most_id, one) = (fixture.reader().get("most").unwrap().id, fixture.add("one").id);
     fixture.count(ClickBatch {
         referrers: vec![String::new()],
@@ -1202,7 +1207,11 @@ fn what_is_exported_is_imported_as_it_was() {
     let records = export(&fixture, true);
     assert!(export(&fixture, false).iter().all(|record| record.password_hash.is_none()));
     let other = Fixture::new();
-    let tally = other.store.import(records.clone(), OnConflict::Fail, &Arc::default()).wait().unwrap();
+    let tally = other
+        .store
+        .import(records.clone(), OnConflict::Fail, &InDomains::All, &Arc::default())
+        .wait()
+        .unwrap();
     assert_eq!(tally, Tally { created: 2, ..Tally::default() });
     assert_eq!(export(&other, true), records);
 }
@@ -1211,7 +1220,7 @@ fn what_is_exported_is_imported_as_it_was() {
 fn an_export_holds_no_snapshot_while_its_client_waits_and_has_each_link_once() {
     let fixture = Fixture::new();
     let links = (0..1_200).map(|number| link(&format!("r{number}"))).collect();
-    fixture.store.create_many(links).wait().unwrap();
+    fixture.store.create_many(&InDomains::All, links).wait().unwrap();
     let other = Connection::open(fixture.path()).unwrap();
     // The writer has a snapshot for a moment now and then.
     other.busy_timeout(Duration::from_secs(60)).unwrap();
@@ -1249,7 +1258,7 @@ fn an_import_does_with_taken_codes_as_told() {
             record("two", "https://new.example/"),
             record("three", "nowhere"),
         ];
-        let tally = fixture.store.import(rows, on_conflict, &Arc::default()).wait().unwrap();
+        let tally = fixture.store.import(rows, on_conflict, &InDomains::All, &Arc::default()).wait().unwrap();
         let found = format!("{} {} {} {}", tally.created, tally.replaced, tally.skipped, tally.failed);
         assert_eq!(found, expected, "{on_conflict:?}: {tally:?}");
         assert_eq!(tally.errors.last().map(|(row, _)| *row), Some(3));

@@ -148,7 +148,7 @@ fn a_domain_with_links_is_deleted_by_force_alone_and_a_part_at_a_time() {
     let a = fixture.add_domain("a.example");
     let kept = fixture.add("one");
     let links = (0..=MAX_LINKS).map(|n| at("a.example", &format!("c{n}"))).collect();
-    let made = fixture.store.create_many(links).wait().unwrap();
+    let made = fixture.store.create_many(&InDomains::All, links).wait().unwrap();
     let first = made[0].as_ref().unwrap().id;
     fixture.count(ClickBatch {
         referrers: vec![String::new()],
@@ -170,6 +170,35 @@ fn a_domain_with_links_is_deleted_by_force_alone_and_a_part_at_a_time() {
     let anew = fixture.add_domain("a.example");
     assert_ne!(anew.id, a.id, "an id is never used again");
     assert!(delete(false).unwrap(), "one without links needs no force");
+}
+
+#[test]
+fn who_may_write_at_a_domain_may_not_at_the_next_one_of_its_name() {
+    let fixture = Fixture::new();
+    let before = InDomains::Only(vec![fixture.add_domain("a.example").id]);
+    let create = |within: &InDomains, code| {
+        fixture.store.create_within(within, at("a.example", code), None).wait().map(|created| created.link)
+    };
+    create(&before, "one").unwrap();
+    for is_there in [false, true] {
+        if is_there {
+            fixture.add_domain("a.example");
+        } else {
+            assert!(fixture.store.delete_domain("a.example".to_owned(), true).wait().unwrap());
+        }
+        let refused = create(&before, "two");
+        assert!(matches!(&refused, Err(Error::OtherDomain(name)) if name == "a.example"), "{refused:?}");
+        let refused = fixture.store.create_within(&before, link("two"), None).wait();
+        assert!(matches!(&refused, Err(Error::OtherDomain(name)) if name == "default"), "{refused:?}");
+        let refused = fixture.store.create_many(&before, vec![at("a.example", "two")]).wait().unwrap();
+        assert!(matches!(refused[..], [Err(Error::OtherDomain(_))]), "{refused:?}");
+        let rows = vec![Record { link: at("a.example", "two"), ..Record::default() }];
+        let tally = fixture.store.import(rows, OnConflict::Replace, &before, &Arc::default()).wait().unwrap();
+        let why = "the key is not for the domain \"a.example\"".to_owned();
+        assert_eq!((tally.failed, tally.errors), (1, vec![(0, why)]));
+    }
+    assert!(fixture.reader().is_empty().unwrap());
+    create(&InDomains::All, "two").unwrap();
 }
 
 #[test]
@@ -290,11 +319,19 @@ fn what_is_exported_of_several_domains_is_imported_as_it_was() {
     };
     let records = export(&fixture);
     let other = Fixture::new();
-    let tally = other.store.import(records.clone(), OnConflict::Fail, &Arc::default()).wait().unwrap();
+    let tally = other
+        .store
+        .import(records.clone(), OnConflict::Fail, &InDomains::All, &Arc::default())
+        .wait()
+        .unwrap();
     assert_eq!((tally.created, tally.failed), (1, 1), "{tally:?}");
     assert!(tally.errors[0].1.contains("a.example"), "{tally:?}");
     other.add_domain("a.example");
-    let tally = other.store.import(records.clone(), OnConflict::Replace, &Arc::default()).wait().unwrap();
+    let tally = other
+        .store
+        .import(records.clone(), OnConflict::Replace, &InDomains::All, &Arc::default())
+        .wait()
+        .unwrap();
     assert_eq!((tally.created, tally.replaced), (1, 1), "{tally:?}");
     assert_eq!(export(&other), records);
 }
