@@ -39,7 +39,8 @@ const ATTEMPTS: u32 = 20;
 /// How many known tokens are remembered. The store cannot have more.
 const KNOWN: usize = 1_000;
 
-/// Lets only requests with a token of this scope through to the handler, before their body is read.
+/// Lets only requests with a token of this scope through to the handler, before their body is read. Their answers are
+/// counted, and not those without a token, so that strangers cannot take the room of clients.
 pub(super) async fn require(
     scope: Scope,
     request: ServiceRequest,
@@ -51,7 +52,12 @@ pub(super) async fn require(
                 granted.id.into_iter().for_each(|id| context.set_key(id));
             }
             request.extensions_mut().insert(granted);
-            next.call(request).await
+            let response = next.call(request).await?;
+            let state = response.request().app_data::<web::Data<State>>().cloned();
+            Ok(match state {
+                Some(state) => state.answers.keep(response),
+                None => response,
+            })
         }
         Err(failure) => Ok(request.into_response(failure.error_response())),
     }

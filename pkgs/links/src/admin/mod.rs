@@ -44,6 +44,7 @@ use crate::domains::short_url;
 use crate::link::Link;
 use crate::store::{self, Store};
 use auth::UnknownTokens;
+use protocol::budget::AnswerBudget;
 use protocol::mount::Mounted;
 use readers::ReaderPool;
 
@@ -70,6 +71,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// The sum of all request bodies that are held until they are complete, in KiB.
 const BODIES_KIB: usize = 64 * 1024;
+
+/// The sum of all large answers that are being sent, in bytes.
+const ANSWERS_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Read connections that the API's queries share. SQLite's page cache is per connection, so fewer are better.
 const READERS: usize = 4;
@@ -105,6 +109,8 @@ pub struct State {
     transfers: Arc<Semaphore>,
     /// Permits of [`BODIES_KIB`].
     bodies: Semaphore,
+    /// The memory of large answers.
+    answers: Arc<AnswerBudget>,
     /// Each running write has a receiver.
     writes: watch::Sender<()>,
     /// The start of short URLs, without a final slash.
@@ -141,6 +147,7 @@ impl State {
             pages: pages::Pages::new(),
             transfers: Arc::new(Semaphore::new(TRANSFERS)),
             bodies: Semaphore::new(BODIES_KIB),
+            answers: AnswerBudget::new(ANSWERS_BYTES),
             writes: watch::Sender::new(()),
             base: base.trim_end_matches('/').to_owned(),
             readiness,

@@ -208,7 +208,7 @@ pub struct ListQuery {
     pub sort: Sort,
     /// Whether the greatest comes first.
     pub descending: bool,
-    /// The most links, 1 to 1,000.
+    /// The most links, 1 to 1,000. A page has fewer once their texts exceed 1 MiB.
     pub limit: usize,
     /// [`Page::next`] of the previous page.
     pub cursor: Option<String>,

@@ -78,6 +78,7 @@ pub(in crate::admin) async fn create(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
+    state.answers.check()?;
     let links: Vec<NewLink> = bounded(body::json(&request, payload, body::BATCH).await?)?;
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
@@ -120,6 +121,7 @@ pub(in crate::admin) async fn edit(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
+    state.answers.check()?;
     let ManyEdit { links, set, add_tags, remove_tags } = body::json(&request, payload, body::BATCH).await?;
     let patch = ManyPatch { set, add_tags, remove_tags };
     if patch == ManyPatch::default() {
@@ -165,6 +167,7 @@ pub(in crate::admin) async fn delete(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
+    state.answers.check()?;
     let LinkKey { domain, .. } = domains::key(&request, &state, String::new())?;
     let codes: Vec<String> = bounded(body::json(&request, payload, body::BATCH).await?)?;
     let keys: Vec<_> = codes.into_iter().map(|code| LinkKey { domain, code }).collect();

@@ -65,7 +65,7 @@ enum Order {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::admin) struct ListParameters {
-    /// Links per page.
+    /// Links per page. It has fewer, and a `next`, if their texts exceed 1 MiB.
     #[param(minimum = 1, maximum = 1000, default = 50)]
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,

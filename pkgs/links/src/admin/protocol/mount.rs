@@ -30,6 +30,7 @@ use send_wrapper::SendWrapper;
 use service::access_log::RequestContext;
 use service::problem::Problem;
 
+use super::budget::Held;
 use super::failure::Failure;
 use crate::admin::{self, State};
 use crate::store::commented;
@@ -194,7 +195,8 @@ fn translate_back(mut response: HttpResponse) -> Response<Sent> {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         translated.extensions_mut().insert(problem);
     }
-    translated.map(|()| Sent::new(response.into_body()))
+    let held = response.extensions_mut().remove::<Held>();
+    translated.map(|()| Sent::new(response.into_body(), held))
 }
 
 /// The body of an answer.
@@ -202,16 +204,18 @@ pub(in crate::admin) struct Sent {
     body: SendWrapper<BoxBody>,
     /// The remaining bytes, if known.
     left: Option<u64>,
+    /// The room of a large one. The listener keeps the body until it is sent.
+    _held: Option<Held>,
 }
 
 impl Sent {
-    fn new(body: BoxBody) -> Self {
+    fn new(body: BoxBody, held: Option<Held>) -> Self {
         let left = match body.size() {
             BodySize::None => Some(0),
             BodySize::Sized(bytes) => Some(bytes),
             BodySize::Stream => None,
         };
-        Self { body: SendWrapper::new(body), left }
+        Self { body: SendWrapper::new(body), left, _held: held }
     }
 }
 

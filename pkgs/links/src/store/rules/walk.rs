@@ -22,6 +22,10 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// few hundred milliseconds, instead of going part by part.
 const SORTS_WITHIN: Duration = Duration::from_millis(500);
 
+/// The most bytes of text on a page, but for the link that exceeds them, which is its last one. Each page is in memory
+/// as a whole until its client has read it; with the longest targets, it would have 8 MiB.
+pub const PAGE_BYTES: usize = 1024 * 1024;
+
 /// Links of the first part. Comparing each takes some milliseconds on the slowest machine.
 const FIRST_PART: usize = 1_000;
 
@@ -76,7 +80,7 @@ impl Walk {
         query: &ListQuery,
     ) -> Next {
         let limit = limit_of(query);
-        if links.len() > limit {
+        if links.len() > fitting(links, limit) {
             return Next::Page(page_of(std::mem::take(links), limit, query));
         }
         let Some(until) = until else { return Next::Stretch };
@@ -132,12 +136,30 @@ pub fn limit_of(query: &ListQuery) -> usize {
     query.limit.clamp(1, MAX_LIMIT)
 }
 
-/// Makes a page of these links. If there is one more than the limit, the page gets a cursor.
+/// Makes a page of these links: at most `limit`, and no more than [`PAGE_BYTES`] allow. If there are more, the page
+/// gets a cursor.
 pub fn page_of(mut links: Vec<Link>, limit: usize, query: &ListQuery) -> Page {
-    let more = links.len() > limit;
-    links.truncate(limit);
+    let fitting = fitting(&links, limit);
+    let more = links.len() > fitting;
+    links.truncate(fitting);
     let next = links.last().filter(|_| more).map(|last| write_cursor(last, query));
     Page { links, next, looked_at: None }
+}
+
+/// How many of these links, and of further ones, a page has: at least one.
+fn fitting(links: &[Link], limit: usize) -> usize {
+    let mut bytes = 0;
+    let last = links.iter().position(|link| {
+        bytes += text_bytes(link);
+        bytes > PAGE_BYTES
+    });
+    last.map_or(limit, |last| limit.min(last + 1))
+}
+
+/// The bytes of a link's texts.
+fn text_bytes(link: &Link) -> usize {
+    let texts = [&link.domain, &link.title].into_iter().flatten().chain([&link.code, &link.target]);
+    texts.chain(&link.tags).map(String::len).sum()
 }
 
 /// A stretch of a list, in an index's order.

@@ -14,7 +14,7 @@ use crate::code::CodePolicy;
 use crate::country::Country;
 use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
-use crate::store::rules::walk::Walk;
+use crate::store::rules::walk::{PAGE_BYTES, Walk};
 use crate::store::{Change, Click, Count, CountryClick, ListQuery, Older, Scope, Sort, Stats, TimeCount};
 use crate::target::{InvalidTarget, TargetPolicy};
 use crate::when::Timestamp;
@@ -1094,6 +1094,42 @@ fn a_page_whose_time_is_over_says_so_and_the_next_goes_on_behind_it() {
             query.cursor = Some(next);
         }
         assert_eq!((found.join(" "), seen), (expected.to_owned(), pages), "{query:?}");
+    }
+}
+
+#[test]
+fn a_page_of_long_links_ends_early_and_the_next_goes_on_behind_it() {
+    let fixture = Fixture::new();
+    let target = format!("https://example.com/{}", "x".repeat(7_900));
+    let links = (0..300).map(|n| NewLink { target: target.clone(), ..link(&format!("n{n:03}")) });
+    let made = fixture.store.create_many(&InDomains::All, links.collect()).wait().unwrap();
+    let third = made.iter().flatten().step_by(3).map(|link| click(link.id, 0, 0, Agent::Chrome, 1));
+    fixture.count(ClickBatch {
+        referrers: vec![String::new()],
+        clicks: third.collect(),
+        ..ClickBatch::default()
+    });
+    let reader = fixture.reader();
+    let fitting = PAGE_BYTES / target.len() + 1;
+    for (sort, search) in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code]
+        .into_iter()
+        .flat_map(|sort| [(sort, None), (sort, Some("n".to_owned()))])
+    {
+        let mut query = ListQuery { sort, search, limit: 1_000, ..ListQuery::default() };
+        let (mut found, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = reader.list(&query).unwrap();
+            pages += 1;
+            assert!(page.links.len() <= fitting, "{query:?}: {}", page.links.len());
+            assert_eq!(page.looked_at, None, "{query:?}");
+            found.extend(page.links.into_iter().map(|link| link.code));
+            let Some(next) = page.next else { break };
+            query.cursor = Some(next);
+        }
+        let count = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!((count, found.len(), pages), (300, 300, 3), "{query:?}");
     }
 }
 

@@ -50,7 +50,7 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
             let rows = Some(walk.rows()).filter(|_| is_sparse);
             let (found, until) = match stretch {
                 Stretch::Clicked => {
-                    order.clicked(session, query, from.as_deref(), rows.unwrap_or(most)).await?
+                    order.clicked(session, query, from.as_deref(), (rows.unwrap_or(most), most)).await?
                 }
                 _ => {
                     let until = match rows {
@@ -187,19 +187,20 @@ impl Order {
         Self { columns, stretch, descending: query.descending, is_sparse: stretch == Stretch::Unclicked }
     }
 
-    /// Reads the matching links among the next `rows` links by clicks. Also returns the place where these end, if there
-    /// are more. There is no index for clicks: with one, no row of totals could be updated in place (HOT).
+    /// Reads the matching links among the next `rows` links by clicks, at most `most`. Also returns the place where
+    /// these rows end, if there are more. There is no index for clicks: with one, no row of totals could be updated in
+    /// place (HOT).
     async fn clicked(
         &self,
         session: &Session,
         query: &ListQuery,
         from: Option<&[Place]>,
-        rows: usize,
+        (rows, most): (usize, usize),
     ) -> Result<(Vec<Link>, Option<Vec<Place>>), Error> {
         let whole = Filter { domain: None, is_sparse: true, is_few: false };
         let mut statement = self.between(&whole, (from, None));
-        let most = statement.value(rows as i64, Type::INT8);
-        let end = format!("ORDER BY {} LIMIT {most}", order(self.columns, self.descending));
+        let count = statement.value(rows as i64, Type::INT8);
+        let end = format!("ORDER BY {} LIMIT {count}", order(self.columns, self.descending));
         let sums = statement.run(session, "SELECT clicks, link FROM totals", &end).await?;
         let ids = sums.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
         let end = match sums.last().filter(|_| sums.len() == rows) {
@@ -212,7 +213,8 @@ impl Order {
         // Reads the links in the order of the sums.
         let select =
             format!("{SELECT} JOIN unnest({ids}) WITH ORDINALITY AS sums (link, place) ON sums.link = l.id");
-        let links = statement.run(session, &select, "ORDER BY sums.place").await?;
+        let most = statement.value(most as i64, Type::INT8);
+        let links = statement.run(session, &select, &format!("ORDER BY sums.place LIMIT {most}")).await?;
         Ok((links.iter().map(link_of).collect::<Result<_, _>>()?, end))
     }
 

@@ -43,7 +43,7 @@ pub(in crate::store::sqlite) fn walk(
             let rows = Some(walk.rows()).filter(|_| is_sparse);
             let (found, until) = match stretch {
                 Stretch::Clicked => {
-                    order.clicked(connection, &filter, from.as_deref(), rows.unwrap_or(most))?
+                    order.clicked(connection, &filter, from.as_deref(), (rows.unwrap_or(most), most))?
                 }
                 _ => order.next(connection, &filter, from.as_deref(), (rows, most))?,
             };
@@ -174,15 +174,15 @@ impl Order {
         Ok((self.part(connection, filter, (from, until.as_deref()), most)?, until))
     }
 
-    /// Reads the matching links among the next `rows` links by clicks. Also returns the place where these end, if there
-    /// are more. There is no index for clicks, which each flush would have to update: reading the sums of a million
-    /// links takes some 50 ms.
+    /// Reads the matching links among the next `rows` links by clicks, at most `most`. Also returns the place where
+    /// these rows end, if there are more. There is no index for clicks, which each flush would have to update: reading
+    /// the sums of a million links takes some 50 ms.
     fn clicked(
         &self,
         connection: &Connection,
         filter: &Filter,
         from: Option<&[Place]>,
-        rows: usize,
+        (rows, most): (usize, usize),
     ) -> Result<(Vec<Link>, Option<Vec<Place>>), Error> {
         let segment = self.between((from, None));
         let sql = format!(
@@ -202,11 +202,12 @@ impl Order {
         // Reads the links in the order of the sums.
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT key AS place, value AS clicked FROM json_each(?)) AS sums \
-             CROSS JOIN links ON id = sums.clicked {} ORDER BY sums.place",
+             CROSS JOIN links ON id = sums.clicked {} ORDER BY sums.place LIMIT ?",
             all_of(filter.conditions.iter().map(String::as_str))
         );
         let mut values = vec![Value::Text(format!("[{}]", ids.join(",")))];
         values.extend_from_slice(&filter.values);
+        values.push(Value::Integer(most as i64));
         let mut statement = connection.prepare_cached(&sql)?;
         let links = statement.query_map(params_from_iter(values), link_of)?.collect::<Result<_, _>>()?;
         Ok((links, end))
