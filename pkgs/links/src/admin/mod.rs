@@ -69,7 +69,7 @@ const STREAMS: u32 = 32;
 /// How long running requests may take at shutdown, after the writes among them have had their time.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// The sum of all request bodies that are held until they are complete, in KiB.
+/// The sum of all request bodies that are held until they are answered, in KiB.
 const BODIES_KIB: usize = 64 * 1024;
 
 /// The sum of all large answers that are being sent, in bytes.
@@ -108,7 +108,7 @@ pub struct State {
     readers: ReaderPool,
     transfers: Arc<Semaphore>,
     /// Permits of [`BODIES_KIB`].
-    bodies: Semaphore,
+    bodies: Arc<Semaphore>,
     /// The memory of large answers.
     answers: Arc<AnswerBudget>,
     /// Each running write has a receiver.
@@ -146,7 +146,7 @@ impl State {
             store,
             pages: pages::Pages::new(),
             transfers: Arc::new(Semaphore::new(TRANSFERS)),
-            bodies: Semaphore::new(BODIES_KIB),
+            bodies: Arc::new(Semaphore::new(BODIES_KIB)),
             answers: AnswerBudget::new(ANSWERS_BYTES),
             writes: watch::Sender::new(()),
             base: base.trim_end_matches('/').to_owned(),

@@ -1,7 +1,11 @@
 //! Creating, reading, editing, deleting and listing.
 
 use std::io::Cursor;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
+use links::link::LinkPatch;
 use links::store::Scope;
 use serde_json::{Value, json};
 use ureq::SendBody;
@@ -240,6 +244,45 @@ fn a_batch_tells_what_became_of_each() {
     assert_eq!(wrong.problem(422)["errors"][0]["pointer"], "/1/target");
     let many = format!("[{}]", vec!["\"a\""; 10_001].join(","));
     server.post("/api/v1/links/batch-delete", &many).problem(413);
+}
+
+#[test]
+fn a_batch_has_few_passwords_or_is_refused_as_a_whole() {
+    let server = Server::start();
+    let mut links = vec![json!({ "target": "https://example.com/" })];
+    links.resize(102, json!({ "target": "https://example.com/", "password": "secret" }));
+    let problem = server.post("/api/v1/links/batch", &json!(links).to_string()).problem(422);
+    assert_eq!(problem["errors"][0]["pointer"], "/101/password", "{problem}");
+    assert_eq!(server.get("/api/v1/links").json()["links"], json!([]));
+}
+
+#[test]
+fn a_batch_takes_memory_until_it_is_answered() {
+    let server = Server::start();
+    server.create("a");
+    // Each counts for 10 MB, so six have room. They are refused by the store, but only after what came before.
+    let body = format!("[{}]", vec![r#"{"target":""}"#; 10_000].join(","));
+    let length = body.len().to_string();
+    let batch = || server.ask("POST", "/api/v1/links/batch", &[("content-length", length.as_str())], &body);
+    thread::scope(|scope| {
+        let (release, held) = channel::<()>();
+        // The writer waits here.
+        let before = server.store.edit_if("a", LinkPatch::default(), move |_| held.recv().is_ok());
+        let (sender, answers) = channel();
+        for _ in 0..7 {
+            let (sender, batch) = (sender.clone(), &batch);
+            scope.spawn(move || sender.send(batch()).expect("it is waited for"));
+        }
+        drop(sender);
+        let refused = answers.recv_timeout(Duration::from_secs(120)).expect("one is refused at once");
+        refused.problem(503);
+        assert_eq!(refused.header("retry-after"), "1");
+        server.post("/api/v1/links", r#"{"target":""}"#).problem(422);
+        drop(release);
+        assert!(before.wait().is_err());
+        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [200; 6]);
+    });
 }
 
 #[test]

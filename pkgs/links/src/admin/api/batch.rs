@@ -1,11 +1,15 @@
 //! Many links in one transaction. Each succeeds or fails separately.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use service::problem::Problem;
 use utoipa::ToSchema;
 
-use super::body;
+use super::body::{self, Room};
 use super::domains::{self, At};
 use super::links::{Shown, of_body, submit};
 use crate::admin::audit::{self, Audit, Written};
@@ -18,6 +22,14 @@ use crate::store::Error;
 
 /// The most items a batch may have.
 const ITEMS: usize = 10_000;
+
+/// The most items of a batch that may have a password. Each takes some 20 ms, and the batch one of the few places for
+/// work that blocks.
+const PASSWORDS: usize = 100;
+
+/// What an item takes in memory, in bytes, however short it is: in the end, its result (some 500 bytes) and that as
+/// JSON. A body of items of 14 bytes would otherwise count for little of what is made of it.
+const ITEM_BYTES: usize = 1024;
 
 /// The result of one item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -37,6 +49,7 @@ pub struct Outcome {
 #[serde(deny_unknown_fields)]
 pub struct ManyEdit {
     /// The links to change.
+    #[serde(deserialize_with = "items")]
     links: Vec<LinkName>,
     /// The fields to set on each.
     #[serde(default)]
@@ -69,7 +82,8 @@ impl Outcome {
 
 /// Create many links
 ///
-/// At most 10,000 in at most 8 MiB; use import for more. The answer has one result per item, in their order.
+/// At most 10,000 in at most 8 MiB, and at most 100 with a password; use import for more. The answer has one result per
+/// item, in their order.
 #[utoipa::path(post, path = "/api/v1/links/batch", tag = "links", operation_id = "createLinks",
     request_body = Vec<NewLink>, security(("bearer" = ["write"])),
     responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
@@ -79,7 +93,10 @@ pub(in crate::admin) async fn create(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     state.answers.check()?;
-    let links: Vec<NewLink> = bounded(body::json(&request, payload, body::BATCH).await?)?;
+    let (Items(links), mut room): (Items<NewLink>, _) = body::json(&request, payload, body::BATCH).await?;
+    let links = bounded(links)?;
+    check_passwords(&links)?;
+    hold(&mut room, links.len(), links.iter().map(|link| link.tags.len()).sum())?;
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
     // `None` for items that are passed to the store.
@@ -122,7 +139,11 @@ pub(in crate::admin) async fn edit(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     state.answers.check()?;
-    let ManyEdit { links, set, add_tags, remove_tags } = body::json(&request, payload, body::BATCH).await?;
+    let (ManyEdit { links, set, add_tags, remove_tags }, mut room) =
+        body::json(&request, payload, body::BATCH).await?;
+    let links = bounded(links)?;
+    let tags = set.tags.as_ref().map_or(0, Vec::len) + add_tags.len() + remove_tags.len();
+    hold(&mut room, links.len(), tags)?;
     let patch = ManyPatch { set, add_tags, remove_tags };
     if patch == ManyPatch::default() {
         return Err(Problem::unprocessable("there is nothing to change").into());
@@ -130,7 +151,7 @@ pub(in crate::admin) async fn edit(
     let grant = auth::granted(&request)?;
     let mut taken = Vec::new();
     // `None` for links that are passed to the store.
-    let refused: Vec<Option<Failure>> = (bounded(links)?.into_iter())
+    let refused: Vec<Option<Failure>> = (links.into_iter())
         .map(|LinkName { domain, code }| match domains::one(&grant, &state, domain.as_deref()) {
             Ok(domain) => {
                 taken.push(LinkKey { domain, code });
@@ -169,7 +190,9 @@ pub(in crate::admin) async fn delete(
 ) -> Result<HttpResponse, Failure> {
     state.answers.check()?;
     let LinkKey { domain, .. } = domains::key(&request, &state, String::new())?;
-    let codes: Vec<String> = bounded(body::json(&request, payload, body::BATCH).await?)?;
+    let (Items(codes), mut room): (Items<String>, _) = body::json(&request, payload, body::BATCH).await?;
+    let codes = bounded(codes)?;
+    hold(&mut room, codes.len(), 0)?;
     let keys: Vec<_> = codes.into_iter().map(|code| LinkKey { domain, code }).collect();
     let audit = Audit::of(&request, &state);
     let deleted: Vec<Result<(), Error>> = if audit.is_on() {
@@ -210,9 +233,60 @@ fn outcomes<T>(
     refused.into_iter().filter_map(one).collect()
 }
 
+/// A batch as sent.
+#[derive(Deserialize)]
+#[serde(transparent, bound = "T: Deserialize<'de>")]
+struct Items<T>(#[serde(deserialize_with = "items")] Vec<T>);
+
+/// Reads at most one item more than [`ITEMS`], by which [`bounded`] sees that there are too many. Further ones are
+/// skipped: the shortest take sixteen times as much memory as in the body.
+fn items<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Reading<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Reading<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = sequence.next_element()? {
+                items.push(item);
+                if items.len() > ITEMS {
+                    while sequence.next_element::<IgnoredAny>()?.is_some() {}
+                    break;
+                }
+            }
+            Ok(items)
+        }
+    }
+
+    deserializer.deserialize_seq(Reading::<T>(PhantomData))
+}
+
 fn bounded<T>(items: Vec<T>) -> Result<Vec<T>, Failure> {
     match items.len() {
         ..=ITEMS => Ok(items),
-        more => Err(Problem::too_large(format!("{more} items are more than {ITEMS}")).into()),
+        _ => Err(Problem::too_large(format!("a batch has at most {ITEMS} items")).into()),
     }
+}
+
+/// Refuses a batch of more than [`PASSWORDS`] passwords.
+fn check_passwords(links: &[NewLink]) -> Result<(), Failure> {
+    let mut protected = links.iter().enumerate().filter(|(_, link)| link.password.is_some());
+    match protected.nth(PASSWORDS) {
+        None => Ok(()),
+        Some((index, _)) => {
+            let detail = format!("at most {PASSWORDS} links of a batch have one; use import for more");
+            let problem = Problem::unprocessable("the batch has too many passwords");
+            Err(problem.with_error(format!("/{index}/password"), detail).into())
+        }
+    }
+}
+
+/// Makes the room of a body large enough for what is made of its items and their tags.
+fn hold(room: &mut Room, items: usize, tags: usize) -> Result<(), Failure> {
+    room.grow(items * ITEM_BYTES + tags * size_of::<String>())
 }

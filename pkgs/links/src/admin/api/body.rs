@@ -1,5 +1,6 @@
 //! Request bodies: limited in size and time. Errors point to the faulty part.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_web::http::header;
@@ -8,6 +9,7 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use service::problem::Problem;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::admin::protocol::failure::Failure;
@@ -28,24 +30,66 @@ pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 /// The most of an error's text that is shown, in bytes.
 const DETAIL_BYTES: usize = 256;
 
+/// Room in memory for a body. It is kept until the request is answered, since what is made of the body is as large, and
+/// waits for threads and for the writer.
+pub(super) struct Room(OwnedSemaphorePermit);
+
+impl Room {
+    fn new(state: &State, bytes: u64) -> Result<Self, Failure> {
+        let room = Arc::clone(&state.bodies).try_acquire_many_owned(kib(bytes));
+        room.map(Self).map_err(|_| busy())
+    }
+
+    /// Makes it at least this many bytes, for a body of which more is made than was sent.
+    ///
+    /// # Errors
+    /// 503 if there is too little room left.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        let more = kib(bytes as u64).saturating_sub(self.kib());
+        let more = Arc::clone(self.0.semaphore()).try_acquire_many_owned(more).map_err(|_| busy())?;
+        self.0.merge(more);
+        Ok(())
+    }
+
+    /// Makes it at most this many bytes.
+    fn shrink(&mut self, bytes: usize) {
+        let excess = self.kib().saturating_sub(kib(bytes as u64));
+        drop(self.0.split(excess as usize));
+    }
+
+    fn kib(&self) -> u32 {
+        self.0.num_permits() as u32
+    }
+}
+
+/// Permits for this many bytes.
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
+fn busy() -> Failure {
+    Failure::busy("too many request bodies are under way")
+}
+
 /// Reads a JSON body of at most `limit` bytes.
 pub(super) async fn json<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
     limit: usize,
-) -> Result<T, Failure> {
+) -> Result<(T, Room), Failure> {
     media_type(request, &["application/json"])?;
-    parse(&bytes(request, payload, limit).await?)
+    let (body, room) = bytes(request, payload, limit).await?;
+    Ok((parse(&body)?, room))
 }
 
 /// Reads a JSON body of at most [`ONE`] bytes. Also returns its bytes as sent.
 pub(super) async fn json_as_sent<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
-) -> Result<(T, Vec<u8>), Failure> {
+) -> Result<(T, Vec<u8>, Room), Failure> {
     media_type(request, &["application/json"])?;
-    let body = bytes(request, payload, ONE).await?;
-    Ok((parse(&body)?, body))
+    let (body, room) = bytes(request, payload, ONE).await?;
+    Ok((parse(&body)?, body, room))
 }
 
 /// Reads a merge patch (RFC 7396) of at most `limit` bytes.
@@ -53,9 +97,10 @@ pub(super) async fn merge_patch<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
     limit: usize,
-) -> Result<T, Failure> {
+) -> Result<(T, Room), Failure> {
     media_type(request, &["application/merge-patch+json", "application/json"])?;
-    parse(&bytes(request, payload, limit).await?)
+    let (body, room) = bytes(request, payload, limit).await?;
+    Ok((parse(&body)?, room))
 }
 
 /// The body's media type, if it is one of these, in lower case and without parameters.
@@ -73,7 +118,11 @@ pub(super) fn media_type<'a>(request: &HttpRequest, accepted: &[&'a str]) -> Res
         .ok_or_else(|| unsupported(format!("the body's media type must be {}", accepted.join(" or "))))
 }
 
-async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -> Result<Vec<u8>, Failure> {
+async fn bytes(
+    request: &HttpRequest,
+    mut payload: web::Payload,
+    limit: usize,
+) -> Result<(Vec<u8>, Room), Failure> {
     let too_large = || Failure::from(Problem::too_large(format!("the body has more than {limit} bytes")));
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced = announced.and_then(|length| length.parse::<u64>().ok());
@@ -83,9 +132,7 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
     let state = request
         .app_data::<web::Data<State>>()
         .ok_or_else(|| Problem::internal("the listener has no state"))?;
-    let most = announced.unwrap_or(limit as u64).div_ceil(1024);
-    let places = state.bodies.try_acquire_many(u32::try_from(most).unwrap_or(u32::MAX));
-    let _room = places.map_err(|_| Failure::busy("too many request bodies are under way"))?;
+    let mut room = Room::new(state, announced.unwrap_or(limit as u64))?;
     let gather = async {
         let mut body = Vec::new();
         while let Some(chunk) = payload.next().await {
@@ -104,7 +151,8 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
     if begun.elapsed() > AT_ONCE {
         auth::still(request).await?;
     }
-    Ok(body)
+    room.shrink(body.len());
+    Ok((body, room))
 }
 
 /// 400 for invalid JSON, 422 for JSON of the wrong form.

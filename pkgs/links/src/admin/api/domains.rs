@@ -126,7 +126,7 @@ pub(in crate::admin) async fn create(
 ) -> Result<HttpResponse, Failure> {
     auth::for_all_domains(&request)?;
     state.answers.check()?;
-    let new: NewDomain = body::json(&request, payload, body::DOMAIN).await?;
+    let (new, _room): (NewDomain, _) = body::json(&request, payload, body::DOMAIN).await?;
     let domain = state.store.create_domain(new).await?;
     let after = Some(audit::digest_of_domain(&domain));
     let written = Written { target: domain.host.clone(), before: None, after };
@@ -164,7 +164,7 @@ pub(in crate::admin) async fn edit(
 ) -> Result<HttpResponse, Failure> {
     auth::for_all_domains(&request)?;
     state.answers.check()?;
-    let patch: DomainPatch = body::merge_patch(&request, payload, body::DOMAIN).await?;
+    let (patch, _room): (DomainPatch, _) = body::merge_patch(&request, payload, body::DOMAIN).await?;
     let before = known(&state, &host);
     let domain = state.store.edit_domain(host.into_inner(), patch).await?;
     let after = Some(audit::digest_of_domain(&domain));

@@ -119,7 +119,8 @@ pub(in crate::admin) async fn create(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     auth::for_all_domains(&request)?;
-    let NewKey { name, scope, domains, expires_at } = body::json(&request, payload, body::ONE).await?;
+    let (NewKey { name, scope, domains, expires_at }, _room) =
+        body::json(&request, payload, body::ONE).await?;
     let domains = domains.map(|domains| ids(&state, &domains)).transpose()?;
     let expires_at = no_later(expires_at, auth::granted(&request)?.expires_at)?;
     let (info, key) = state.store.create_token_as(NewToken { name, scope, domains, expires_at }).await?;

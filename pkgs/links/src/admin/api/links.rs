@@ -141,7 +141,8 @@ pub(in crate::admin) async fn create(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     let key = idempotency_key(&request)?;
-    let (link, body): (NewLink, _) = body::json_as_sent(&request, payload).await?;
+    let (link, body, mut room): (NewLink, _, _) = body::json_as_sent(&request, payload).await?;
+    room.grow(link.tags.len() * size_of::<String>())?;
     let grant = auth::granted(&request)?;
     domains::one(&grant, &state, link.domain.as_deref()).map_err(of_body)?;
     let key = key.map(|key| IdempotencyKey::new(of_client(&grant, &key), &body));
@@ -241,7 +242,8 @@ pub(in crate::admin) async fn edit(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     let key = domains::key(&request, &state, code.into_inner())?;
-    let patch: LinkPatch = body::merge_patch(&request, payload, body::ONE).await?;
+    let (patch, mut room): (LinkPatch, _) = body::merge_patch(&request, payload, body::ONE).await?;
+    room.grow(patch.tags.as_ref().map_or(0, Vec::len) * size_of::<String>())?;
     let (audit, expected) = (Audit::of(&request, &state), if_match(&request));
     let before = audit.before();
     let expected = seen(before.clone(), expected);
