@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use origin::metadata::Metadata;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
@@ -69,38 +70,47 @@ pub struct OpenFile {
 }
 
 /// The parts of a file's heads.
-struct Told {
+struct Told<'m> {
     etag: String,
     modified: Option<SystemTime>,
     coding: Option<Coding>,
     varies: bool,
-    origin: Option<OriginFile>,
+    /// What an origin says about the plain file: its type and its fields are those of all encodings.
+    metadata: Option<&'m Metadata>,
 }
 
 impl OpenFile {
-    /// Makes the heads of the file at `path` below the root, at the time `now`. `varies` says whether it has other
+    /// Makes the heads of the file at `path` below the root, at the time `now`. `coded` is for an encoding beside the
+    /// plain file: which one, and what an origin says about the plain file. `varies` says whether it has other
     /// encodings.
     pub fn new(
         opened: OpenedFile,
         path: &[u8],
-        coding: Option<Coding>,
+        coded: Option<(Coding, Option<&Metadata>)>,
         varies: bool,
         policy: &Policy,
         charset: &str,
         now: SystemTime,
     ) -> Self {
+        let coding = coded.map(|(coding, _)| coding);
         if let Some(origin) = opened.origin {
-            let metadata = origin.metadata();
-            let (etag, modified) = (metadata.etag.clone(), date::last_modified(metadata.modified, now));
-            let of = Told { etag, modified: Some(modified), coding, varies, origin: Some(origin) };
-            return Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset);
+            let own = origin.metadata();
+            let (etag, modified) = (own.etag.clone(), Some(date::last_modified(own.modified, now)));
+            let metadata = match coded {
+                Some((_, plain)) => plain,
+                None => Some(own),
+            };
+            let of = Told { etag, modified, coding, varies, metadata };
+            let mut file = Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset);
+            file.origin = Some(origin);
+            return file;
         }
         let suffix = coding.map_or("", Coding::name);
         let dash = if suffix.is_empty() { "" } else { "-" };
         let identity = opened.identity;
         let etag = format!("\"{}-{:x}{dash}{suffix}\"", opened.version(), identity.size);
         let modified = identity.is_dated().then(|| date::last_modified(identity.modified.0, now));
-        let of = Told { etag, modified, coding, varies, origin: None };
+        let of = Told { etag, modified, coding, varies, metadata: None };
         Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset)
     }
 
@@ -108,21 +118,20 @@ impl OpenFile {
     pub fn variant(&self, variant: &Variant, coding: Coding, policy: &Policy, charset: &str) -> Self {
         // A future version of the encoder may produce other bytes.
         let etag = format!("{}-{}-{:x}\"", self.etag.trim_end_matches('"'), coding.name(), variant.digest);
-        let origin = None;
-        let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true, origin };
+        // Only its heads are the object's: its bytes are there.
+        let metadata = self.origin().map(OriginFile::metadata);
+        let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true, metadata };
         Self::told((Arc::clone(&variant.fd), variant.identity), &self.path, of, policy, charset)
     }
 
     fn told(
         (fd, identity): (Arc<OwnedFd>, FileIdentity),
         path: &[u8],
-        Told { etag, modified, coding, varies, origin }: Told,
+        Told { etag, modified, coding, varies, metadata }: Told<'_>,
         policy: &Policy,
         charset: &str,
     ) -> Self {
         let size = identity.size;
-        // The type comes from the plain file; the origin's type of the encoded object may be anything.
-        let metadata = origin.as_ref().map(OriginFile::metadata).filter(|_| coding.is_none());
         let stored = metadata.and_then(|metadata| metadata.kind.clone());
         let mut kind = format!("content-type: {}\r\n", stored.unwrap_or_else(|| media_type(path, charset)));
         if let Some(coding) = coding {
@@ -136,7 +145,7 @@ impl OpenFile {
             fields.push_str("vary: accept-encoding\r\n");
         }
         fields.push_str(&policy.fields);
-        for (name, value) in origin.iter().flat_map(|origin| &origin.metadata().fields) {
+        for (name, value) in metadata.into_iter().flat_map(|metadata| &metadata.fields) {
             let said = |fields: &str| fields.lines().any(|line| line.split(':').next() == Some(name));
             // Rules override what the origin says.
             match name.as_str() {
@@ -171,7 +180,7 @@ impl OpenFile {
             pipe_copy: RefCell::default(),
             memory_copy: RefCell::default(),
             heat: Cell::default(),
-            origin,
+            origin: None,
         }
     }
 
@@ -319,5 +328,52 @@ impl CopySlot<PipeCopy> for OpenFile {
 impl CopySlot<MemoryCopy> for OpenFile {
     fn slot(&self) -> &RefCell<Weak<FileCopy<MemoryCopy>>> {
         &self.memory_copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::copies::tests::file;
+
+    #[test]
+    fn an_encoding_has_the_type_and_the_fields_that_the_plain_object_has() {
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let object = Metadata {
+            key: "a.html".to_owned(),
+            etag: "\"e\"".to_owned(),
+            size: 4,
+            modified: 1,
+            kind: Some("text/plain".to_owned()),
+            fields: vec![
+                field("cache-control", "private, no-store"),
+                field("content-disposition", "attachment"),
+                field("content-encoding", "aes128gcm"),
+            ],
+        };
+        for (rules, cache_control) in [("", "private, no-store"), ("cache-control: no-cache\r\n", "no-cache")]
+        {
+            let policy = Policy { fields: rules.to_owned(), ..Policy::default() };
+            for (coding, named) in [(None, "aes128gcm"), (Some(Coding::Gzip), "gzip")] {
+                let (fd, identity) = file(b"text");
+                let etag = "\"e\"".to_owned();
+                let metadata = Some(&object);
+                let of = Told { etag, modified: None, coding, varies: true, metadata };
+                let file = OpenFile::told((Arc::new(fd), identity), b"a.html", of, &policy, "utf-8");
+                let kind = format!("content-type: text/plain\r\ncontent-encoding: {named}\r\n");
+                assert_eq!(file.kind(), kind, "{rules}");
+                let mut fields: Vec<&str> = file.fields().lines().collect();
+                fields.sort_unstable();
+                let cache_control = format!("cache-control: {cache_control}");
+                let all = [
+                    &*cache_control,
+                    "content-disposition: attachment",
+                    "etag: \"e\"",
+                    "vary: accept-encoding",
+                ];
+                assert_eq!(fields, all, "{coding:?}");
+                assert!(file.origin().is_none(), "its bytes are not fetched");
+            }
+        }
     }
 }

@@ -380,11 +380,13 @@ fn files_of(
     let varies = is_made_of || coded.iter().any(Option::is_some);
     // An encoding is made from a complete file.
     let is_whole = plain.origin.as_ref().is_none_or(OriginFile::is_whole);
-    let file = |opened, coding| Rc::new(OpenFile::new(opened, path, coding, varies, policy, charset, now));
+    let file = |opened, coded| Rc::new(OpenFile::new(opened, path, coded, varies, policy, charset, now));
+    let plain = file(plain, None);
+    let metadata = plain.origin().map(OriginFile::metadata);
     let mut codings = Coding::ALL.into_iter();
     let coded = coded.map(|opened| {
-        let coding = codings.next();
-        opened.map(|opened| file(opened, coding))
+        let coding = codings.next()?;
+        opened.map(|opened| file(opened, Some((coding, metadata))))
     });
-    (EntryKind::File(file(plain, None), coded), (is_made_of && is_whole).then(Rc::default))
+    (EntryKind::File(plain, coded), (is_made_of && is_whole).then(Rc::default))
 }

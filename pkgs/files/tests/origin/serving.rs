@@ -167,11 +167,18 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
     fixture.gateway.put("app.js.gz", b"coded", &[]);
     fixture.gateway.put("app/index.html", b"app", &[]);
     fixture.gateway.put("text.html", "some text ".repeat(500).as_bytes(), &[]);
+    let said =
+        ["content-type: text/x-own", "cache-control: private, no-store", "content-disposition: attachment"];
+    fixture.gateway.put("own/made.txt", "some text ".repeat(500).as_bytes(), &said);
+    fixture.gateway.put("own/beside.txt", b"plain", &said);
+    let other = ["content-type: application/gzip", "cache-control: max-age=9"];
+    fixture.gateway.put("own/beside.txt.gz", b"coded", &other);
     let rules = fixture.place.beside("rules.toml");
     fs::write(
         &rules,
         "[[rule]]\npath = \"/app/*\"\nfallback = \"/app/index.html\"\n\
          [[rule]]\npath = \"*.html\"\ncompress = true\ncache-control = \"max-age=9\"\n\
+         [[rule]]\npath = \"/own/*\"\ncompress = true\n\
          [[rule]]\npath = \"/old/*\"\nredirect = \"/$1\"\n",
     )
     .expect("room");
@@ -191,6 +198,30 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
         assert_eq!(made.status, 200);
         made.field("content-encoding").as_deref() == Some("gzip")
     });
+    // What the origin says counts for codings too, also of those that say something else themselves.
+    for path in ["/own/made.txt", "/own/beside.txt"] {
+        let plain = server.get(path, "");
+        for (name, value) in [("content-type", "text/x-own"), ("cache-control", "private, no-store")] {
+            assert_eq!(plain.field(name).as_deref(), Some(value), "{path}");
+        }
+        for (field, status) in [("", 200), ("Range: bytes=0-1\r\n", 206)] {
+            let asked = format!("Accept-Encoding: gzip\r\n{field}");
+            until("a coding is made", || {
+                let coded = server.get(path, &asked);
+                assert_eq!(coded.status, status, "{path}");
+                if coded.field("content-encoding").as_deref() != Some("gzip") {
+                    return false;
+                }
+                for name in ["content-type", "cache-control", "content-disposition"] {
+                    assert_eq!(coded.field(name), plain.field(name), "{path} {field} {name}");
+                }
+                true
+            });
+        }
+        let tag = server.get(path, "Accept-Encoding: gzip\r\n").field("etag").expect("a tag");
+        let same = server.get(path, &format!("Accept-Encoding: gzip\r\nIf-None-Match: {tag}\r\n"));
+        assert_eq!((same.status, same.field("cache-control")), (304, plain.field("cache-control")), "{path}");
+    }
 }
 
 #[test]
