@@ -23,7 +23,7 @@ use crate::http::status::phrase;
 use crate::site::Site;
 use crate::site::access::{AccessControl, AccessDecision};
 use crate::site::errors::HttpError;
-use crate::site::lookup::Lookup;
+use crate::site::lookup::{Candidates, Choice, Lookup, Named};
 use crate::site::root::{self, CodingLookup, LookupMode};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
@@ -208,13 +208,20 @@ impl ResponseBuilder<'_> {
                 Err(error) => Ok(self.refused(error, path, request, out)),
             };
         }
+        let mut candidates = Candidates::new(&paths, path);
+        let mut kept: Option<(usize, Rc<CacheEntry>)> = None;
         for (at, candidate) in paths.iter().enumerate() {
+            if candidates.is_over(at) {
+                break;
+            }
+            // What was kept is looked up again, since it is the answer if nothing after it is.
+            let from = kept.as_ref().map_or(at, |(at, _)| *at);
+            let rest = || Lookup::First { paths: paths[from..].to_vec(), asked: path.to_vec() };
             let entry = match self.known(candidate) {
                 Some(entry) => entry,
                 // As above.
                 None if self.defers_lookups && self.planned.is_none() => {
-                    let lookup = Lookup::First { paths: paths[at..].to_vec(), asked: path.to_vec() };
-                    return Err(PendingWork::Lookup(lookup));
+                    return Err(PendingWork::Lookup(rest()));
                 }
                 None => match self.site.find(candidate, LookupMode::CachedOnly, CodingLookup::Wanted) {
                     Ok(found) => {
@@ -222,22 +229,26 @@ impl ResponseBuilder<'_> {
                         self.cache.insert(self.site, candidate, found, (self.tick, self.now))
                     }
                     Err(root::Error::Missing) => continue,
-                    Err(error) => {
-                        let lookup = Lookup::First { paths: paths[at..].to_vec(), asked: path.to_vec() };
-                        return self.failed(error, lookup, path, request, out);
-                    }
+                    Err(error) => return self.failed(error, rest(), path, request, out),
                 },
             };
-            let counts = match &entry.kind {
-                EntryKind::File(..) => true,
-                EntryKind::Directory => candidate == path,
-                EntryKind::Listing(_) => entry.policy.listing,
+            let named = match &entry.kind {
+                EntryKind::File(..) => Named::Answer,
+                EntryKind::Directory => Named::Directory,
+                EntryKind::Listing(_) if entry.policy.listing => Named::Answer,
+                EntryKind::Listing(_) => Named::Nothing,
             };
-            if counts {
-                return self.answer_entry(&entry, path, request, out);
+            match candidates.choose(at, named) {
+                Choice::Answer => return self.answer_entry(&entry, path, request, out),
+                Choice::Keep => kept = Some((at, entry)),
+                Choice::Kept => break,
+                Choice::Next => {}
             }
         }
-        Ok(self.refused(root::Error::Missing, path, request, out))
+        match kept {
+            Some((_, entry)) => self.answer_entry(&entry, path, request, out),
+            None => Ok(self.refused(root::Error::Missing, path, request, out)),
+        }
     }
 
     /// What is known about a path without a look-up.

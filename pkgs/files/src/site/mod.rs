@@ -33,6 +33,7 @@ use ::origin::Origin;
 use access::AccessControl;
 use errors::ErrorPages;
 use hosts::VirtualHosts;
+use lookup::{Candidates, Choice, Named};
 use origin::OriginRoot;
 use root::{CodingLookup, Found, INDEX, LookupMode, Root, Symlinks, names_directory};
 use route::Route;
@@ -283,28 +284,37 @@ impl Site {
     }
 
     /// The first of several paths that exists, and what it names. A directory without its final slash counts if it is
-    /// what was `asked` for, and one without an index if it is listed.
+    /// what was `asked` for, as [`Candidates`] says, and one without an index if it is listed.
     pub fn first(
         &self,
-        paths: impl IntoIterator<Item = Vec<u8>>,
+        paths: &[Vec<u8>],
         asked: &[u8],
         mode: LookupMode,
     ) -> (Vec<u8>, Result<Found, root::Error>) {
-        let mut missing = (asked.to_vec(), Err(root::Error::Missing));
-        for path in paths {
-            let found = self.find(&path, mode, CodingLookup::Wanted);
-            let counts = match &found {
-                Err(root::Error::Missing) => false,
-                Ok(Found::File(_)) | Err(_) => true,
-                Ok(Found::Directory) => path == asked,
-                Ok(Found::Listing(_)) => self.policy(&path).listing,
-            };
-            if counts {
-                return (path, found);
+        let mut candidates = Candidates::new(paths, asked);
+        let mut last = Err(root::Error::Missing);
+        for (at, path) in paths.iter().enumerate() {
+            if candidates.is_over(at) {
+                break;
             }
-            missing.0 = path;
+            let found = self.find(path, mode, CodingLookup::Wanted);
+            let named = match &found {
+                Err(root::Error::Missing) => Named::Nothing,
+                Err(_) => return (path.clone(), found),
+                Ok(Found::File(_)) => Named::Answer,
+                Ok(Found::Directory) => Named::Directory,
+                Ok(Found::Listing(_)) if self.policy(path).listing => Named::Answer,
+                Ok(Found::Listing(_)) => Named::Nothing,
+            };
+            match candidates.choose(at, named) {
+                Choice::Answer => return (path.clone(), found),
+                // Its path is the requested one.
+                Choice::Keep => last = found,
+                Choice::Kept => break,
+                Choice::Next => {}
+            }
         }
-        missing
+        (asked.to_vec(), last)
     }
 
     /// Whether any rule restricts access.

@@ -9,7 +9,7 @@ use futures_util::future::join3;
 use origin::{Error as OriginError, Known, Object, Origin};
 use rustix::io::Errno;
 
-use super::lookup::Lookup;
+use super::lookup::{Candidates, Choice, Lookup, Named};
 use super::origin_file::{OriginFile, Promise};
 use super::root::{Error, FileIdentity, Found, INDEX, OpenedFile};
 use crate::http::encoding::Coding;
@@ -68,7 +68,7 @@ impl OriginRoot {
     }
 
     /// Finds out what a path names, or the first of several that exists. A directory without its final slash counts if
-    /// it is what was asked for.
+    /// it is what was asked for, as [`Candidates`] says.
     pub fn find(&self, lookup: Lookup, done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static) {
         let (paths, asked) = match lookup {
             Lookup::One(path, _) => (vec![path.clone()], path),
@@ -78,16 +78,28 @@ impl OriginRoot {
         let otherwise = (asked.clone(), Err(Error::Failed(Errno::IO)));
         let promise = Promise::new(move |(path, found)| done(path, found), otherwise);
         self.origin.spawn(async move {
-            let mut missing = asked.clone();
-            for path in paths {
-                match this.look(&path).await {
-                    Err(Error::Missing) => {}
-                    Ok(Found::Directory) if path != asked => {}
-                    found => return promise.keep((path, found)),
+            let mut candidates = Candidates::new(&paths, &asked);
+            let mut last = Err(Error::Missing);
+            for (at, path) in paths.iter().enumerate() {
+                if candidates.is_over(at) {
+                    break;
                 }
-                missing = path;
+                let found = this.look(path).await;
+                let named = match &found {
+                    Err(Error::Missing) => Named::Nothing,
+                    Err(_) => return promise.keep((path.clone(), found)),
+                    Ok(Found::File(_) | Found::Listing(_)) => Named::Answer,
+                    Ok(Found::Directory) => Named::Directory,
+                };
+                match candidates.choose(at, named) {
+                    Choice::Answer => return promise.keep((path.clone(), found)),
+                    // Its path is the requested one.
+                    Choice::Keep => last = found,
+                    Choice::Kept => break,
+                    Choice::Next => {}
+                }
             }
-            promise.keep((missing, Err(Error::Missing)));
+            promise.keep((asked, last));
         });
     }
 

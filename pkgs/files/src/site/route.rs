@@ -4,7 +4,8 @@
 //!   `query = false`.
 //! - `rewrite = "/app/$1"`: answers with another path, once: rules of that path are not followed.
 //! - `try = ["$path", "$path.html", "/index.html"]`: answers with the first that exists, with status 200. `fallback`
-//!   adds one after all of these; without `try`, after the path itself.
+//!   adds one after all of these; without `try`, after the path itself. A requested directory without its final slash
+//!   is answered with a redirect after most of the others: see [`Candidates`](super::lookup::Candidates).
 //!
 //! For each, the last matching rule counts. A path made by a rule is checked like a client's: it leads downwards, and
 //! to no name that starts with a dot.

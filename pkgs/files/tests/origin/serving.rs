@@ -166,6 +166,9 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
     fixture.gateway.put("app.js", b"plain", &[]);
     fixture.gateway.put("app.js.gz", b"coded", &[]);
     fixture.gateway.put("app/index.html", b"app", &[]);
+    for key in ["site/blog.html", "site/blog/index.html", "site/docs/index.html"] {
+        fixture.gateway.put(key, key.as_bytes(), &[]);
+    }
     fixture.gateway.put("text.html", "some text ".repeat(500).as_bytes(), &[]);
     let said =
         ["content-type: text/x-own", "cache-control: private, no-store", "content-disposition: attachment"];
@@ -178,6 +181,7 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
         &rules,
         "[[rule]]\npath = \"/app/*\"\nfallback = \"/app/index.html\"\n\
          [[rule]]\npath = \"*.html\"\ncompress = true\ncache-control = \"max-age=9\"\n\
+         [[rule]]\npath = \"/site/*\"\ntry = [\"$path\", \"$path.html\", \"$path/\"]\n\
          [[rule]]\npath = \"/own/*\"\ncompress = true\n\
          [[rule]]\npath = \"/old/*\"\nredirect = \"/$1\"\n",
     )
@@ -189,6 +193,10 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
     assert_eq!((plain.text(), plain.field("vary").as_deref()), ("plain", Some("accept-encoding")));
     assert_ne!(plain.field("etag"), coded.field("etag"));
     assert_eq!(server.get("/app/some/where", "").text(), "app");
+    for _ in 0..2 {
+        assert_eq!(server.get("/site/blog", "").text(), "site/blog.html");
+        assert_eq!(server.get("/site/docs", "").field("location").as_deref(), Some("/site/docs/"));
+    }
     assert_eq!(server.get("/old/app.js", "").field("location").as_deref(), Some("/app.js"));
     let text = server.get("/text.html", "");
     assert_eq!(text.field("cache-control").as_deref(), Some("max-age=9"));

@@ -115,6 +115,54 @@ fn requests_are_led_by_every_version_of_http() {
 }
 
 #[test]
+fn a_page_comes_before_the_directory_of_its_name() {
+    let place = Place::new();
+    place.file("spa.html", "spa.html");
+    for below in ["page", "nginx", "app", "spa"] {
+        for name in ["blog.html", "blog/post.html", "docs/index.html", "docs.html", "only/index.html"] {
+            let path = format!("{below}/{name}");
+            place.file(&path, &path);
+        }
+    }
+    let flags = rules(
+        &place,
+        "[[rule]]\npath = '/page/*'\ntry = ['$path', '$path.html', '$path/']\n\
+         [[rule]]\npath = '/nginx/*'\ntry = ['$path', '$path.html']\n\
+         [[rule]]\npath = '/app/*'\ntry = ['$path', '$path/', '$path.html', '/spa.html']\n\
+         [[rule]]\npath = '/spa/*'\ntry = ['$path', '/spa.html']\n",
+    );
+    let server = secure(&place, &flags.each_ref().map(String::as_str));
+    for version in ALL {
+        // Looked up, and then known.
+        for _ in 0..3 {
+            for (target, status, told) in [
+                ("/page/blog", 200, "page/blog.html"),
+                ("/page/blog/post", 200, "page/blog/post.html"),
+                ("/page/docs", 200, "page/docs.html"),
+                ("/page/only", 301, "/page/only/"),
+                ("/nginx/blog", 200, "nginx/blog.html"),
+                ("/nginx/only", 301, "/nginx/only/"),
+                ("/app/blog", 200, "app/blog.html"),
+                ("/app/docs", 301, "/app/docs/"),
+                ("/app/docs/", 200, "app/docs/index.html"),
+                ("/app/blog/", 200, "spa.html"),
+                ("/spa/blog", 301, "/spa/blog/"),
+                ("/spa/blog/", 200, "spa.html"),
+                ("/spa/only", 301, "/spa/only/"),
+                ("/spa/none", 200, "spa.html"),
+            ] {
+                let answer = versions::get(&server, version, target, &[]);
+                assert_eq!(answer.status, status, "{version} {target}");
+                match status {
+                    301 => assert_eq!(answer.field("location").as_deref(), Some(told), "{version} {target}"),
+                    _ => assert_eq!(answer.text(), told, "{version} {target}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_directory_that_rules_lead_to_is_listed_and_archived_and_no_other() {
     let place = Place::new();
     for path in ["pub/a", "drop/secret"] {
