@@ -72,6 +72,7 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
         missed: false,
         planned: None,
         checked: None,
+        access_fields: "",
     };
     let (mut outcome, mut head, mut compressed) = (None, Vec::new(), false);
     let of_site = |outcome| (outcome, Arc::clone(site));

@@ -79,6 +79,8 @@ impl ResponseBuilder<'_> {
         let Ok(archive) = ArchiveWriter::new(Arc::clone(self.site), plan, !request.old) else {
             return Ok(Some(self.refuse(HttpError::Exhausted, request, "", out)));
         };
+        // This policy is that of the requested path too, and has them.
+        self.access_fields = "";
         // For clients that don't know chunks, the archive ends with the connection.
         let chunked = if request.old { "" } else { "transfer-encoding: chunked\r\n" };
         let described = format!(

@@ -75,6 +75,8 @@ pub struct ResponseBuilder<'w> {
     pub planned: Option<Result<Box<ArchivePlan>, PlanError>>,
     /// The verdict on the request's password, and its realm.
     pub checked: Option<(Arc<Realm>, PasswordVerdict)>,
+    /// Headers about access for the answer, with their line ends, which those of what is sent lack.
+    pub access_fields: &'static str,
 }
 
 impl ResponseBuilder<'_> {
@@ -154,8 +156,9 @@ impl ResponseBuilder<'_> {
     ) -> Result<BuiltResponse, PendingWork> {
         let found = outcome.and_then(|outcome| self.resume(outcome));
         // Somebody who isn't allowed to have it isn't told whether it exists.
-        if let Some(access) = self.site.access_to(&[path])
-            && let Some(refused) = self.check_access(&access, path, request, out)?
+        let access = self.site.access_to(&[path]);
+        if let Some(access) = &access
+            && let Some(refused) = self.check_access(access, path, request, out)?
         {
             return Ok(refused);
         }
@@ -194,15 +197,21 @@ impl ResponseBuilder<'_> {
                 return Ok(self.options(&self.site.policy(path), request, out));
             }
             Route::Redirected { status, location } => {
+                self.access_fields = access.map_or("", |access| access.fields_beside(""));
                 return Ok(self.redirect_to(status, &location, request, out));
             }
             Route::Rejected(refused) => return Ok(self.refuse_path(refused, request, out)),
+        };
+        // What is sent need not be protected, but a cache would send it to others for this path.
+        let fields_of = |entry: &CacheEntry| {
+            access.as_ref().map_or("", |access| access.fields_beside(&entry.policy.fields))
         };
         if let Some((found_at, found)) = found {
             return match found {
                 Ok(found) => {
                     self.missed = true;
                     let entry = self.cache.insert(self.site, &found_at, found, (self.tick, self.now));
+                    self.access_fields = fields_of(&entry);
                     self.answer_entry(&entry, path, request, out)
                 }
                 Err(error) => Ok(self.refused(error, path, request, out)),
@@ -239,7 +248,10 @@ impl ResponseBuilder<'_> {
                 EntryKind::Listing(_) => Named::Nothing,
             };
             match candidates.choose(at, named) {
-                Choice::Answer => return self.answer_entry(&entry, path, request, out),
+                Choice::Answer => {
+                    self.access_fields = fields_of(&entry);
+                    return self.answer_entry(&entry, path, request, out);
+                }
                 Choice::Keep => kept = Some((at, entry)),
                 Choice::Kept => break,
                 Choice::Next => {}
@@ -468,6 +480,7 @@ impl ResponseBuilder<'_> {
         {
             out.extend_from_slice(timing.as_bytes());
         }
+        out.extend_from_slice(self.access_fields.as_bytes());
         out.extend_from_slice(self.more);
         out.extend_from_slice(self.tail(request));
         BuiltResponse { status, payload, written: 0, closes: self.closes(request) }

@@ -52,7 +52,12 @@ impl ResponseBuilder<'_> {
                     }
                 }
             }
-            EntryKind::Directory => self.redirect(path, request, out),
+            EntryKind::Directory => {
+                // It has no other fields of its rules.
+                let access = entry.policy.access.as_ref();
+                self.access_fields = access.map_or("", |access| access.fields_beside(""));
+                self.redirect(path, request, out)
+            }
             EntryKind::Listing(found) if entry.policy.listing => self.listing(entry, found, request, out),
             EntryKind::Listing(_) => self.refuse(HttpError::Missing, request, "", out),
         })

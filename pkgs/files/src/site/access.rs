@@ -94,15 +94,18 @@ impl AccessControl {
             && other.realms.iter().all(has_realm)
     }
 
-    /// Adds what caches have to know about answers that need access.
-    pub fn add_fields(&self, fields: &mut String) {
-        if !self.referrers.is_empty() {
-            fields.push_str("vary: referer\r\n");
-        }
-        let has_own = fields.starts_with("cache-control: ") || fields.contains("\r\ncache-control: ");
-        let is_open = self.keys.is_empty() && self.realms.is_empty();
-        if !has_own && !is_open {
-            fields.push_str("cache-control: private\r\n");
+    /// What caches have to know about answers that need access, as headers with their line ends, unless the headers
+    /// `fields` say it already.
+    pub fn fields_beside(&self, fields: &str) -> &'static str {
+        let has =
+            |line: &str| fields.match_indices(line).any(|(at, _)| at == 0 || fields[..at].ends_with("\r\n"));
+        let varies = !self.referrers.is_empty() && !has("vary: referer\r\n");
+        let is_private = !(self.keys.is_empty() && self.realms.is_empty()) && !has("cache-control: ");
+        match (varies, is_private) {
+            (false, false) => "",
+            (false, true) => "cache-control: private\r\n",
+            (true, false) => "vary: referer\r\n",
+            (true, true) => "vary: referer\r\ncache-control: private\r\n",
         }
     }
 
@@ -202,5 +205,30 @@ mod tests {
         }
         assert!(!referrers.has(None));
         assert!(Referrers::new(&["none".to_owned()]).expect("none").has(None));
+    }
+
+    #[test]
+    fn caches_are_told_once_about_who_has_access() {
+        let referrers = Referrers::new(&["none".to_owned()]).expect("none");
+        let realm = Arc::new(Realm { name: "staff".to_owned(), users: Default::default() });
+        let mut referred = AccessControl::default();
+        referred.add(Some(&referrers), None, None);
+        let mut both = AccessControl::default();
+        both.add(Some(&referrers), None, Some(&realm));
+        for (fields, of_referred, of_both) in [
+            ("", "vary: referer\r\n", "vary: referer\r\ncache-control: private\r\n"),
+            ("vary: referer\r\n", "", "cache-control: private\r\n"),
+            ("x-a: b\r\ncache-control: no-cache\r\n", "vary: referer\r\n", "vary: referer\r\n"),
+            ("cache-control: no-cache\r\nvary: referer\r\n", "", ""),
+            // These are parts of other headers.
+            (
+                "x-vary: referer\r\nx-cache-control: a\r\n",
+                "vary: referer\r\n",
+                "vary: referer\r\ncache-control: private\r\n",
+            ),
+        ] {
+            assert_eq!((referred.fields_beside(fields), both.fields_beside(fields)), (of_referred, of_both));
+            assert_eq!(AccessControl::default().fields_beside(fields), "");
+        }
     }
 }

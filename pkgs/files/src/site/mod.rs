@@ -247,7 +247,8 @@ impl Site {
         let mut policy = self.policy(sent);
         policy.access = self.access_to(&[path, sent]);
         if let Some(access) = &policy.access {
-            access.add_fields(&mut policy.fields);
+            let beside = access.fields_beside(&policy.fields);
+            policy.fields.push_str(beside);
         }
         policy
     }

@@ -135,6 +135,7 @@ impl WorkerContext {
             missed: false,
             planned: None,
             checked: None,
+            access_fields: "",
         }
     }
 

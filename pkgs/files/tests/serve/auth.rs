@@ -57,6 +57,7 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
            [[rule]]\npath = '/any/*'\ntry = ['/private/$1', '/public']\n\
            [[rule]]\npath = '/spa/*'\nfallback = '/private/index.html'\n\
            [[rule]]\npath = '/private/sub/*'\nlisting = true\n\
+           [[rule]]\npath = '/member/*'\nauth = 'staff'\nrewrite = '/$1'\n\
            [[rule]]\npath = '/private/old/*'\nredirect = '/$1'\n";
     let server = serve(&place, &text, &[]);
     let (alice, bob) = (basic("alice", "one: \u{e9}"), basic("bob", "two"));
@@ -78,6 +79,8 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
             "/any/a.js",
             "/spa/x",
             "/private/big",
+            "/member/public",
+            "/member/private/a.js",
         ] {
             for (method, field) in [
                 ("GET", ("accept-encoding", "gzip")),
@@ -113,12 +116,15 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
                 ("/any/b", 200),
                 ("/spa/x", 200),
                 ("/private/big", 200),
+                // What is sent is for everybody, but not by this name.
+                ("/member/public", 200),
+                ("/member/private/a.js", 200),
             ] {
                 let answer = versions::get(&server, version, target, &[("authorization", credentials)]);
                 assert_eq!(answer.status, status, "{version} {target}");
                 // No cache on the way may keep it for others.
                 let is_private = answer.field("cache-control").as_deref() == Some("private");
-                assert_eq!(is_private, status == 200 && target != "/any/b", "{version} {target}");
+                assert_eq!(is_private, status != 404 && target != "/any/b", "{version} {target}");
             }
         }
         assert_eq!(versions::get(&server, version, "/public", &[]).status, 200);
@@ -214,7 +220,8 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
     }
     fs::write(place.beside("key"), "0123456789abcdef0123456789abcdef\n").unwrap();
     let text = "[key.links]\nfile = 'key'\n[[rule]]\npath = '/dl/*'\nsigned = 'links'\nlisting = true\n\
-                [[rule]]\npath = '/to/*'\nrewrite = '/dl/$1'\n";
+                [[rule]]\npath = '/to/*'\nrewrite = '/dl/$1'\n\
+                [[rule]]\npath = '/away/*'\nsigned = 'links'\nredirect = 'https://cdn.example/secret/$1'\n";
     let server = serve(&place, text, &[]);
     let sign = |path: &str, seconds: u64| {
         let output = Command::new(BINARY)
@@ -235,6 +242,7 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
     let (path, query) = url.split_once('?').expect("a query");
     let listing = sign("/dl/list/", 1000);
     let led = sign("/to/c", 1000);
+    let away = sign("/away/c", 1000);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let later = query.replacen(&query[8..18], &(now + 5000).to_string(), 1);
     assert_ne!(later, query);
@@ -246,6 +254,8 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
             (listing.clone(), 200),
             (format!("{listing}&format=json&sort=-name"), 200),
             (led.clone(), 200),
+            (away.clone(), 301),
+            ("/away/c".to_owned(), 403),
             (path.to_owned(), 403),
             (format!("/dl/c?{query}"), 403),
             (format!("{path}.gz?{query}"), 403),
@@ -258,7 +268,7 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
             for field in [("accept-encoding", "gzip"), ("if-none-match", "\"x\"")] {
                 let answer = versions::get(&server, version, &target, &[field]);
                 assert_eq!(answer.status, status, "{version} {target}");
-                let kept = if status == 200 { "private" } else { "no-store" };
+                let kept = if status == 403 { "no-store" } else { "private" };
                 assert_eq!(answer.field("cache-control").as_deref(), Some(kept), "{version} {target}");
             }
         }
