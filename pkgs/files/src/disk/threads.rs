@@ -1,14 +1,16 @@
 //! The threads that wait for the disk, so that no worker does.
 //!
-//! A connection or stream has one job at a time, which limits the queue. Results are reported by a call on the thread
-//! that did the work.
+//! Results are reported by a call on the thread that did the work.
+//!
+//! A connection or stream waits for one job at a time, but its job stays in the queue when it ends, and another one can
+//! take its place. So look-ups that nobody waits for any more are not done, and the queue has a limit.
 
 use std::fmt;
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
@@ -20,6 +22,7 @@ use crate::site::lookup::Lookup;
 use crate::site::root::{Error, Found, LookupMode};
 use crate::threads::background;
 use crate::threads::health::{MonitoredThread, STUCK, ThreadHealth};
+use crate::threads::interest::Interest;
 use crate::threads::queue::{JobSender, Jobs, queue};
 
 /// Threads that wait for the disk. Disks could do more at once, but the kernel reads ahead by itself.
@@ -45,8 +48,20 @@ const ADVICE_BYTES: u64 = 128 << 10;
 /// How long a lookup waits for a file descriptor; others are freed as transfers end.
 const SCARCE_FOR: Duration = Duration::from_secs(10);
 
-/// A job, with a buffer of the thread.
-type Job = Box<dyn FnOnce(&mut [u8]) + Send>;
+/// No look-up is added to a queue of this many jobs. With the longest paths, of 4 KiB, they take 64 MiB, and more where
+/// a rule has several to try. At 100 µs each, the threads take half a second for them.
+const LOOKUPS: usize = 16_384;
+
+/// While the queue is full, it is searched for look-ups that nobody waits for any more, at most this often: a search
+/// takes about a millisecond, in which nobody else uses the queue.
+const SEARCH_EVERY: Duration = Duration::from_millis(100);
+
+/// What a thread does.
+enum Job {
+    Lookup(Box<DiskLookup>),
+    /// Anything else, with a buffer of the thread.
+    Other(Box<dyn FnOnce(&mut [u8]) + Send>),
+}
 
 /// The threads, for all workers.
 #[derive(Clone)]
@@ -56,6 +71,8 @@ pub struct DiskThreads {
     prefetches: Arc<AtomicUsize>,
     reads_ahead: Arc<AtomicUsize>,
     scarce: Arc<Scarce>,
+    /// When the full queue was last searched.
+    searched: Arc<Mutex<Option<Instant>>>,
 }
 
 /// What to do with a path and what it names.
@@ -65,6 +82,7 @@ type Then = Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>;
 struct DiskLookup {
     site: Arc<Site>,
     lookup: Lookup,
+    interest: Interest,
     done: Then,
     /// When it fails, if there is no file descriptor until then.
     until: Instant,
@@ -73,7 +91,7 @@ struct DiskLookup {
 /// The state of a shortage of file descriptors.
 #[derive(Default)]
 struct Scarce {
-    /// Lookups that wait for one; each connection or stream has at most one.
+    /// Lookups that wait for one, at most [`LOOKUPS`].
     waiting: Mutex<Vec<DiskLookup>>,
     /// How often there were too few.
     times: AtomicU64,
@@ -93,14 +111,17 @@ impl DiskThreads {
     pub fn start() -> std::io::Result<Self> {
         let health = ThreadHealth::new(THREADS);
         let (sender, jobs) = queue();
+        let scarce = Arc::<Scarce>::default();
         for number in 0..THREADS {
             let jobs = jobs.clone();
             let thread = health.thread(number);
-            background::spawn(format!("files-disk-{number}"), move || work(&jobs, &thread))?;
+            // A waiting lookup does not keep threads from ending.
+            let scarce = Arc::downgrade(&scarce);
+            background::spawn(format!("files-disk-{number}"), move || work(&jobs, &thread, &scarce))?;
         }
         let jobs = Arc::new(sender);
-        let (prefetches, reads_ahead, scarce) = Default::default();
-        Ok(Self { health, jobs, prefetches, reads_ahead, scarce })
+        let (prefetches, reads_ahead, searched) = Default::default();
+        Ok(Self { health, jobs, prefetches, reads_ahead, scarce, searched })
     }
 
     /// Whether the threads are alive, for the watchdog.
@@ -108,38 +129,42 @@ impl DiskThreads {
         self.health.is_alive(STUCK)
     }
 
-    /// Finds out what a path names, or the first of several. Waits a while if there is no file descriptor.
+    /// Finds out what a path names, or the first of several. Waits a while if there is no file descriptor. If nobody is
+    /// interested any more when its turn comes, `done` is dropped without a call. It is called at once, with
+    /// [`Error::Exhausted`], if too many wait.
     pub fn find(
         &self,
         site: Arc<Site>,
         lookup: Lookup,
+        interest: Interest,
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
         let until = Instant::now() + SCARCE_FOR;
-        self.look(DiskLookup { site, lookup, done: Box::new(done), until });
+        self.look(DiskLookup { site, lookup, interest, done: Box::new(done), until });
     }
 
     fn look(&self, this: DiskLookup) {
-        // A waiting lookup does not keep threads from ending.
-        let scarce = Arc::downgrade(&self.scarce);
-        self.run(move |_| {
-            let find = || {
-                #[cfg(test)]
-                crate::faults::strike(crate::faults::LOOKUP, this.lookup.asked());
-                this.lookup.find(&this.site, LookupMode::MayBlock)
-            };
-            let (path, found) = panics::catch(find).unwrap_or_else(|panic| {
-                let asked = this.lookup.asked();
-                panic.log("lookup", &String::from_utf8_lossy(asked));
-                (asked.to_vec(), Err(Error::Failed(Errno::IO)))
-            });
-            match (found, scarce.upgrade()) {
-                (Err(Error::Exhausted), Some(scarce)) if Instant::now() < this.until => {
-                    scarce.waiting().push(this);
-                    scarce.times.fetch_add(1, Ordering::Relaxed);
-                }
-                (found, _) => (this.done)(path, found),
-            }
+        let sent = self.jobs.send(Job::Lookup(Box::new(this)), LOOKUPS).or_else(|job| {
+            self.make_room();
+            self.jobs.send(job, LOOKUPS)
+        });
+        if let Err(Job::Lookup(this)) = sent {
+            this.refuse();
+        }
+    }
+
+    /// Drops queued look-ups that nobody waits for any more, unless that was just done.
+    fn make_room(&self) {
+        let now = Instant::now();
+        let mut searched = self.searched.lock().unwrap_or_else(PoisonError::into_inner);
+        if searched.is_some_and(|searched| now.duration_since(searched) < SEARCH_EVERY) {
+            return;
+        }
+        *searched = Some(now);
+        drop(searched);
+        self.jobs.retain(|job| match job {
+            Job::Lookup(this) => this.interest.is_there(),
+            Job::Other(_) => true,
         });
     }
 
@@ -190,12 +215,55 @@ impl DiskThreads {
 
     /// Runs a job that may take as long as the disk does.
     pub fn run(&self, job: impl FnOnce(&mut [u8]) + Send + 'static) {
-        // The queue needs no limit: each connection or stream has at most one job in it.
-        let _ = self.jobs.send(Box::new(job), usize::MAX);
+        // These have no limit, since whoever waits for one was let in before, and has no other. They are small, and
+        // those of bodies that have ended meanwhile end at once.
+        let _ = self.jobs.send(Job::Other(Box::new(job)), usize::MAX);
+    }
+}
+
+impl DiskLookup {
+    /// Looks it up, and reports what is found, unless it has to wait for a file descriptor.
+    fn run(self, scarce: &Weak<Scarce>) {
+        // Its stream was reset, or its connection has ended.
+        if !self.interest.is_there() {
+            return;
+        }
+        let find = || {
+            #[cfg(test)]
+            crate::faults::strike(crate::faults::LOOKUP, self.lookup.asked());
+            self.lookup.find(&self.site, LookupMode::MayBlock)
+        };
+        let (path, found) = panics::catch(find).unwrap_or_else(|panic| {
+            let asked = self.lookup.asked();
+            panic.log("lookup", &String::from_utf8_lossy(asked));
+            (asked.to_vec(), Err(Error::Failed(Errno::IO)))
+        });
+        match (found, scarce.upgrade()) {
+            (Err(Error::Exhausted), Some(scarce)) if Instant::now() < self.until => scarce.keep(self),
+            (found, _) => (self.done)(path, found),
+        }
+    }
+
+    /// Reports that there is no room for it.
+    fn refuse(self) {
+        let asked = self.lookup.asked().to_vec();
+        (self.done)(asked, Err(Error::Exhausted));
     }
 }
 
 impl Scarce {
+    /// Keeps a lookup until there are file descriptors again.
+    fn keep(&self, this: DiskLookup) {
+        let mut waiting = self.waiting();
+        self.times.fetch_add(1, Ordering::Relaxed);
+        if waiting.len() < LOOKUPS {
+            waiting.push(this);
+        } else {
+            drop(waiting);
+            this.refuse();
+        }
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Vec<DiskLookup>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,10 +287,13 @@ impl Drop for OneOf {
     }
 }
 
-fn work(jobs: &Jobs<Job>, thread: &MonitoredThread) {
+fn work(jobs: &Jobs<Job>, thread: &MonitoredThread, scarce: &Weak<Scarce>) {
     let mut buffer = vec![0; READ_BYTES];
     while let Some(job) = jobs.next() {
-        thread.at(|| job(&mut buffer));
+        thread.at(|| match job {
+            Job::Lookup(this) => this.run(scarce),
+            Job::Other(job) => job(&mut buffer),
+        });
     }
 }
 
@@ -246,5 +317,109 @@ fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
             Ok(0) | Err(_) => return,
             Ok(read) => at += read as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::site::Options;
+    use crate::site::root::{CodingLookup, Symlinks};
+    use crate::threads::interest::Waiter;
+
+    /// What was looked up for whom, and why it was not found.
+    type Told = (&'static str, Option<Error>);
+
+    /// Threads that are busy, and look-ups for them.
+    struct Busy {
+        place: TempDir,
+        site: Arc<Site>,
+        disk: DiskThreads,
+        /// Where all threads wait.
+        end: Arc<Barrier>,
+        give: Sender<Told>,
+    }
+
+    impl Busy {
+        fn start() -> (Self, Receiver<Told>) {
+            let place = tempfile::tempdir().expect("a directory");
+            std::fs::write(place.path().join("a"), "text").expect("a file");
+            let options = Options {
+                root: place.path().to_owned(),
+                rules: None,
+                symlinks: Symlinks::Beneath,
+                hidden: false,
+                listing: false,
+                precompressed: false,
+                charset: String::new(),
+                origin: None,
+            };
+            let site = Arc::new(Site::load(&options).expect("a site"));
+            let disk = DiskThreads::start().expect("threads");
+            let barriers = [(); 2].map(|()| Arc::new(Barrier::new(THREADS + 1)));
+            for _ in 0..THREADS {
+                let barriers = barriers.clone();
+                disk.run(move |_| {
+                    for barrier in &barriers {
+                        barrier.wait();
+                    }
+                });
+            }
+            let [begun, end] = barriers;
+            begun.wait();
+            let (give, results) = channel();
+            (Self { place, site, disk, end, give }, results)
+        }
+
+        fn find(&self, interest: Interest, whom: &'static str) {
+            let lookup = Lookup::One(b"a".to_vec(), CodingLookup::KnownAbsent);
+            let give = self.give.clone();
+            self.disk.find(Arc::clone(&self.site), lookup, interest, move |_, found| {
+                give.send((whom, found.err())).expect("it is received");
+            });
+        }
+
+        /// Lets the threads work until nothing is left to look up, and returns what they have told.
+        fn end(self, results: &Receiver<Told>) -> Vec<Told> {
+            self.end.wait();
+            drop(self.give);
+            let all = results.iter().collect();
+            // Until then, the file is there.
+            drop(self.place);
+            all
+        }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_when_its_turn_comes_is_not_looked_up() {
+        let (busy, results) = Busy::start();
+        let (left, stays) = (Waiter::default(), Waiter::default());
+        busy.find(left.interest(), "left");
+        busy.find(stays.interest(), "stays");
+        busy.find(Interest::ALWAYS, "always");
+        drop(left);
+        let mut all = busy.end(&results);
+        all.sort_unstable_by_key(|(whom, _)| *whom);
+        assert_eq!(all, [("always", None), ("stays", None)]);
+    }
+
+    #[test]
+    fn a_full_queue_has_room_for_those_who_wait_and_refuses_more() {
+        let (busy, results) = Busy::start();
+        let (left, stays) = (Waiter::default(), Waiter::default());
+        (0..LOOKUPS).for_each(|_| busy.find(left.interest(), "left"));
+        drop(left);
+        (0..LOOKUPS).for_each(|_| busy.find(stays.interest(), "stays"));
+        assert!(results.try_recv().is_err(), "there is room in place of those who left");
+        busy.find(Interest::ALWAYS, "late");
+        assert_eq!(results.try_recv(), Ok(("late", Some(Error::Exhausted))));
+        let all = busy.end(&results);
+        assert_eq!(all.len(), LOOKUPS);
+        assert!(all.iter().all(|result| *result == ("stays", None)));
     }
 }

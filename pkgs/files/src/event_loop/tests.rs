@@ -21,6 +21,7 @@ use crate::faults;
 use crate::response::pending::{PendingWork, WorkOutcome};
 use crate::site::root::{LookupMode, Symlinks};
 use crate::site::{Options, Site};
+use crate::threads::interest::Interest;
 use crate::tls::service::TlsService;
 use crate::transfer::engine::Engine;
 use crate::worker::completions::{Completed, CompletionQueue};
@@ -298,7 +299,8 @@ fn an_archive_is_planned_once_however_long_that_takes() {
         plans += usize::from(matches!(work, PendingWork::PlanArchive(_)));
         assert!(plans < 2, "it is planned again");
         let sender = sender.clone();
-        shared.resolve(work, site, move |outcome| sender.send(outcome).expect("it is received"));
+        let done = move |outcome| sender.send(outcome).expect("it is received");
+        shared.resolve(work, site, Interest::ALWAYS, done);
         connection.done(Completed::Work(receiver.recv().expect("an outcome")), 100);
         // Longer than what was found of the directory counts.
         (0..100).for_each(|_| worker.context.tick());

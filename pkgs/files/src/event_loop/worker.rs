@@ -30,6 +30,7 @@ use crate::http::head::MAX_HEAD_BYTES;
 use crate::metrics::ListenerKind;
 use crate::response::pending::PendingWork;
 use crate::site::Site;
+use crate::threads::interest::Interest;
 use crate::transfer::engine::EngineState;
 use crate::worker::completions::Completed;
 use crate::worker::context::{TICK, WorkerContext, ticks};
@@ -261,7 +262,8 @@ impl EventLoop {
             Ok(outcome) => connection.done(Completed::Work(outcome), deadline),
             Err((wait, is_short)) => {
                 short = is_short;
-                shared.resolve(wait, site, move |outcome| completions.push(token, Completed::Work(outcome)));
+                let done = move |outcome| completions.push(token, Completed::Work(outcome));
+                shared.resolve(wait, site, Interest::ALWAYS, done);
             }
         });
         // Too many files are open. Those in the cache can be opened again, so a request that may wait gets a

@@ -58,7 +58,7 @@ pub enum HttpError {
     OriginFailed,
     /// 504: the origin takes too long.
     OriginSlow,
-    /// 503: no file descriptor is left.
+    /// 503: no file descriptor is left, or too many look-ups wait for the disk.
     Exhausted,
 }
 
@@ -96,7 +96,7 @@ impl HttpError {
             Self::Failed => (500, "The file cannot be read just now."),
             Self::OriginFailed => (502, "The storage behind this server fails just now."),
             Self::OriginSlow => (504, "The storage behind this server takes too long just now."),
-            Self::Exhausted => (503, "Too many files are open just now."),
+            Self::Exhausted => (503, "Too many files are being opened just now."),
         }
     }
 

@@ -58,6 +58,17 @@ impl<J> JobSender<J> {
         }
         Ok(())
     }
+
+    /// Drops the queued jobs for which `keep` is false.
+    pub fn retain(&self, keep: impl FnMut(&J) -> bool) {
+        let mut state = self.0.state();
+        let jobs = std::mem::take(&mut state.jobs);
+        let (kept, dropped): (VecDeque<J>, VecDeque<J>) = jobs.into_iter().partition(keep);
+        state.jobs = kept;
+        // What ends with a job may take its time, or use this queue.
+        drop(state);
+        drop(dropped);
+    }
 }
 
 impl<J> Drop for JobSender<J> {
@@ -141,6 +152,8 @@ mod tests {
         assert_eq!((sender.send(1, 1), sender.send(2, 1)), (Ok(()), Err(2)));
         assert_eq!(jobs.next(), Some(1));
         assert_eq!(sender.send(3, 1), Ok(()));
+        assert_eq!((sender.send(4, 2), sender.send(5, 2)), (Ok(()), Err(5)));
+        sender.retain(|job| *job != 4);
         drop(sender);
         assert_eq!((jobs.next(), jobs.next()), (Some(3), None), "what waits is done");
     }

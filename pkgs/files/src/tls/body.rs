@@ -302,6 +302,10 @@ impl Reader {
             *read = ahead.end.max(*read);
         }
         self.shared.disk.run(move |_| {
+            // The body may have ended while this was queued.
+            if give.is_closed() {
+                return;
+            }
             read_ahead(&fd, ahead);
             // The receiver may be gone.
             let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));

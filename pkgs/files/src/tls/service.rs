@@ -34,6 +34,7 @@ use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
 use crate::site::Site;
 use crate::site::errors::HttpError;
 use crate::site::root::Error;
+use crate::threads::interest::Waiter;
 use crate::worker::context::{TICK, WorkerContext, site_of};
 use crate::worker::shared::SharedState;
 
@@ -362,10 +363,13 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
         let this = self.clone();
         let since = Instant::now();
         ResponseFuture::Later(Box::pin(async move {
+            // Dropped with this future, when the client resets its stream or leaves.
+            let waiter = Waiter::default();
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
                 // The receiver may be gone.
-                this.0.resolve(wait, Arc::clone(&site), move |outcome| drop(give.send(outcome)));
+                let done = move |outcome| drop(give.send(outcome));
+                this.0.resolve(wait, Arc::clone(&site), waiter.interest(), done);
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));
                 match this.answer(&request, Some(((outcome, site), waits, since))) {

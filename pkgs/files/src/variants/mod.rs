@@ -33,6 +33,9 @@ const THREADS: usize = 2;
 /// Files that wait for a thread; any more are sent as they are.
 const WAITING: usize = 64;
 
+/// Requests that wait for the same variant; any more get the file as it is. Those that have ended meanwhile count too.
+const WAITERS: usize = 4096;
+
 /// How many variants are kept, each of which takes a file descriptor, including notes on files that don't get smaller.
 const MOST: usize = 1024;
 
@@ -161,10 +164,13 @@ impl VariantCache {
     ) {
         let key = (identity, coding);
         let mut inner = self.inner();
-        if let Some(waiting) = inner.making.get_mut(&key) {
+        if let Some(waiting) = inner.making.get_mut(&key).filter(|waiting| waiting.len() < WAITERS) {
             return waiting.push(Box::new(done));
         }
-        if inner.made.contains_key(&key) || !self.reserve(&mut inner, identity.size) {
+        if inner.making.contains_key(&key)
+            || inner.made.contains_key(&key)
+            || !self.reserve(&mut inner, identity.size)
+        {
             drop(inner);
             return done();
         }
@@ -410,6 +416,29 @@ mod tests {
         assert_eq!(variants.inner().bytes(), 0);
         let too_large = shared(&vec![b'x'; 2 * size as usize]);
         assert!(matches!(make(&variants, &too_large, Coding::Zstd), VariantLookup::Absent));
+    }
+
+    #[test]
+    fn whoever_comes_after_too_many_does_not_wait() {
+        let variants = Arc::new(VariantCache::new(1 << 20));
+        let (fd, identity) = shared(&text(1));
+        let key = (identity, Coding::Gzip);
+        // As long as the test wants.
+        variants.inner().making.insert(key, Vec::new());
+        variants.inner().reserved = identity.size;
+        let (give, done) = channel();
+        let ask = || {
+            let give = give.clone();
+            variants.make(Arc::clone(&fd), identity, Coding::Gzip, move || {
+                give.send(()).expect("it is waited for");
+            });
+        };
+        (0..WAITERS).for_each(|_| ask());
+        assert!(done.try_recv().is_err(), "they wait");
+        ask();
+        assert!(done.try_recv().is_ok());
+        variants.finish(key, Ok(None));
+        assert_eq!((done.try_iter().count(), variants.inner().reserved), (WAITERS, 0));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::response::pending::{PendingWork, WorkOutcome};
 use crate::site::Site;
 use crate::stream::pool::StreamPool;
 use crate::threads::health::STUCK;
+use crate::threads::interest::Interest;
 use crate::variants::VariantCache;
 
 /// An address has too many connections.
@@ -174,11 +175,13 @@ impl SharedState {
         self.completions.iter().for_each(|queue| queue.wake());
     }
 
-    /// Does the `work` on `site` that an answer waits for. Calls `done` on the thread that did the work, or at once.
+    /// Does the `work` on `site` that an answer waits for. Calls `done` on the thread that did the work, or at once. If
+    /// nobody is interested any more, it may drop `done` instead.
     pub fn resolve(
         &self,
         work: PendingWork,
         site: Arc<Site>,
+        interest: Interest,
         done: impl FnOnce(WorkOutcome) + Send + 'static,
     ) {
         match work {
@@ -186,7 +189,7 @@ impl SharedState {
                 let done = move |path, found| done(WorkOutcome::Found(path, found));
                 match &site.origin {
                     Some(origin) => origin.find(lookup, done),
-                    None => self.disk.find(site, lookup, done),
+                    None => self.disk.find(site, lookup, interest, done),
                 }
             }
             PendingWork::Encode { fd, identity, coding } => {
