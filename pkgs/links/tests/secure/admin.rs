@@ -202,7 +202,7 @@ fn what_operators_ask_is_logged_by_what_it_came_and_what_is_refused_as_it_was() 
     let line = |path: &str| {
         let mut lines = Vec::new();
         until("its line", || {
-            lines = logged(log);
+            lines = logged(&log);
             lines.retain(|line| line["path"] == path);
             !lines.is_empty()
         });
