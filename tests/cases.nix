@@ -303,6 +303,55 @@ let
       };
       says = null;
     };
+    "all of IPv4 and one address of IPv6 on one port are fine" = {
+      module.services.linerate = {
+        links = {
+          enable = true;
+          settings = {
+            listen = [
+              "0.0.0.0:80"
+              "[2001:db8::1]:80"
+            ];
+            admin = "0.0.0.0:8081";
+          };
+        };
+        files = {
+          enable = true;
+          settings.admin = "[::1]:8081";
+        };
+      };
+      says = null;
+    };
+    "all of IPv4 and one address of it on one port" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [
+          "192.0.2.1:80"
+          "0.0.0.0:80"
+        ];
+      };
+      says = "services.linerate.links.settings.listen and services.linerate.links.settings.listen: 192.0.2.1:80 and 0.0.0.0:80 cannot both";
+    };
+    "all of IPv4 and all of both on one port" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [
+          "0.0.0.0:80"
+          "[0::0]:80"
+        ];
+      };
+      says = "services.linerate.links.settings.listen and services.linerate.links.settings.listen: 0.0.0.0:80 and [0::0]:80 cannot both";
+    };
+    "all addresses and one of IPv6 on one port" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [
+          "[2001:db8::1]:80"
+          ":80"
+        ];
+      };
+      says = "services.linerate.links.settings.listen and services.linerate.links.settings.listen: [2001:db8::1]:80 and :80 cannot both";
+    };
     "an address that is there twice" = {
       module.services.linerate.links = {
         enable = true;

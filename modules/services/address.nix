@@ -34,13 +34,15 @@ rec {
     if written == "localhost" then "127.0.0.1" else written;
 
   # An address that stands for all addresses.
-  isEverywhere =
-    address:
-    lib.elem (host address) [
-      ""
-      "0.0.0.0"
-      "[::]"
-    ];
+  isEverywhere = address: isBoth address || host address == "0.0.0.0";
+
+  # One that stands for all addresses of both families. IPv6's may be written with any number of zeros.
+  isBoth = address: builtins.match "|\\[[0:]*::?[0:]*]" (host address) != null;
+
+  # Whether a socket on `all` also gets what arrives at `one`. `0.0.0.0` gets nothing of an IPv6 address, since a socket
+  # on one of those takes no IPv4.
+  includes =
+    all: one: isBoth all || host all == "0.0.0.0" && (isBoth one || !lib.hasPrefix "[" (host one));
 
   # Whether it is impossible to listen on both at once.
   clash =
@@ -48,7 +50,7 @@ rec {
     isTcp one
     && isTcp other
     && port one == port other
-    && (host one == host other || isEverywhere one || isEverywhere other);
+    && (host one == host other || includes one other || includes other one);
 
   # For clients on this machine: an address that stands for all addresses is reached on the loopback.
   url =
