@@ -738,6 +738,33 @@ let
       };
       says = "services.linerate.api.settings.database-url: everybody on the host could read its password";
     };
+    "a password as a parameter that everybody could read" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.database = "postgres://links@db.example/links?sslmode=verify-full&password=hunter2";
+      };
+      says = "services.linerate.links.settings.database: everybody on the host could read its password";
+    };
+    "a password as a keyword that everybody could read" = {
+      module.services.linerate.api = {
+        enable = true;
+        settings.database-url = "host=db.example user=api password = hunter2";
+      };
+      says = "services.linerate.api.settings.database-url: everybody on the host could read its password";
+    };
+    "a password in a file of root's is fine" = {
+      module.services.linerate = {
+        links = {
+          enable = true;
+          settings.database = "postgres://password@db.example/password?passfile=links.pass";
+        };
+        api = {
+          enable = true;
+          settings.database-url = "host=db.example user=api passfile=api.pass";
+        };
+      };
+      says = null;
+    };
     "links in a file that the service cannot see" = {
       module.services.linerate.links = {
         enable = true;

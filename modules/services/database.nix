@@ -112,7 +112,12 @@ in
       message = "${option}: the local database needs no secret; take database.createLocally or secrets.${setting}.";
     }
     {
-      assertion = url == null || builtins.match "[^/]*//[^@/]*:[^@/]*@.*" url == null;
+      # Before the host, as a parameter of the URL, or as a keyword.
+      assertion =
+        url == null
+        ||
+          builtins.match "[^/]*//[^@/]*:[^@/]*@.*" url == null
+          && builtins.match "(.*[?&[:space:]])?password[[:space:]]*=.*" url == null;
       message = "${option}.settings.${setting}: everybody on the host could read its password; give the URL by ${option}.secrets.${setting}.";
     }
   ]
