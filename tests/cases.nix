@@ -967,6 +967,49 @@ let
         ? "net.core.somaxconn"
     ) false
     ++
+      equal "the doctor expects the sysctls in effect, whoever has set them"
+        (
+          let
+            inherit
+              ((evaluate {
+                boot.kernel.sysctl = lib.mapAttrs (_: lib.mkForce) {
+                  "net.core.default_qdisc" = "fq_codel";
+                  "net.core.somaxconn" = "4096";
+                  "net.ipv4.tcp_mtu_probing" = null;
+                  "net.ipv4.tcp_slow_start_after_idle" = true;
+                };
+                linerate.tuning = {
+                  kernel."net.ipv4.tcp_max_syn_backlog" = null;
+                  nic.ten.driver = "ixgbe";
+                };
+              }).linerate.profile
+              )
+              kernel
+              nic
+              ;
+          in
+          [
+            (builtins.intersectAttrs (lib.genAttrs [
+              "net.core.default_qdisc"
+              "net.core.rmem_max"
+              "net.core.somaxconn"
+              "net.ipv4.tcp_max_syn_backlog"
+              "net.ipv4.tcp_mtu_probing"
+              "net.ipv4.tcp_slow_start_after_idle"
+            ] (_: null)) kernel.sysctl)
+            nic.ten.qdisc
+          ]
+        )
+        [
+          {
+            "net.core.default_qdisc" = "fq_codel";
+            "net.core.rmem_max" = 7500000;
+            "net.core.somaxconn" = "4096";
+            "net.ipv4.tcp_slow_start_after_idle" = true;
+          }
+          "fq_codel"
+        ]
+    ++
       equal "a certificate of ACME is read where it is renewed"
         (evaluate byAcme).linerate.services.files.settings.cert
         "/var/lib/acme/files.example/fullchain.pem"

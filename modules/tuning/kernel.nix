@@ -111,7 +111,10 @@ in
 
   config = mkIf tuning.enable {
     boot.kernel.sysctl = lib.filterAttrs (_: value: value != null) cfg;
-    linerate.profile.kernel.sysctl = cfg;
+    # What is in effect, which a host may have set itself. Null stays null, and is not checked.
+    linerate.profile.kernel.sysctl = lib.mapAttrs (
+      name: _: config.boot.kernel.sysctl.${name} or null
+    ) cfg;
 
     assertions = [
       {

@@ -257,7 +257,8 @@ let
       tx-tcp-segmentation = true;
     };
     coalescing = coalescingOf card;
-    qdisc = tuning.kernel."net.core.default_qdisc";
+    # What is in effect, as in kernel.nix.
+    qdisc = config.boot.kernel.sysctl."net.core.default_qdisc" or null;
     placement =
       if card.placement == null then
         null
