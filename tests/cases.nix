@@ -251,6 +251,25 @@ let
       };
     }).systemd.services.linerate-doctor.serviceConfig.IPAddressAllow;
 
+  # What /etc/ssh has on a box with these additions.
+  sshOf =
+    module:
+    lib.mapAttrs (_: file: file.source)
+      (lib.evalModules {
+        modules = [
+          ../modules/appliance/base.nix
+          module
+          {
+            options = {
+              environment.etc = anything;
+              linerate.appliance.enable = mkOption { default = true; };
+              services.openssh.hostKeys = mkOption { type = types.listOf (types.attrsOf types.str); };
+            };
+            config._module.freeformType = types.lazyAttrsOf types.anything;
+          }
+        ];
+      }).config.environment.etc;
+
   # The messages of the failed assertions; empty if all is well.
   refused = {
     "nothing contradicts itself by default" = {
@@ -1929,6 +1948,31 @@ let
       equal "a boot is judged even if a service never starts"
         (boxed.linerate-health.unitConfig.JobTimeoutSec or null)
         87060
+    ++
+      equal "/etc/ssh leads to the box's own host key, unless a host has other links or other keys"
+        (map sshOf [
+          { }
+          { environment.etc."ssh/ssh_host_ed25519_key".source = "/persist/key"; }
+          {
+            services.openssh.hostKeys = [
+              {
+                path = "/persist/ssh_host_ed25519_key";
+                type = "ed25519";
+              }
+            ];
+          }
+        ])
+        [
+          {
+            "ssh/ssh_host_ed25519_key" = "/var/lib/ssh/ssh_host_ed25519_key";
+            "ssh/ssh_host_ed25519_key.pub" = "/var/lib/ssh/ssh_host_ed25519_key.pub";
+          }
+          {
+            "ssh/ssh_host_ed25519_key" = "/persist/key";
+            "ssh/ssh_host_ed25519_key.pub" = "/var/lib/ssh/ssh_host_ed25519_key.pub";
+          }
+          { }
+        ]
     ++ equal "a switch judges no boot again" (boxed.linerate-health.restartIfChanged or null) false
     ++
       equal "settings of user data stay while a switch reloads the services"

@@ -38,19 +38,24 @@ in
         type = "ed25519";
       }
     ];
-    # Other programs, such as NixOS's scripts for EC2, look for the host key in /etc/ssh or write it there.
+    # Other programs, such as NixOS's scripts for EC2, look for the host key in /etc/ssh or write it there. A host that
+    # keeps its keys elsewhere gets no links, and one may have links of its own.
     systemd.tmpfiles.settings."10-linerate-ssh"."/var/lib/ssh".d.mode = "0755";
-    environment.etc = lib.listToAttrs (
-      map
-        (name: {
-          name = "ssh/${name}";
-          value.source = "/var/lib/ssh/${name}";
-        })
-        [
-          hostKey
-          "${hostKey}.pub"
-        ]
-    );
+    environment.etc =
+      mkIf (lib.any (key: key.path == "/var/lib/ssh/${hostKey}") config.services.openssh.hostKeys)
+        (
+          lib.listToAttrs (
+            map
+              (name: {
+                name = "ssh/${name}";
+                value.source = mkDefault "/var/lib/ssh/${name}";
+              })
+              [
+                hostKey
+                "${hostKey}.pub"
+              ]
+          )
+        );
 
     # A PostgreSQL that only serves the services is only reached by its socket. NixOS says localhost in a plain
     # definition, so a host that wants something else uses mkForce, which takes effect here too.
