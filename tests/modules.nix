@@ -92,8 +92,10 @@ let
       waves.enable = true;
     };
 
-    # Somebody's host with its own settings for ssh, the firewall, the clock and a database.
+    # Somebody's host with its own settings for ssh, the firewall, the clock and a database, with another service's logs,
+    # and with what `nixos-generate-config` writes for a real machine.
     default = {
+      imports = [ (pkgs.path + "/nixos/modules/installer/scan/not-detected.nix") ];
       boot.loader.systemd-boot.enable = true;
       networking = {
         firewall.enable = false;
@@ -113,6 +115,7 @@ let
           enable = true;
           enableTCPIP = true;
         };
+        nginx.enable = true;
         litestream = {
           enable = true;
           settings.dbs = [ { path = "/var/lib/theirs/theirs.db"; } ];
@@ -195,6 +198,27 @@ let
     database = theirs.services.postgresql.settings.listen_addresses == "*";
     others = configurations.appliance.services.postgresql.settings.listen_addresses == "localhost";
     litestream = theirs.systemd.services.litestream.serviceConfig.User == "litestream";
+    # What is left out elsewhere.
+    rotation = theirs.services.logrotate.enable && !configurations.appliance.services.logrotate.enable;
+    firmware =
+      map
+        (config: [
+          config.hardware.enableRedistributableFirmware
+          (lib.elem "-linux-firmware-" config.system.forbiddenDependenciesRegexes)
+        ])
+        [
+          theirs
+          configurations.appliance
+        ] == [
+        [
+          true
+          false
+        ]
+        [
+          false
+          true
+        ]
+      ];
     variables = !lib.any (lib.hasPrefix "LINERATE_") (lib.attrNames theirs.environment.variables);
     # Without any setting, NixOS's default stays in effect.
     alone =

@@ -32,19 +32,26 @@ in
             "go"
           ]
       ++ [
-        "-linux-firmware-"
         "-manual-"
         "-man-pages-"
-      ];
+      ]
+      # `nixos-generate-config` asks for all firmware on each real machine, since a card may not work without, and for
+      # updates of the CPU's microcode only together with it.
+      ++ lib.optional (!config.hardware.enableRedistributableFirmware) "-linux-firmware-";
     description = ''
       Extended regular expressions. The build fails if one of them matches a path in the system's closure. Alternatives
       are separate expressions, since NixOS's script accepts no parentheses.
+
+      All firmware (linux-firmware, some hundred MiB) is forbidden unless `hardware.enableRedistributableFirmware` is
+      set, as what `nixos-generate-config` writes for a real machine sets it. For a small system, set that to false, put
+      what the machine's cards need into `hardware.firmware`, and set `hardware.cpu.intel.updateMicrocode` or
+      `hardware.cpu.amd.updateMicrocode`.
     '';
   };
 
   config = mkIf cfg.enable (
     lib.mkMerge [
-      (import ./small.nix { inherit lib; })
+      (import ./small.nix { inherit config lib; })
       {
         system.forbiddenDependenciesRegexes = cfg.forbidden;
 

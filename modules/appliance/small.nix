@@ -1,8 +1,18 @@
 # A NixOS with what it is told to run and little else: no perl, no manuals, nothing for desktops. Appliances use it, and
 # so does the medium that installs one (hosts/installer).
-{ lib, ... }:
+{ config, lib, ... }:
 let
-  inherit (lib) mkDefault;
+  inherit (lib) mkDefault mkIf;
+  # Logs that are rotated: by default NixOS's own, which hold logins, and which nothing here writes much to.
+  rotated = lib.attrNames (
+    lib.filterAttrs (_: log: log.enable) (
+      removeAttrs config.services.logrotate.settings [
+        "header"
+        "/var/log/btmp"
+        "/var/log/wtmp"
+      ]
+    )
+  );
 in
 {
   # Without perl: /etc is an overlay, and a program makes users, both of which NixOS otherwise does with scripts.
@@ -31,7 +41,8 @@ in
   boot.enableContainers = mkDefault false;
   boot.loader.grub.enable = mkDefault false;
   services.udisks2.enable = mkDefault false;
-  services.logrotate.enable = mkDefault false;
+  # With nothing else to rotate. What a host's other services write to, such as nginx, would grow for ever.
+  services.logrotate.enable = mkIf (rotated == [ ]) (mkDefault false);
   security.polkit.enable = mkDefault false;
   xdg = {
     autostart.enable = mkDefault false;
@@ -39,8 +50,6 @@ in
     mime.enable = mkDefault false;
     sounds.enable = mkDefault false;
   };
-  # A host names the firmware that its cards need.
-  hardware.enableRedistributableFirmware = mkDefault false;
   # A single locale.
   i18n.supportedLocales = mkDefault [ "C.UTF-8/UTF-8" ];
   i18n.defaultLocale = mkDefault "C.UTF-8";
