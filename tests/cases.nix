@@ -903,16 +903,20 @@ let
   counted = countedBy true null;
 
   # A host in the form of an image. Of NixOS's options, it only has those that the assertions read.
-  imaged =
-    image:
+  imaged = imagedBy { };
+  imagedBy =
+    module: image:
     (lib.evalModules {
       modules = [
+        module
+        ../modules/appliance/closure.nix
         ../modules/appliance/image
         {
           options = {
             assertions = mkOption { type = types.listOf types.raw; };
+            hardware.enableRedistributableFirmware = mkOption { default = false; };
             linerate.appliance.enable = mkOption { default = true; };
-            linerate.appliance.forbidden = anything;
+            services.logrotate.settings = anything;
             linerate.appliance.update = mkOption {
               default = {
                 flake = null;
@@ -2007,6 +2011,57 @@ let
           "rm -f /run/linerate-nightly"
         ]
     ++ equal "an image with a version is fine" (named (imaged { })) [ ]
+    ++
+      equal "an image forbids what every appliance forbids, and more, unless a host says otherwise"
+        (map
+          (
+            expressions:
+            let
+              inherit ((imagedBy { linerate.appliance.forbidden = expressions; } { }).linerate.appliance)
+                forbidden
+                ;
+            in
+            map (one: lib.elem one forbidden) [
+              "-perl-[0-9]"
+              "-gcc-[0-9.]+$"
+              "-linux-firmware-"
+              "-python3-"
+              "-nix-[0-9]"
+              "-vim-"
+            ]
+          )
+          [
+            [ ]
+            [ "-vim-" ]
+            (lib.mkForce [ "-vim-" ])
+          ]
+        )
+        [
+          [
+            true
+            true
+            true
+            true
+            true
+            false
+          ]
+          [
+            true
+            true
+            true
+            true
+            true
+            true
+          ]
+          [
+            false
+            false
+            false
+            false
+            false
+            true
+          ]
+        ]
     ++
       equal "an image without a version is refused"
         (named (imaged {
