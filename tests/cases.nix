@@ -916,6 +916,21 @@ let
             assertions = mkOption { type = types.listOf types.raw; };
             hardware.enableRedistributableFirmware = mkOption { default = false; };
             linerate.appliance.enable = mkOption { default = true; };
+            boot.initrd.luks.devices = anything;
+            fileSystems = mkOption {
+              type = types.attrsOf (
+                types.submodule (
+                  { name, ... }:
+                  {
+                    freeformType = types.attrsOf types.anything;
+                    options = {
+                      mountPoint = mkOption { default = name; };
+                      neededForBoot = mkOption { default = false; };
+                    };
+                  }
+                )
+              );
+            };
             services.logrotate.settings = anything;
             linerate.appliance.update = mkOption {
               default = {
@@ -926,7 +941,14 @@ let
             };
           };
           config._module.freeformType = types.lazyAttrsOf types.anything;
-          config._module.args = { inherit pkgs; };
+          config._module.args = {
+            inherit pkgs;
+            # NixOS's own.
+            utils = import (pkgs.path + "/nixos/lib/utils.nix") {
+              inherit lib pkgs;
+              config = { };
+            };
+          };
           config.networking.hostName = "box";
           config.linerate.appliance.image = {
             enable = true;
@@ -2062,6 +2084,38 @@ let
             true
           ]
         ]
+    ++
+      equal "an image that would wait for mounts and locked disks of the host's other form is refused"
+        (map (module: named (imagedBy module { })) [
+          {
+            fileSystems = {
+              "/".device = "/dev/mapper/root";
+              "/boot".device = "/dev/sda1";
+              "/data".device = "/dev/sdb1";
+              "/nix/store".device = "/dev/sda2";
+              "/var".neededForBoot = false;
+            };
+          }
+          { fileSystems."/nix".device = "/dev/sda2"; }
+          { fileSystems."/var/log".device = "/dev/sda3"; }
+          {
+            fileSystems."/persist" = {
+              device = "/dev/sda4";
+              neededForBoot = true;
+            };
+          }
+          { boot.initrd.luks.devices.root.device = "/dev/sda2"; }
+        ])
+        [
+          [ ]
+          [ "fileSystems" ]
+          [ "fileSystems" ]
+          [ "fileSystems" ]
+          [ "boot.initrd.luks.devices" ]
+        ]
+    ++ equal "an image may lock its own /var" (named (imaged {
+      var.encrypt = true;
+    })) [ ]
     ++
       equal "an image without a version is refused"
         (named (imaged {

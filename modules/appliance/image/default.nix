@@ -5,6 +5,7 @@
   config,
   lib,
   pkgs,
+  utils,
   ...
 }:
 let
@@ -18,6 +19,22 @@ let
     ;
   cfg = config.linerate.appliance.image;
   names = import ./names.nix { inherit pkgs; };
+
+  # What the host has for its other form, and the initrd would wait for: these mounts are not on an image's disk.
+  foreign = map (mount: mount.mountPoint) (
+    lib.filter (
+      mount:
+      utils.fsNeededForBoot mount
+      && !lib.elem mount.mountPoint [
+        "/"
+        "/nix/store"
+        "/var"
+      ]
+    ) (lib.attrValues config.fileSystems)
+  );
+  locked = lib.subtractLists (lib.optional cfg.var.encrypt names.var.label) (
+    lib.attrNames config.boot.initrd.luks.devices
+  );
 in
 {
   imports = [
@@ -122,6 +139,14 @@ in
           assertion = config.linerate.appliance.update.flake == null;
           message = "linerate.appliance.update.flake: an image has no Nix to build with; set linerate.appliance.image.update.source.";
         }
+        {
+          assertion = foreign == [ ];
+          message = "fileSystems: an image would wait in its initrd for ${toString foreign}; give them to the host's other form alone (lib.mkIf (!config.linerate.appliance.image.enable)), or mount another disk elsewhere, without neededForBoot.";
+        }
+        {
+          assertion = locked == [ ];
+          message = "boot.initrd.luks.devices: an image would wait in its initrd for ${toString locked}; give them to the host's other form alone (lib.mkIf (!config.linerate.appliance.image.enable)). linerate.appliance.image.var.encrypt encrypts an image's own /var.";
+        }
       ];
 
       system.image = {
@@ -157,7 +182,7 @@ in
         ];
       };
 
-      # Replaces all mounts that the host declares for its other form.
+      # Replaces these mounts of the host's other form. Its others stay, and none of them may be needed for the boot.
       fileSystems = {
         "/" = mkForce {
           device = "none";
