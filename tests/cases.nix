@@ -207,8 +207,10 @@ let
     interface = "eno1";
   };
 
-  # The units of a box that checks its health and has user data.
-  boxed =
+  # The units of a box that checks its health and has user data, with new generations on trial or not.
+  boxed = boxedBy true;
+  boxedBy =
+    trial:
     (evaluate {
       imports = [
         ../modules/appliance/health.nix
@@ -223,7 +225,7 @@ let
       config = {
         linerate.appliance = {
           image.enable = false;
-          update.trial = true;
+          update = { inherit trial; };
           userData = true;
         };
         networking.hostName = "box";
@@ -911,6 +913,7 @@ let
         module
         ../modules/appliance/closure.nix
         ../modules/appliance/image
+        ../modules/appliance/update.nix
         {
           options = {
             assertions = mkOption { type = types.listOf types.raw; };
@@ -932,12 +935,10 @@ let
               );
             };
             services.logrotate.settings = anything;
-            linerate.appliance.update = mkOption {
-              default = {
-                flake = null;
-                trial = true;
-                tries = 2;
-              };
+            systemd.package = mkOption { default = pkgs.systemd; };
+            boot.loader.systemd-boot = {
+              enable = mkOption { type = types.bool; };
+              extraInstallCommands = mkOption { type = types.lines; };
             };
           };
           config._module.freeformType = types.lazyAttrsOf types.anything;
@@ -1999,6 +2000,40 @@ let
           }
           { }
         ]
+    ++
+      equal "without trials, no boot is decided by its health"
+        (map
+          (
+            trial:
+            let
+              inherit ((boxedBy trial)) linerate-health;
+            in
+            [
+              (linerate-health.requiredBy or [ ])
+              (linerate-health.before or [ ])
+              (linerate-health.onFailure or [ ])
+              linerate-health.wantedBy
+            ]
+          )
+          [
+            true
+            false
+          ]
+        )
+        [
+          [
+            [ "boot-complete.target" ]
+            [ "boot-complete.target" ]
+            [ "linerate-fall-back.service" ]
+            [ ]
+          ]
+          [
+            [ ]
+            [ ]
+            [ ]
+            [ "multi-user.target" ]
+          ]
+        ]
     ++ equal "a switch judges no boot again" (boxed.linerate-health.restartIfChanged or null) false
     ++
       equal "settings of user data stay while a switch reloads the services"
@@ -2081,6 +2116,36 @@ let
             false
             false
             false
+            true
+          ]
+        ]
+    ++
+      equal "a version of an image has no tries where there are no trials, and its boot counts as good"
+        (map
+          (
+            trial:
+            let
+              config = imagedBy { linerate.appliance.update = { inherit trial; }; } { };
+            in
+            [
+              (builtins.fromJSON (
+                builtins.unsafeDiscardStringContext config.environment.etc."linerate/update.json".text
+              )).tries
+              (config.systemd.services ? systemd-bless-boot)
+            ]
+          )
+          [
+            true
+            false
+          ]
+        )
+        [
+          [
+            2
+            true
+          ]
+          [
+            0
             true
           ]
         ]

@@ -106,13 +106,13 @@ in
 
     systemd.services.linerate-health = {
       description = "Whether this boot is a good one";
-      requiredBy = [ "boot-complete.target" ];
-      # Without trials, nothing pulls in boot-complete.target, but the result of the check is still useful.
+      # Without trials, the boot is good whatever this finds, but that is still useful to know.
+      requiredBy = lib.optional cfg.update.trial "boot-complete.target";
       wantedBy = lib.optional (!cfg.update.trial) "multi-user.target";
-      before = [ "boot-complete.target" ];
+      before = lib.optional cfg.update.trial "boot-complete.target";
       wants = units;
       after = units;
-      onFailure = [ "linerate-fall-back.service" ];
+      onFailure = lib.optional cfg.update.trial "linerate-fall-back.service";
       # A service that never starts, such as links whose replica cannot be reached, holds this one back, whose own
       # timeout counts only once it runs. Ten minutes are for the rest of the boot.
       unitConfig.JobTimeoutSec = cfg.health.waitForOthers + cfg.health.patience + 600;

@@ -87,7 +87,7 @@ in
       default = true;
       description = ''
         Whether a new generation is on trial: systemd-boot counts its boots. Without this, an unhealthy generation
-        stays.
+        stays, and so does an unhealthy version of an image.
       '';
     };
   };
@@ -134,7 +134,11 @@ in
       })
 
       {
-        systemd = mkIf cfg.update.trial (compatibility.bless { inherit (config.systemd) package; });
+        # On an image without trials, every boot that comes this far is good (health.nix). Its boot file has a counter if
+        # a version with trials wrote it, or if the power went just after it was written.
+        systemd = mkIf (cfg.update.trial || cfg.image.enable) (
+          compatibility.bless { inherit (config.systemd) package; }
+        );
       }
 
       {

@@ -49,24 +49,23 @@ let
   transfers = path: {
     "10-verity" = transfer path files.verity (slot "verity");
     "20-store" = transfer path files.store (slot "store");
-    "30-boot" = transfer path files.uki (
-      {
-        Type = "regular-file";
-        Path = "/EFI/Linux";
-        PathRelativeTo = "boot";
-        MatchPattern = lib.concatStringsSep " " [
-          "${cfg.id}_@v+@l-@d.efi"
-          "${cfg.id}_@v+@l.efi"
-          "${cfg.id}_@v.efi"
-        ];
-        Mode = "0444";
-        InstancesMax = "2";
-      }
-      // lib.optionalAttrs appliance.update.trial {
-        TriesLeft = toString appliance.update.tries;
-        TriesDone = "0";
-      }
-    );
+    "30-boot" = transfer path files.uki {
+      Type = "regular-file";
+      Path = "/EFI/Linux";
+      PathRelativeTo = "boot";
+      # The first of these names a new file, so it has a counter even without trials: `linerate update` then takes that
+      # away. With the plain name first, systemd-sysupdate would read the counter of another file, such as that of a
+      # version that was taken back, as a part of its version.
+      MatchPattern = lib.concatStringsSep " " [
+        "${cfg.id}_@v+@l-@d.efi"
+        "${cfg.id}_@v+@l.efi"
+        "${cfg.id}_@v.efi"
+      ];
+      Mode = "0444";
+      InstancesMax = "2";
+      TriesLeft = toString appliance.update.tries;
+      TriesDone = "0";
+    };
   };
   definitions =
     directory: path:
@@ -137,7 +136,8 @@ in
         inherit (cfg) id version;
         inherit (cfg.update) floor source;
         boot = config.fileSystems."/boot".mountPoint;
-        tries = appliance.update.tries;
+        # None: a version is good as soon as it is written.
+        tries = if appliance.update.trial then appliance.update.tries else 0;
         inherit (names) partitions;
         labels = map (kind: names.label kind "@v") (lib.attrNames names.types);
         sysupdate = "${systemd}/lib/systemd/systemd-sysupdate";

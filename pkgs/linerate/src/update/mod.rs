@@ -186,10 +186,11 @@ impl Appliance {
         }
     }
 
-    /// Writes a version, by default the newest, into the slot that isn't running. It is on trial from the next boot. If
-    /// the wanted version is already complete in that slot, it only gets its tries back. Returns none if there is
-    /// nothing newer. Checking, making the version from patches, and downloading or writing it may each take up to
-    /// `patience`. `whole` says to use no patches. `notice` is told why there are patches that are not used.
+    /// Writes a version, by default the newest, into the slot that isn't running. It is on trial from the next boot, or
+    /// good if there are no trials. If the wanted version is already complete in that slot, it only gets its tries back.
+    /// Returns none if there is nothing newer. Checking, making the version from patches, and downloading or writing it
+    /// may each take up to `patience`. `whole` says to use no patches. `notice` is told why there are patches that are
+    /// not used.
     pub fn apply(
         &self,
         wanted: Option<&Version>,
@@ -216,7 +217,7 @@ impl Appliance {
             && let Some(there) = entries.iter().find(|entry| entry.version == *version)
             && self.settings.is_whole(version)
         {
-            self.count(there, Trial::Left { left: self.settings.tries, done: 0 })?;
+            self.count(there, self.untried())?;
             return Ok(Some(Applied { version: version.clone(), saved: None }));
         }
         let version = match wanted {
@@ -229,7 +230,10 @@ impl Appliance {
         if !whole && let Some(patches) = &self.settings.patches {
             match self.patch(patches, runs, &version, patience) {
                 Ok(None) => {}
-                Ok(saved) => return Ok(Some(Applied { version, saved })),
+                Ok(saved) => {
+                    self.end_trial_if_none(&version)?;
+                    return Ok(Some(Applied { version, saved }));
+                }
                 Err(MirrorError::TooLong(patience)) => return Err(Error::TooLong(patience)),
                 Err(error) => notice(&error),
             }
@@ -239,6 +243,7 @@ impl Appliance {
         if !done.status.success() {
             return Err(Error::Sysupdate { status: done.status, said: String::new() });
         }
+        self.end_trial_if_none(&version)?;
         Ok(Some(Applied { version, saved: None }))
     }
 
@@ -258,7 +263,7 @@ impl Appliance {
         Ok(Some(mirror.saved()))
     }
 
-    /// Takes back what would boot next: an update that isn't proven yet, so that the running version boots again, or
+    /// Takes back what would boot next: a newer version than the running one, so that the running one boots again, or
     /// else the running version, by marking it as failed, so that the other slot's version boots. Returns what boots
     /// next.
     pub fn rollback(&self) -> Result<Version, Error> {
@@ -267,8 +272,11 @@ impl Appliance {
         // Marking the running version as failed would leave no version to fall back to if the update fails too.
         if running.trial == Trial::Good
             && let Some((update, done)) = entries.iter().find_map(|entry| match entry.trial {
-                Trial::Left { left: 1.., done } if entry.version > running.version => Some((entry, done)),
-                _ => None,
+                _ if entry.version <= running.version => None,
+                Trial::Left { left: 1.., done } => Some((entry, done)),
+                Trial::Left { .. } => None,
+                // Without trials, an update is good before it boots.
+                Trial::Good => Some((entry, 0)),
             })
         {
             self.count(update, Trial::Left { left: 0, done })?;
@@ -316,6 +324,26 @@ impl Appliance {
     fn count(&self, entry: &Entry, trial: Trial) -> Result<(), Error> {
         let Settings { boot, id, .. } = &self.settings;
         slots::count(boot, id, entry, trial).map_err(|(path, source)| Error::Boot { path, source })
+    }
+
+    /// The state of a version that is to boot next.
+    fn untried(&self) -> Trial {
+        match self.settings.tries {
+            0 => Trial::Good,
+            left => Trial::Left { left, done: 0 },
+        }
+    }
+
+    /// Without trials, takes a version's counter away: systemd-sysupdate gives every new boot file one.
+    fn end_trial_if_none(&self, version: &Version) -> Result<(), Error> {
+        if self.untried() != Trial::Good {
+            return Ok(());
+        }
+        let entries = self.entries()?;
+        match entries.iter().find(|entry| entry.version == *version) {
+            Some(written) => self.count(written, Trial::Good),
+            None => Ok(()),
+        }
     }
 
     fn above_floor(&self, version: &Version) -> Result<(), Error> {

@@ -25,7 +25,7 @@ pub struct Settings {
     pub labels: Vec<String>,
     /// The directory where udev has links to partitions by these names.
     pub partitions: PathBuf,
-    /// How many boots a new version may try until it is healthy.
+    /// How many boots a new version may try until it is healthy. 0: versions are not on trial.
     pub tries: u32,
     /// The lowest version allowed.
     pub floor: Option<Version>,

@@ -16,7 +16,7 @@ const DIRECTORY: &str = "EFI/Linux";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trial {
-    /// It has booted and was healthy, or it is the first version on the disk.
+    /// It has booted and was healthy, it is the first version on the disk, or versions are not on trial.
     Good,
     /// It hasn't been healthy yet; with no tries left, it has failed.
     #[serde(untagged)]

@@ -70,6 +70,8 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
             r#""2""#,
             &["box_2.efi", "box_3+0-0.efi"],
         ),
+        // So is one that counts as good without a boot, where versions are not on trial.
+        (&["box_2.efi", "box_3.efi"], NOTHING, &["rollback"], 0, r#""2""#, &["box_2.efi", "box_3+0-0.efi"]),
         (
             &["box_1.9+1-1.efi", "box_2+1-1.efi"],
             NOTHING,
@@ -122,6 +124,27 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
         assert_eq!(output.status.code(), Some(*status), "{case}: {all}");
         assert!(all.contains(said), "{case}: {all}");
         assert_eq!(machine.files(), set(after), "{case}: {all}");
+    }
+}
+
+#[test]
+fn without_trials_a_version_is_good_once_it_is_written() {
+    // The boot files, the command, and the boot files afterwards. systemd-sysupdate gives a new file two tries.
+    type Case = (&'static [&'static str], &'static [&'static str], [&'static str; 2]);
+    let cases: &[Case] = &[
+        (&["box_2.efi"], &["apply"], ["box_2.efi", "box_3.efi"]),
+        (&["box_2.efi"], &["apply", "3"], ["box_2.efi", "box_3.efi"]),
+        // It was taken back, or is in the slot already.
+        (&["box_2.efi", "box_3+0-0.efi"], &["apply", "3"], ["box_2.efi", "box_3.efi"]),
+        (&["box_2.efi", "box_3.efi"], &["apply", "3"], ["box_2.efi", "box_3.efi"]),
+        (&["box_1.9.efi", "box_2.efi"], &["rollback"], ["box_1.9.efi", "box_2+0-1.efi"]),
+    ];
+    for (before, arguments, after) in cases {
+        let machine = Box::new(before, THREE);
+        machine.set("tries", serde_json::json!(0));
+        let output = machine.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{before:?} {arguments:?}: {output:?}");
+        assert_eq!(machine.files(), set(after), "{before:?} {arguments:?}");
     }
 }
 
