@@ -56,11 +56,13 @@ const LOOKUPS: usize = 16_384;
 /// takes about a millisecond, in which nobody else uses the queue.
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
 
-/// What a thread does.
+/// What a thread does with its buffer.
+type Work = Box<dyn FnOnce(&mut [u8]) + Send>;
+
+/// A job.
 enum Job {
     Lookup(Box<DiskLookup>),
-    /// Anything else, with a buffer of the thread.
-    Other(Box<dyn FnOnce(&mut [u8]) + Send>),
+    Other(Work),
 }
 
 /// The threads, for all workers.

@@ -100,7 +100,8 @@ impl AccessControl {
         let has =
             |line: &str| fields.match_indices(line).any(|(at, _)| at == 0 || fields[..at].ends_with("\r\n"));
         let varies = !self.referrers.is_empty() && !has("vary: referer\r\n");
-        let is_private = !(self.keys.is_empty() && self.realms.is_empty()) && !has("cache-control: ");
+        let is_needed = !self.keys.is_empty() || !self.realms.is_empty();
+        let is_private = is_needed && !has("cache-control: ");
         match (varies, is_private) {
             (false, false) => "",
             (false, true) => "cache-control: private\r\n",
