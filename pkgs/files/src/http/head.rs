@@ -132,8 +132,6 @@ pub struct Fields<'b> {
     pub origin: Option<&'b [u8]>,
     /// `Access-Control-Request-Method`: this `OPTIONS` is a preflight.
     pub preflight: Option<&'b [u8]>,
-    /// `User-Agent`.
-    pub agent: Option<&'b [u8]>,
     /// `Referer`.
     pub referrer: Option<&'b [u8]>,
 }
@@ -215,7 +213,6 @@ pub fn of_lines<'b>(lines: &Lines<'_, 'b>, others: RawFields<'b>) -> Result<Requ
             7 if is("referer") => fields.referrer = Some(value),
             8 if is("if-range") => once(&mut fields.if_range, value),
             8 if is("if-match") => fields.if_match.push(value),
-            10 if is("user-agent") => fields.agent = Some(value),
             13 if is("if-none-match") => fields.if_none_match.push(value),
             15 if is("accept-encoding") => fields.accept_encoding.push(value),
             17 if is("if-modified-since") => once(&mut fields.if_modified_since, value),

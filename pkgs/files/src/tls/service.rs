@@ -271,7 +271,6 @@ fn asked_of<'r>(method: &'r http::Method, uri: &'r Uri, all: &'r HeaderMap) -> h
             accept: all.get(header::ACCEPT).map(HeaderValue::as_bytes),
             origin: all.get(header::ORIGIN).map(HeaderValue::as_bytes),
             preflight: all.get(header::ACCESS_CONTROL_REQUEST_METHOD).map(HeaderValue::as_bytes),
-            agent: all.get(header::USER_AGENT).map(HeaderValue::as_bytes),
             referrer: all.get(header::REFERER).map(HeaderValue::as_bytes),
         },
     }
