@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::agent::Agent;
 use crate::country::Country;
 use crate::geoip::GeoIp;
-use crate::store::{Click, ClickBatch, CountryClick};
+use crate::store::{Click, ClickBatch, CountryClick, OTHER};
 use crate::when::HOURS;
 
 /// Distinct referrers between two flushes. Further ones are counted as [`OTHER`].
@@ -28,9 +28,6 @@ const REFERRER_BYTES: usize = 2 * size_of::<(String, u32)>();
 /// Distinct pairs of link and address, per worker, that wait for their country. Further visits count for an unknown
 /// country.
 const MAX_ADDRESSES: usize = 1 << 16;
-
-/// The name under which further referrers are counted.
-const OTHER: &str = "(other)";
 
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 const MAX_HOST_BYTES: usize = 253;

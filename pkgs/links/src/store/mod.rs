@@ -37,6 +37,7 @@ pub use error::Error;
 pub use model::*;
 pub use pending::Pending;
 pub use postgres::{FoundRoute, PostgresOptions, Remote};
+pub use rules::clicks::OTHER;
 pub use sqlite::{Options, is_current};
 pub use watch::{Change, OnChange, Watch};
 
