@@ -11,7 +11,7 @@
 //! snapshot's xmin) was seen then, or never will be. The others are checked again. On a primary, the snapshot says
 //! exactly which of them are new. On a standby it doesn't, so the feed remembers which ones it has seen.
 //!
-//! The schema is part of a service's own migration: [`SCHEMA`], and triggers that fill it.
+//! A service's own migration has the schema, word for word: [`SCHEMA`], and triggers that fill it.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;

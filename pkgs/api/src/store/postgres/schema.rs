@@ -34,3 +34,12 @@ pub const MIGRATIONS: Migrations = Migrations {
         },
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    /// The feed reads these tables as its crate knows them.
+    #[test]
+    fn the_tables_of_changes_are_those_that_the_feed_reads() {
+        assert!(include_str!("migrations/0003_changes.sql").contains(::postgres::CHANGES_SCHEMA));
+    }
+}
