@@ -13,6 +13,9 @@ pub use layout::{Block, HEIGHT, WIDTH, blocks, colour, height, label};
 pub use svg::{MOST_BLOCKS, svg};
 pub use tree::{Change, Hot, Node, ParseError, Tree, changes};
 
+/// The longest recording, in seconds.
+pub const MOST_SECONDS: u64 = 60;
+
 /// The unit of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {

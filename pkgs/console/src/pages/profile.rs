@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::{Screen, attachment, csrf, operation, page as shown, refused, see_other, text};
 use crate::app::App;
 use crate::fields::{Fields, query};
-use crate::flame::{self, Block, HEIGHT, Tree, WIDTH, percent};
+use crate::flame::{self, Block, HEIGHT, MOST_SECONDS, Tree, WIDTH, percent};
 use crate::machine::{Watch, Watched};
 use crate::profiles::Profile;
 use crate::visitor::Visitor;
@@ -20,9 +20,6 @@ const SCREEN: (Screen, &str) = (Screen::Profile, "Profile");
 
 /// The suggested services; any other can be typed.
 const SERVICES: [&str; 4] = ["links", "files", "api", "console"];
-
-/// The longest recording, in seconds.
-const MOST_SECONDS: u64 = 60;
 
 /// The most blocks that a page draws, and the most functions in its table.
 const BLOCKS: usize = 1500;

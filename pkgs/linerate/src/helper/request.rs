@@ -1,11 +1,9 @@
 //! What the helper may be asked for.
 
+use ::console::flame::MOST_SECONDS;
 use serde::{Deserialize, Serialize};
 
 use crate::samples::is_name;
-
-/// The longest recording, in seconds.
-const MOST_SECONDS: u64 = 60;
 
 /// What to do, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
