@@ -19,6 +19,7 @@ impl Alarm {
     }
 
     /// Whether it is raised.
+    #[cfg(test)]
     pub fn is_raised(&self) -> bool {
         *self.0.borrow()
     }

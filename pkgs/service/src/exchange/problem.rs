@@ -21,9 +21,6 @@ pub struct Problem {
     pub status: u16,
     /// What went wrong this time.
     pub detail: String,
-    /// A URI that names this occurrence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance: Option<String>,
     /// The request's id, as in `X-Request-Id` and the access log, for reports to the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
@@ -58,7 +55,6 @@ impl Problem {
             title: title(status).to_owned(),
             status,
             detail: detail.into(),
-            instance: None,
             request_id: None,
             errors: Vec::new(),
             extensions: serde_json::Map::new(),
@@ -196,9 +192,9 @@ mod tests {
                        "errors": [{"pointer": "/target", "detail": "only http and https"}]}),
             ),
             (
-                Problem { instance: Some("/r/1".into()), ..Problem::new(599, "odd") },
+                Problem { request_id: Some("r1".into()), ..Problem::new(599, "odd") },
                 json!({"type": "about:blank", "title": "Server Error", "status": 599,
-                       "detail": "odd", "instance": "/r/1"}),
+                       "detail": "odd", "request_id": "r1"}),
             ),
         ];
         for (problem, value) in cases {
