@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use service::access_log::misleads;
+
 /// The most nodes of a tree. A stack that needs more is cut off there, and its weight counts for the last node.
 const MOST_NODES: usize = 1 << 18;
 
@@ -211,12 +213,10 @@ fn folded(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
         .collect()
 }
 
-/// Makes a name safe to show: no line breaks, no changes of text direction, and a limited length. Processes can choose
+/// Makes a name safe to show: no line breaks, nothing that misleads a reader, and a limited length. Processes can choose
 /// their own names.
 fn plain(name: &str) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let odd = |c: char| c.is_control() || turns(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let odd = |c: char| c.is_control() || misleads(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
     name.chars().take(MOST_NAME).map(|c| if odd(c) { '?' } else { c }).collect()
 }
 

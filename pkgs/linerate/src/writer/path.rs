@@ -1,6 +1,7 @@
 //! Checks the paths in requests: they are below the root and have plain names.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use service::access_log::misleads;
 
 /// The longest name, in bytes (`NAME_MAX`).
 const MOST_NAME: usize = 255;
@@ -79,7 +80,7 @@ impl WritePath {
         if text.chars().any(char::is_control) {
             return Err(PathError::Control);
         }
-        if text.chars().any(turns) || text.trim() != text { Err(PathError::Text) } else { Ok(path) }
+        if text.chars().any(misleads) || text.trim() != text { Err(PathError::Text) } else { Ok(path) }
     }
 
     /// The last name.
@@ -104,11 +105,6 @@ impl WritePath {
     pub(super) fn escaped(&self) -> String {
         format!("/{}", percent_encode(&self.0.join(&b'/'), ESCAPED))
     }
-}
-
-/// Whether a character is invisible or makes a text look like another one (Unicode's bidirectional controls).
-fn turns(character: char) -> bool {
-    matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}' | '\u{061C}')
 }
 
 #[cfg(test)]

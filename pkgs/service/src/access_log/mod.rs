@@ -27,5 +27,5 @@ pub use audit::{Actor, AuditLog, AuditRecord, digest};
 pub use line::{ConnectionInfo, FIELDS, RequestContext, RequestSummary, markdown, recorded_trace};
 pub use lines::{AccessLog, Lines, LogEntry};
 pub use options::{AccessLogArgs, AuditLogArgs, CollectorUrl, Destination, TraceArgs};
-pub use shown::Shown;
+pub use shown::{Shown, misleads};
 pub use sink::OpenError;

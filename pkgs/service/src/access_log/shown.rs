@@ -41,10 +41,13 @@ impl fmt::Display for Shown<'_> {
 
 /// Whether a character affects a terminal, a reader or our own escapes.
 fn acts(one: char) -> bool {
-    // Direction marks and overrides, line and paragraph separators (Unicode TR 9 and 36), and a byte order mark.
-    one.is_control()
-        || one == '\\'
-        || matches!(one, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    one.is_control() || one == '\\' || misleads(one)
+}
+
+/// Whether a character is invisible, or makes a text look like another one: direction marks and overrides, line and
+/// paragraph separators (Unicode TR 9 and 36), and a byte order mark.
+pub fn misleads(one: char) -> bool {
+    matches!(one, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 impl Serialize for Shown<'_> {
