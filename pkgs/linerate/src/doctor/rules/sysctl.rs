@@ -95,7 +95,14 @@ mod tests {
         let subjects: Vec<&str> = found.iter().map(|finding| finding.subject.as_str()).collect();
         assert_eq!(subjects, ["net.core.somaxconn", "net.none"]);
         assert_eq!((found[0].expected.as_deref(), found[0].found.as_str()), (Some("16384"), "4096"));
-        assert_eq!(found[0].remedy.as_deref(), Some("sysctl -w net.core.somaxconn=\"16384\""));
+        let remedies: Vec<_> = found.iter().filter_map(|finding| finding.remedy.as_deref()).collect();
+        assert_eq!(
+            remedies,
+            [
+                "sysctl -w net.core.somaxconn=\"16384\"  # then reload the services",
+                "sysctl -w net.none=\"1\""
+            ]
+        );
         assert!(found[1].found.starts_with("not to be read"));
     }
 }
