@@ -277,6 +277,8 @@ outputs() {
         (of (builtins.mapAttrs (_: _: throw "names read no input") (builtins.functionArgs of)))
         [
             "nixosConfigurations" "nixosModules" "overlays" "templates"
+            # Nix takes it as it is. The template uses it.
+            "lib"
             # These are evaluated below.
             "apps" "checks" "devShells" "formatter" "packages"
         ]))')
