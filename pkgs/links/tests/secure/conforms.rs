@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::json;
 use testkit::until;
 
 use crate::client::{Secure, Version, address, h3_script, metric};
 use crate::raw;
+use crate::server::Server;
 use crate::spec::{CASES, CONCURRENCY, run};
 use crate::tools;
 
@@ -28,8 +30,13 @@ fn http2_conforms() {
     server.stop();
 }
 
-/// Runs cases from the listener's own tests, on a server with these flags.
+/// Runs cases from the listener's own tests, on a server with these flags, and stops it.
 fn by_aioquic(flags: &[&str], cases: &[&str]) {
+    served_by_aioquic(flags, cases).0.stop();
+}
+
+/// The same, without stopping it. Its directory has to be there until then.
+fn served_by_aioquic(flags: &[&str], cases: &[&str]) -> (Server, Secure) {
     let secure = Secure::new();
     let robots = secure.directory.path().join("robots.txt");
     fs::write(&robots, "Hello, World!").expect("a writable directory");
@@ -43,7 +50,7 @@ fn by_aioquic(flags: &[&str], cases: &[&str]) {
         .output()
         .expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    server.stop();
+    (server, secure)
 }
 
 #[test]
@@ -62,7 +69,10 @@ fn malformed_requests_by_http_3_are_reset_and_noise_harms_nobody_else() {
 
 #[test]
 fn who_comes_by_quic_is_told_which_requests_were_answered_when_it_drains() {
-    by_aioquic(&[], &["names_what_it_has_answered"]);
+    let (server, _secure) = served_by_aioquic(&[], &["names_what_it_has_answered"]);
+    // It was told to stop, and ends at once if it is told again.
+    let status = server.wait(Duration::from_secs(60));
+    assert!(status.success(), "{status}: {}", server.log());
 }
 
 #[test]
