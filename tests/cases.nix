@@ -353,6 +353,16 @@ let
       };
       says = "services.linerate.links.settings.listen and services.linerate.links.settings.listen: 192.0.2.1:80 and 0.0.0.0:80 cannot both";
     };
+    "all of IPv4 and one address of it in IPv6's form on one port" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [
+          "0.0.0.0:80"
+          "[::FFFF:192.0.2.1]:80"
+        ];
+      };
+      says = "services.linerate.links.settings.listen and services.linerate.links.settings.listen: 0.0.0.0:80 and [::FFFF:192.0.2.1]:80 cannot both";
+    };
     "all of IPv4 and all of both on one port" = {
       module.services.linerate.links = {
         enable = true;
@@ -1988,6 +1998,15 @@ let
               }
             ];
           }
+          # NixOS's own path, where the key was reached by the link.
+          {
+            services.openssh.hostKeys = [
+              {
+                path = "/etc/ssh/ssh_host_ed25519_key";
+                type = "ed25519";
+              }
+            ];
+          }
         ])
         [
           {
@@ -1999,6 +2018,10 @@ let
             "ssh/ssh_host_ed25519_key.pub" = "/var/lib/ssh/ssh_host_ed25519_key.pub";
           }
           { }
+          {
+            "ssh/ssh_host_ed25519_key" = "/var/lib/ssh/ssh_host_ed25519_key";
+            "ssh/ssh_host_ed25519_key.pub" = "/var/lib/ssh/ssh_host_ed25519_key.pub";
+          }
         ]
     ++
       equal "without trials, no boot is decided by its health"
@@ -2159,6 +2182,15 @@ let
               "/data".device = "/dev/sdb1";
               "/nix/store".device = "/dev/sda2";
               "/var".neededForBoot = false;
+              # Nobody waits for a disk for these.
+              "/var/log" = {
+                device = "none";
+                fsType = "tmpfs";
+              };
+              "/var/lib" = {
+                device = "/var/persist";
+                options = [ "bind" ];
+              };
             };
           }
           { fileSystems."/nix".device = "/dev/sda2"; }

@@ -42,7 +42,15 @@ in
     # keeps its keys elsewhere gets no links, and one may have links of its own.
     systemd.tmpfiles.settings."10-linerate-ssh"."/var/lib/ssh".d.mode = "0755";
     environment.etc =
-      mkIf (lib.any (key: key.path == "/var/lib/ssh/${hostKey}") config.services.openssh.hostKeys)
+      mkIf
+        (lib.any (
+          key:
+          lib.elem key.path [
+            "/var/lib/ssh/${hostKey}"
+            # NixOS's own path, which the link leads to the first.
+            "/etc/ssh/${hostKey}"
+          ]
+        ) config.services.openssh.hostKeys)
         (
           lib.listToAttrs (
             map

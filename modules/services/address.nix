@@ -39,10 +39,17 @@ rec {
   # One that stands for all addresses of both families. IPv6's may be written with any number of zeros.
   isBoth = address: builtins.match "|\\[[0:]*::?[0:]*]" (host address) != null;
 
+  # One of IPv6 alone, and not an IPv4 address in its form.
+  isV6 =
+    address:
+    let
+      written = lib.toLower (host address);
+    in
+    lib.hasPrefix "[" written && !lib.hasPrefix "[::ffff:" written && !isBoth address;
+
   # Whether a socket on `all` also gets what arrives at `one`. `0.0.0.0` gets nothing of an IPv6 address, since a socket
   # on one of those takes no IPv4.
-  includes =
-    all: one: isBoth all || host all == "0.0.0.0" && (isBoth one || !lib.hasPrefix "[" (host one));
+  includes = all: one: isBoth all || host all == "0.0.0.0" && !isV6 one;
 
   # Whether it is impossible to listen on both at once.
   clash =

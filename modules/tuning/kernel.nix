@@ -89,6 +89,7 @@ let
       source = "Amazon's ENA Linux driver, best practices";
     };
   };
+  effective = name: config.boot.kernel.sysctl.${name} or null;
 in
 {
   options.linerate.tuning.kernel = lib.mapAttrs (
@@ -112,13 +113,12 @@ in
   config = mkIf tuning.enable {
     boot.kernel.sysctl = lib.filterAttrs (_: value: value != null) cfg;
     # What is in effect, which a host may have set itself. Null stays null, and is not checked.
-    linerate.profile.kernel.sysctl = lib.mapAttrs (
-      name: _: config.boot.kernel.sysctl.${name} or null
-    ) cfg;
+    linerate.profile.kernel.sysctl = lib.mapAttrs (name: _: effective name) cfg;
 
     assertions = [
       {
-        assertion = cfg."net.ipv4.tcp_congestion_control" != "bbr" || cfg."net.core.default_qdisc" == "fq";
+        assertion =
+          effective "net.ipv4.tcp_congestion_control" != "bbr" || effective "net.core.default_qdisc" == "fq";
         message = "linerate.tuning.kernel: bbr paces by fq, so net.core.default_qdisc has to be \"fq\".";
       }
     ];

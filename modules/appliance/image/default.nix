@@ -20,11 +20,26 @@ let
   cfg = config.linerate.appliance.image;
   names = import ./names.nix { inherit pkgs; };
 
+  # Whether the initrd waits for a disk before it mounts this.
+  waits =
+    mount:
+    !lib.elem (mount.fsType or "auto") [
+      "overlay"
+      "ramfs"
+      "tmpfs"
+    ]
+    &&
+      lib.intersectLists [
+        "bind"
+        "nofail"
+        "rbind"
+      ] (mount.options or [ ]) == [ ];
   # What the host has for its other form, and the initrd would wait for: these mounts are not on an image's disk.
   foreign = map (mount: mount.mountPoint) (
     lib.filter (
       mount:
       utils.fsNeededForBoot mount
+      && waits mount
       && !lib.elem mount.mountPoint [
         "/"
         "/nix/store"
