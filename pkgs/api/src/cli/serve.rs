@@ -147,7 +147,8 @@ pub struct Args {
     pub workers: WorkerArgs,
 
     /// Memory for request bodies that are being received, of all connections together, in bytes; further ones are
-    /// answered 503. Large answers have the same limit. At least one body always has room.
+    /// answered 503. Large answers have the same limit, and writes that wait for the database have twice as much. At
+    /// least one of each always has room.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
     pub max_bodies_bytes: u64,
 
@@ -481,6 +482,8 @@ fn options(args: &Args) -> Options {
         acquire_timeout: Duration::from_millis(args.acquire_timeout),
         timeout: Duration::from_millis(args.database_timeout),
         workers: args.workers.workers.unwrap_or(defaults.workers),
+        // What was made of a body takes several times its size.
+        write_bytes: args.max_bodies_bytes.saturating_mul(2),
         ..defaults
     }
 }

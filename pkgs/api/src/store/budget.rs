@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Error;
 
-/// How many bytes writes may hold together before further ones are refused. It is far more than waits for a database
-/// that keeps up, and small beside the memory of a machine that has one.
-pub const WRITE_BYTES: u64 = 64 << 20;
+/// How many bytes writes may hold together before further ones are refused, unless an option says otherwise. It is far
+/// more than waits for a database that keeps up, and small beside the memory of a machine that has one.
+pub const WRITE_BYTES: u64 = 128 << 20;
 
 /// The bytes that writes currently hold.
 #[derive(Debug)]

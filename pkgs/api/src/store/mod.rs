@@ -8,7 +8,7 @@
 
 mod alarm;
 mod answer;
-mod budget;
+pub(crate) mod budget;
 mod entry;
 mod error;
 mod idempotency;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bench::postgres::{Durability, Postgres as Server};
 use serde_json::{Map, Value, json};
 
+use super::budget::WRITE_BYTES;
 use super::*;
 use crate::user::{Document, Preferences, Profile, Status};
 
@@ -20,7 +21,8 @@ struct Place<S, K> {
 
 async fn sqlite() -> Place<Sqlite, tempfile::TempDir> {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = Sqlite::open(&directory.path().join("users.db"), Arc::new(())).await.expect("it opens");
+    let store =
+        Sqlite::open(&directory.path().join("users.db"), Arc::new(()), WRITE_BYTES).await.expect("it opens");
     Place { store, _kept: directory }
 }
 
@@ -36,6 +38,7 @@ async fn postgres() -> Place<Postgres, Arc<Server>> {
         timeout: Duration::from_secs(120),
         pipelines: NonZero::<usize>::MIN,
         staleness: Duration::from_secs(1),
+        write_bytes: WRITE_BYTES,
     };
     let store = Postgres::open(&options, Arc::new(())).await.expect("it opens");
     Place { store, _kept: server }

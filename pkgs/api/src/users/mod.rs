@@ -109,7 +109,7 @@ impl Users {
         match &options.database {
             DatabaseUrl::Sqlite(path) => {
                 let caches = Arc::new(Caches::new(options, Freshness::forever()));
-                let sqlite = Sqlite::open(path, caches.clone()).await?;
+                let sqlite = Sqlite::open(path, caches.clone(), options.write_bytes).await?;
                 Ok(Self { database: Database::Sqlite(sqlite), caches })
             }
             DatabaseUrl::Postgres(url) => {
@@ -121,6 +121,7 @@ impl Users {
                     timeout: options.timeout,
                     pipelines: options.workers,
                     staleness: options.staleness,
+                    write_bytes: options.write_bytes,
                 };
                 let postgres = Postgres::open(&how, caches.clone()).await?;
                 Ok(Self { database: Database::Postgres(postgres), caches })

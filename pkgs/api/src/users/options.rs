@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use postgres::{Conninfo, InvalidConninfo};
 
+use crate::store::budget::WRITE_BYTES;
+
 /// Options of users.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,6 +29,10 @@ pub struct Options {
     pub acquire_timeout: Duration,
     /// Timeout of the database's answers.
     pub timeout: Duration,
+    /// Memory for writes that wait for the database, in bytes; further ones are refused as [`Error::Busy`].
+    ///
+    /// [`Error::Busy`]: crate::store::Error::Busy
+    pub write_bytes: u64,
     /// Threads that read by id. With PostgreSQL each has its own connection for that.
     pub workers: NonZero<usize>,
 }
@@ -42,6 +48,7 @@ impl Options {
             connections: NonZero::new(10).expect("ten is not zero"),
             acquire_timeout: Duration::from_secs(1),
             timeout: Duration::from_secs(5),
+            write_bytes: WRITE_BYTES,
             workers: NonZero::new(service::workers::count(None)).unwrap_or(NonZero::<usize>::MIN),
         }
     }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::user::{Record, UserId};
 
-use super::budget::{WRITE_BYTES, WriteBudget};
+use super::budget::WriteBudget;
 use super::{
     Alarm, Change, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page,
     Query, Replaced, Store, Unusable, Watch,
@@ -51,6 +51,8 @@ pub struct Options {
     pub pipelines: NonZero<usize>,
     /// How long a cache is used after the last news of other nodes' writes.
     pub staleness: Duration,
+    /// Memory for writes under way, in bytes.
+    pub write_bytes: u64,
 }
 
 /// Users in PostgreSQL.
@@ -128,7 +130,7 @@ impl Postgres {
             timeout: options.timeout,
             watch,
             background,
-            writes: WriteBudget::new(WRITE_BYTES),
+            writes: WriteBudget::new(options.write_bytes),
             alarm,
             beats,
         })

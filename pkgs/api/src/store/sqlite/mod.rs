@@ -17,6 +17,7 @@ use service::ready::Heartbeats;
 
 use crate::user::{Record, UserId};
 
+use super::budget::WriteBudget;
 use super::list::{self, Dialect};
 use super::{
     Alarm, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Query,
@@ -44,8 +45,8 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens a database file, which is created if absent, and migrates it. `watch` is told of each commit before it is
-    /// acknowledged, and of other processes' within 100 ms.
-    pub async fn open(path: &Path, watch: Arc<dyn Watch>) -> Result<Self, Error> {
+    /// acknowledged, and of other processes' within 100 ms. Waiting writes may take `write_bytes`.
+    pub async fn open(path: &Path, watch: Arc<dyn Watch>, write_bytes: u64) -> Result<Self, Error> {
         // SQLite takes only an absolute path as it is.
         let path: PathBuf = std::path::absolute(path).map_err(Unusable::File)?;
         let mut connection = connection::writer(&path)?;
@@ -53,7 +54,7 @@ impl Sqlite {
         Ok(Self {
             lists: Arc::new(Pool::start(&path)),
             readers: Arc::new(Readers::new(path)),
-            writer: Arc::new(Writer::start(connection, watch)),
+            writer: Arc::new(Writer::start(connection, watch, WriteBudget::new(write_bytes))),
         })
     }
 }

@@ -10,7 +10,7 @@ use service::panics;
 use service::ready::Heartbeats;
 use tokio::sync::oneshot;
 
-use crate::store::budget::{WRITE_BYTES, WriteBudget, WriteReservation};
+use crate::store::budget::{WriteBudget, WriteReservation};
 use crate::store::{Alarm, Change, Error, Watch};
 use crate::user::UserId;
 
@@ -65,7 +65,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn start(connection: Connection, watch: Arc<dyn Watch>) -> Self {
+    pub fn start(connection: Connection, watch: Arc<dyn Watch>, writes: Arc<WriteBudget>) -> Self {
         let (queue, jobs) = sync_channel(QUEUE);
         let alarm = Alarm::default();
         let armed = alarm.arm();
@@ -82,7 +82,6 @@ impl Writer {
                 armed.disarm();
             })
             .expect("the system can start a thread");
-        let writes = WriteBudget::new(WRITE_BYTES);
         Self { queue: Some(queue), thread: Some(thread), writes, alarm, beats }
     }
 
@@ -252,12 +251,13 @@ fn execute(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::budget::WRITE_BYTES;
 
     fn writer(watch: Arc<dyn Watch>) -> (tempfile::TempDir, Writer) {
         let directory = tempfile::tempdir().expect("a directory");
         let connection = super::super::connection::writer(&directory.path().join("x.db")).expect("it opens");
         connection.execute_batch("CREATE TABLE written (number)").expect("it is made");
-        (directory, Writer::start(connection, watch))
+        (directory, Writer::start(connection, watch, WriteBudget::new(WRITE_BYTES)))
     }
 
     fn insert(work: &mut Work<'_>, number: i64) -> Result<usize, Error> {
