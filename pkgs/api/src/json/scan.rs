@@ -1,8 +1,8 @@
 //! Checks whether a text is JSON (RFC 8259) and within limits; if not, why and where.
 //!
 //! It is stricter than parsers: a name may occur once in an object (I-JSON, RFC 7493, section 2.3), surrogates must be
-//! paired, and a number may not exceed what every language can represent. Valid texts are never scanned:
-//! [`checked`](super::checked) reads them and refuses the same texts, without the reason.
+//! paired, and a number may not exceed what every language can represent. Valid texts are not scanned, except users who
+//! may have too many values: [`checked`](super::checked) reads them and refuses the same texts, without the reason.
 //!
 //! One pass without recursion, and only a few bytes of memory per name and level.
 

@@ -34,10 +34,6 @@ impl Limits {
     /// The limits of a body about one user.
     pub const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
 
-    /// Up to this many bytes, a text has no more than [`VALUES`](Self::VALUES) values: each has a byte at least, and all
-    /// but the outermost another one behind it, a comma or a bracket.
-    const FEW_VALUES_BYTES: usize = 2 * Self::VALUES;
-
     /// The limits of a batch. It has two more levels, the batch and its list, and may have one value per 16 bytes.
     fn many(&self) -> Bounds {
         let values = self.batch_bytes / 16;
@@ -98,11 +94,17 @@ pub fn document<'a>(body: &'a [u8], limits: &Limits) -> Result<Document<'a>, Ref
 /// When it is not.
 pub fn stored(document: &Document<'_>, text: &[u8]) -> Result<(), Refused> {
     let few_members = document.more.len() + Document::KNOWN <= Limits::MEMBERS;
-    if few_members && text.len() <= Limits::FEW_VALUES_BYTES {
+    if few_members && most_values(text) <= Limits::VALUES {
         return Ok(());
     }
     let text = str::from_utf8(text).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
     refusal(text, &Limits::ONE).map_or(Ok(()), Err)
+}
+
+/// More values than a text has, or as many: each but the outermost is behind a comma, or the first in a list or object.
+/// Such characters in strings count too.
+fn most_values(text: &[u8]) -> usize {
+    1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 /// Documents to create: `{"users": […]}`.
@@ -412,12 +414,18 @@ mod tests {
     }
 
     #[test]
-    fn few_bytes_have_few_values() {
-        // Nothing has more values in as few bytes.
+    fn no_text_has_more_values_than_are_counted() {
+        for (text, values) in
+            [("1", 1), (r#"[1,[2,{"a":3,"b":[4]}]]"#, 8), (r#"{"a":"x"}"#, 2), ("[[[1]]]", 4)]
+        {
+            assert_eq!(most_values(text.as_bytes()), values, "{text}");
+        }
+        assert_eq!(most_values(br#"["a,b"]"#), 3, "in strings too");
         let text = |values: usize| format!("[1{}]", ",1".repeat(values - 2));
-        assert_eq!(text(Limits::VALUES + 1).len(), Limits::FEW_VALUES_BYTES + 1);
-        assert!(scan::check(&text(Limits::VALUES), &Limits::ONE).is_ok());
-        assert!(scan::check(&text(Limits::VALUES + 1), &Limits::ONE).is_err());
+        for values in [Limits::VALUES, Limits::VALUES + 1] {
+            assert_eq!(most_values(text(values).as_bytes()), values);
+            assert_eq!(scan::check(&text(values), &Limits::ONE).is_ok(), values == Limits::VALUES);
+        }
     }
 
     #[test]
