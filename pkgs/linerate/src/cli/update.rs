@@ -14,13 +14,13 @@ use crate::update::{Appliance, Applied, SETTINGS, Saved, Settings, Status, Trial
 pub enum Command {
     /// Ask the server for a newer version, and check its signature; changes nothing.
     Check(CheckArgs),
-    /// Write the newest version to the slot that is not running. It is on trial from the next boot on; if it is
-    /// unhealthy, the box returns to the version that runs now.
+    /// Write the newest version to the slot that is not running. It is on trial from the next boot on, unless the image
+    /// was built without trials; if it is unhealthy, the box returns to the version that runs now.
     Apply(ApplyArgs),
     /// Show which version runs, and what is in the slots.
     Status(Args),
-    /// Take back an update that has not been healthy yet, or else boot the other slot's version from the next boot on,
-    /// and mark the running one as failed.
+    /// Take back an update that has not been healthy yet, or that nobody tried; or else boot the other slot's version
+    /// from the next boot on, and mark the running one as failed.
     Rollback(RollbackArgs),
 }
 
@@ -134,14 +134,17 @@ fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
             eprintln!("no patches are used: {}", exit::chain(error));
         })?;
     let boots = applied.is_some();
-    let (next, patched) = applied.map_or((None, None), |Applied { version, saved }| (Some(version), saved));
+    let is_on_trial = applied.as_ref().is_some_and(|applied| applied.is_on_trial);
+    let (next, patched) =
+        applied.map_or((None, None), |Applied { version, saved, .. }| (Some(version), saved));
     context.output.show(&Next { next, patched }, |Next { next, patched }, output| {
         if let Some(Saved { downloaded, whole }) = patched {
             let [downloaded, whole] = [downloaded, whole].map(|bytes| bytes.div_ceil(1 << 20));
             output.line(format_args!("patches: {downloaded} MiB were downloaded in place of {whole}"))?;
         }
         match next {
-            Some(version) => output.line(format_args!("{version} boots next, on trial")),
+            Some(version) if is_on_trial => output.line(format_args!("{version} boots next, on trial")),
+            Some(version) => output.line(format_args!("{version} boots next")),
             None => output.line("there is nothing newer"),
         }
     })?;

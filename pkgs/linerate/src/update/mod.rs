@@ -138,6 +138,8 @@ pub struct Applied {
     pub version: Version,
     /// What patches have saved, if the version was made from any.
     pub saved: Option<Saved>,
+    /// Whether its boots are counted, and an unhealthy one leads back.
+    pub is_on_trial: bool,
 }
 
 /// A machine that runs an image.
@@ -213,12 +215,13 @@ impl Appliance {
         if runs.trial != Trial::Good {
             return Err(Error::OnTrial(running.clone()));
         }
+        let is_on_trial = self.untried() != Trial::Good;
         if let Some(version) = wanted
             && let Some(there) = entries.iter().find(|entry| entry.version == *version)
             && self.settings.is_whole(version)
         {
             self.count(there, self.untried())?;
-            return Ok(Some(Applied { version: version.clone(), saved: None }));
+            return Ok(Some(Applied { version: version.clone(), saved: None, is_on_trial }));
         }
         let version = match wanted {
             Some(version) => version.clone(),
@@ -232,7 +235,7 @@ impl Appliance {
                 Ok(None) => {}
                 Ok(saved) => {
                     self.end_trial_if_none(&version)?;
-                    return Ok(Some(Applied { version, saved }));
+                    return Ok(Some(Applied { version, saved, is_on_trial }));
                 }
                 Err(MirrorError::TooLong(patience)) => return Err(Error::TooLong(patience)),
                 Err(error) => notice(&error),
@@ -244,7 +247,7 @@ impl Appliance {
             return Err(Error::Sysupdate { status: done.status, said: String::new() });
         }
         self.end_trial_if_none(&version)?;
-        Ok(Some(Applied { version, saved: None }))
+        Ok(Some(Applied { version, saved: None, is_on_trial }))
     }
 
     /// Writes a version that is made from patches, if the server has any for it.

@@ -145,6 +145,8 @@ fn without_trials_a_version_is_good_once_it_is_written() {
         let output = machine.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{before:?} {arguments:?}: {output:?}");
         assert_eq!(machine.files(), set(after), "{before:?} {arguments:?}");
+        // Nobody is told that an unhealthy version would be left.
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("trial"), "{output:?}");
     }
 }
 
