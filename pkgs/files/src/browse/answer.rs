@@ -12,7 +12,7 @@ use crate::http::head;
 use crate::response::builder::ResponseBuilder;
 use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
-use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
+use crate::response::pending::{MAX_PENDING, PendingWork, Resumed, WorkOutcome};
 use crate::site::Site;
 use crate::site::root::LookupMode;
 
@@ -64,14 +64,13 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
         defers_lookups: false,
         auth: &browser.shared.auth,
         variants: &browser.shared.variants,
-        unencoded: false,
         client: None,
         waiting_since: None,
         began: site.has_server_timing().then(Instant::now),
         is_timed: false,
         missed: false,
         planned: None,
-        checked: None,
+        resumed: Resumed::default(),
         access_fields: "",
     };
     let (mut outcome, mut head, mut compressed) = (None, Vec::new(), false);

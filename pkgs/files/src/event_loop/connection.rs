@@ -27,7 +27,7 @@ use super::write_queue::{Progress, SendError, WriteQueue};
 use crate::disk::ring::{Read, Token};
 use crate::http::head::{self, Request};
 use crate::response::built::Payload;
-use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
+use crate::response::pending::{MAX_PENDING, PendingWork, Resumed, WorkOutcome};
 use crate::site::Site;
 use crate::site::errors::HttpError;
 use crate::transfer::file_transfer::Transfer;
@@ -59,6 +59,8 @@ pub struct Connection {
     state: State,
     /// The result of what the first buffered request had to wait for, on which site, and how often it waited.
     outcome: Option<(WorkOutcome, Arc<Site>)>,
+    /// What that request keeps of earlier results while it waits.
+    resumed: Resumed,
     /// Since when it waits, if a rule may report that.
     waiting_since: Option<Instant>,
     waits: u8,
@@ -145,6 +147,7 @@ impl Connection {
             logged: None,
             state: if has_proxy_header { State::ReadingProxyHeader } else { State::Active },
             outcome: None,
+            resumed: Resumed::default(),
             waiting_since: None,
             waits: 0,
             last: false,
@@ -402,8 +405,8 @@ impl Connection {
         let client = worker.context.shared.client(self.who.source, self.who.address, head);
         let by_proxy = client.filter(|_| self.who.source == Source::Fields);
         let rate = self.who.permit.as_ref().and_then(AddressPermit::rate);
-        // Taken whatever the answer is, so that no later request gets it.
-        let outcome = self.outcome.take();
+        // Taken whatever the answer is, so that no later request gets them.
+        let (outcome, resumed) = (self.outcome.take(), std::mem::take(&mut self.resumed));
         let has_waited = outcome.is_some();
         let may_ask = has_waited || worker.context.shared.may_ask(rate, by_proxy);
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
@@ -428,6 +431,7 @@ impl Connection {
         builder.id.clone_from(&id);
         builder.defers_lookups = true;
         builder.client = client;
+        builder.resumed = resumed;
         builder.waiting_since = self.waiting_since.filter(|_| has_waited);
         if let Some(ktls) = &self.ktls {
             builder.more = ktls.alt_svc();
@@ -442,6 +446,7 @@ impl Connection {
                 Ok(answer) => answer,
                 Err(wait) if self.waits < MAX_PENDING => {
                     self.waits += 1;
+                    self.resumed = std::mem::take(&mut builder.resumed);
                     if site.has_server_timing() {
                         self.waiting_since.get_or_insert_with(Instant::now);
                     }

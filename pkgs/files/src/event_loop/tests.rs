@@ -315,6 +315,50 @@ fn an_archive_is_planned_once_however_long_that_takes() {
 }
 
 #[test]
+fn a_page_that_is_not_compressed_is_sent_as_it_is_where_a_missing_path_leads() {
+    let place = tempfile::tempdir().expect("a directory");
+    let page = place.path().join("index.html");
+    std::fs::write(&page, "text ".repeat(1000)).expect("a file");
+    // What has just changed is not compressed.
+    let file = std::fs::File::options().write(true).open(&page).expect("the file");
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(60)).expect("a time");
+    let rules = place.path().join("rules.toml");
+    std::fs::write(&rules, "[[rule]]\npath = '*'\nfallback = '/index.html'\ncompress = true\n")
+        .expect("rules");
+    let (shared, _, threads) = serve(place.path());
+    shared.replace(load(place.path(), Some(rules)));
+    let (mut worker, mut buffers) = worker_by_hand(&shared);
+    worker.context.refresh();
+    let (mut connection, mut client) = connection_by_hand();
+    client.write_all(b"HEAD /x HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n").expect("room");
+    let mut encodings = 0;
+    while connection.turn(&mut worker, &mut buffers, 0) == connection::NextStep::Wait
+        && let Some((_, work, site)) = worker.waits.pop_front()
+    {
+        let outcome = match work {
+            PendingWork::Lookup(lookup) => {
+                let (path, found) = lookup.find(&site, LookupMode::MayBlock);
+                WorkOutcome::Found(path, found)
+            }
+            // As if there were no room for one.
+            PendingWork::Encode { .. } => {
+                encodings += 1;
+                WorkOutcome::Encoded
+            }
+            work => panic!("{work:?}"),
+        };
+        connection.done(Completed::Work(outcome), 100);
+    }
+    let mut head = [0; 64];
+    let count = client.read(&mut head).expect("an answer");
+    let head = String::from_utf8_lossy(&head[..count]);
+    assert!(encodings == 1 && head.starts_with("HTTP/1.1 200 "), "{encodings} {head}");
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+}
+
+#[test]
 fn what_was_found_on_a_site_that_was_replaced_is_no_answer() {
     let place = tempfile::tempdir().expect("a directory");
     for root in ["first", "old", "new"] {

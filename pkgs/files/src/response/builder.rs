@@ -13,7 +13,7 @@ use service::request_id::RequestId;
 
 use super::built::{BuiltResponse, Payload};
 use super::common_headers::CommonHeaders;
-use super::pending::{PendingWork, WorkOutcome};
+use super::pending::{PendingWork, Resumed, WorkOutcome};
 use crate::archive::plan::{ArchivePlan, PlanError};
 use crate::auth::{self, Authenticator, PasswordVerdict};
 use crate::cache::open_files::{CacheEntry, EntryKind, OpenFileCache};
@@ -27,7 +27,6 @@ use crate::site::lookup::{Candidates, Choice, Lookup, Named};
 use crate::site::root::{self, CodingLookup, LookupMode};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
-use crate::site::secrets::Realm;
 use crate::variants::VariantCache;
 
 /// How long a preflight may be cached, in seconds; browsers don't cache it any longer.
@@ -59,8 +58,6 @@ pub struct ResponseBuilder<'w> {
     pub auth: &'w Authenticator,
     /// Encodings that were made of files.
     pub variants: &'w VariantCache,
-    /// Whether a file is sent as it is while there is no encoding of it yet.
-    pub unencoded: bool,
     /// The client's address.
     pub client: Option<IpAddr>,
     /// Since when the request has been waiting.
@@ -73,8 +70,8 @@ pub struct ResponseBuilder<'w> {
     pub missed: bool,
     /// The content of the requested archive.
     pub planned: Option<Result<Box<ArchivePlan>, PlanError>>,
-    /// The verdict on the request's password, and its realm.
-    pub checked: Option<(Arc<Realm>, PasswordVerdict)>,
+    /// The results of earlier waits of the request, for the next builder if it has to wait again.
+    pub resumed: Resumed,
     /// Headers about access for the answer, with their line ends, which those of what is sent lack.
     pub access_fields: &'static str,
 }
@@ -139,8 +136,8 @@ impl ResponseBuilder<'_> {
     fn resume(&mut self, outcome: WorkOutcome) -> Option<(Vec<u8>, Result<root::Found, root::Error>)> {
         match outcome {
             WorkOutcome::Found(path, found) => return Some((path, found)),
-            WorkOutcome::Password(realm, verdict) => self.checked = Some((realm, verdict)),
-            WorkOutcome::Encoded => self.unencoded = true,
+            WorkOutcome::Password(realm, verdict) => self.resumed.checked = Some((realm, verdict)),
+            WorkOutcome::Encoded => self.resumed.unencoded = true,
             WorkOutcome::Archive(planned) => self.planned = Some(planned),
         }
         None
@@ -308,7 +305,7 @@ impl ResponseBuilder<'_> {
         }
         let mut tried = None;
         let decision = access.decide(request, path, self.now, |realm| {
-            let checked = self.checked.as_ref().filter(|(known, _)| Arc::ptr_eq(known, realm));
+            let checked = self.resumed.checked.as_ref().filter(|(known, _)| Arc::ptr_eq(known, realm));
             let verdict = match checked {
                 Some((_, verdict)) => *verdict,
                 None => match self.auth.check(realm, request.field("authorization"), self.client) {

@@ -87,7 +87,7 @@ impl ResponseBuilder<'_> {
             }
             VariantLookup::NotWorthIt => Ok(None),
             // It may still change within the same timestamp.
-            VariantLookup::Absent if self.unencoded || !plain.is_settled(self.now) => Ok(None),
+            VariantLookup::Absent if self.resumed.unencoded || !plain.is_settled(self.now) => Ok(None),
             VariantLookup::Absent => {
                 Err(PendingWork::Encode { fd: Arc::clone(plain.fd()), identity: plain.identity, coding })
             }

@@ -47,6 +47,15 @@ pub enum WorkOutcome {
     Password(Arc<Realm>, PasswordVerdict),
 }
 
+/// What a request keeps while it waits for something else as well. It would ask for this again, however often it got it.
+#[derive(Debug, Default)]
+pub struct Resumed {
+    /// The verdict on its password, and the realm.
+    pub checked: Option<(Arc<Realm>, PasswordVerdict)>,
+    /// Whether a file is sent as it is while there is no encoding of it yet.
+    pub unencoded: bool,
+}
+
 impl PendingWork {
     /// Does it at once if the kernel has everything it needs in memory. Otherwise gives it back, and says whether there
     /// were too few file descriptors.

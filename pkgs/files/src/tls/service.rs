@@ -30,7 +30,7 @@ use crate::http::head::{self, Fields, Method, RawFields, Values};
 use crate::http::path;
 use crate::metrics::ListenerKind;
 use crate::response::built::{BuiltResponse, Payload};
-use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
+use crate::response::pending::{MAX_PENDING, PendingWork, Resumed, WorkOutcome};
 use crate::site::Site;
 use crate::site::errors::HttpError;
 use crate::site::root::Error;
@@ -81,17 +81,18 @@ impl TlsService {
         CONTEXT.with_borrow_mut(|context| then(context.get_or_insert_with(|| open(&self.0))))
     }
 
-    /// Makes an answer from what this thread has.
+    /// Makes an answer from what this thread has. `resumed` is what the request keeps of earlier results.
     fn answer<B>(
         &self,
         request: &Request<B>,
         outcome: Option<Waited>,
+        resumed: &mut Resumed,
     ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
         let make = || {
             self.with(|context| {
                 OUT.with_borrow_mut(|out| {
                     out.clear();
-                    answer(context, request, outcome, out)
+                    answer(context, request, outcome, resumed, out)
                 })
             })
         };
@@ -179,6 +180,7 @@ fn answer<B>(
     context: &mut WorkerContext,
     request: &Request<B>,
     outcome: Option<Waited>,
+    resumed: &mut Resumed,
     out: &mut Vec<u8>,
 ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
     let asked = asked(request);
@@ -202,9 +204,13 @@ fn answer<B>(
             Some((outcome, waits, since)) => (Some(outcome), waits, Some(since)),
         };
         builder.waiting_since = since;
+        builder.resumed = std::mem::take(resumed);
         match builder.answer(&asked, outcome, out) {
             Ok(answer) => answer,
-            Err(wait) if waits < MAX_PENDING => return Err((wait, Arc::clone(site))),
+            Err(wait) if waits < MAX_PENDING => {
+                *resumed = std::mem::take(&mut builder.resumed);
+                return Err((wait, Arc::clone(site)));
+            }
             Err(_) => builder.refuse(HttpError::Exhausted, &asked, "", out),
         }
     } else {
@@ -353,7 +359,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        let (mut wait, mut site) = match self.answer(&request, None) {
+        let (mut wait, mut site) = match self.answer(&request, None, &mut Resumed::default()) {
             Ok(response) => return ResponseFuture::Now(ready(response)),
             Err(wait) => wait,
         };
@@ -364,6 +370,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
         ResponseFuture::Later(Box::pin(async move {
             // Dropped with this future, when the client resets its stream or leaves.
             let waiter = Waiter::default();
+            let mut resumed = Resumed::default();
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
                 // The receiver may be gone.
@@ -371,7 +378,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
                 this.0.resolve(wait, Arc::clone(&site), waiter.interest(), done);
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));
-                match this.answer(&request, Some(((outcome, site), waits, since))) {
+                match this.answer(&request, Some(((outcome, site), waits, since)), &mut resumed) {
                     Ok(response) => return response,
                     Err(next) => (wait, site) = next,
                 }

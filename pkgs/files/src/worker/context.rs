@@ -19,6 +19,7 @@ use crate::metrics::WorkerMetrics;
 use crate::response::builder::ResponseBuilder;
 use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
+use crate::response::pending::Resumed;
 use crate::site::Site;
 use crate::site::hosts::VirtualHosts;
 
@@ -127,14 +128,13 @@ impl WorkerContext {
             defers_lookups: false,
             auth: &self.shared.auth,
             variants: &self.shared.variants,
-            unencoded: false,
             client: None,
             waiting_since: None,
             began: site.has_server_timing().then(Instant::now),
             is_timed: false,
             missed: false,
             planned: None,
-            checked: None,
+            resumed: Resumed::default(),
             access_fields: "",
         }
     }

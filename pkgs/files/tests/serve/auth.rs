@@ -186,6 +186,30 @@ fn wrong_passwords_are_few_by_address_and_known_ones_go_on() {
 }
 
 #[test]
+fn a_wrong_password_is_one_attempt_where_a_missing_path_leads_to_a_protected_one() {
+    // In memory, what is missing has to be looked up each time.
+    let place = Place::in_memory();
+    place.file("private/index.html", "text");
+    let text = realm(&place)
+        + "[[rule]]\npath = '/private/*'\nauth = 'staff'\n\
+           [[rule]]\npath = '/spa/*'\nfallback = '/private/index.html'\n";
+    // A client behind the proxy has its own attempts.
+    let server = serve(&place, &text, &["--trusted-proxy", "127.0.0.1/32"]);
+    for (version, number) in ALL.into_iter().zip(1..) {
+        let client = format!("192.0.2.{number}");
+        let status = |password: &str| {
+            let credentials = basic("bob", password);
+            let fields = [("authorization", credentials.as_str()), ("x-forwarded-for", client.as_str())];
+            versions::get(&server, version, "/spa/x", &fields).status
+        };
+        assert_eq!(status("two"), 200, "{version}");
+        for attempt in 0..5 {
+            assert_eq!(status(&attempt.to_string()), 401, "{version} {attempt}");
+        }
+    }
+}
+
+#[test]
 fn passwords_that_change_count_from_when_they_are_read() {
     let place = Place::new();
     place.file("a", "text");
