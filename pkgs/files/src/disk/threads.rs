@@ -3,7 +3,7 @@
 //! Results are reported by a call on the thread that did the work.
 //!
 //! A connection or stream waits for one job at a time, but its job stays in the queue when it ends, and another one can
-//! take its place. So look-ups that nobody waits for any more are not done, and the queue has a limit.
+//! take its place. So jobs that nobody waits for any more are not done, and make room when there are many.
 
 use std::fmt;
 use std::num::NonZero;
@@ -48,12 +48,16 @@ const ADVICE_BYTES: u64 = 128 << 10;
 /// How long a lookup waits for a file descriptor; others are freed as transfers end.
 const SCARCE_FOR: Duration = Duration::from_secs(10);
 
-/// No look-up is added to a queue of this many jobs. With the longest paths, of 4 KiB, they take 64 MiB, and more where
-/// a rule has several to try. At 100 µs each, the threads take half a second for them.
+/// Look-ups that may wait, for a thread or for a file descriptor. With the longest paths, of 4 KiB, they take 64 MiB,
+/// and more where a rule has several to try. At 100 µs each, the threads take half a second for them.
 const LOOKUPS: usize = 16_384;
 
-/// While the queue is full, it is searched for look-ups that nobody waits for any more, at most this often: a search
-/// takes about a millisecond, in which nobody else uses the queue.
+/// A queue of this many jobs is searched too before it becomes longer. It has no limit: beside look-ups, it has one read
+/// for each body that waits, and those of bodies that have ended.
+const SEARCHED_FROM: usize = 2 * LOOKUPS;
+
+/// While there are too many, jobs that nobody waits for any more are searched for, at most this often: a search takes
+/// about a millisecond, in which nobody else uses the queue.
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
 
 /// What a thread does with its buffer.
@@ -62,7 +66,7 @@ type Work = Box<dyn FnOnce(&mut [u8]) + Send>;
 /// A job.
 enum Job {
     Lookup(Box<DiskLookup>),
-    Other(Work),
+    Other { work: Work, interest: Interest },
 }
 
 /// The threads, for all workers.
@@ -70,10 +74,12 @@ enum Job {
 pub struct DiskThreads {
     health: ThreadHealth,
     jobs: Arc<JobSender<Job>>,
+    /// How many look-ups wait.
+    lookups: Arc<AtomicUsize>,
     prefetches: Arc<AtomicUsize>,
     reads_ahead: Arc<AtomicUsize>,
     scarce: Arc<Scarce>,
-    /// When the full queue was last searched.
+    /// When jobs that nobody waits for were last searched for.
     searched: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -86,6 +92,8 @@ struct DiskLookup {
     lookup: Lookup,
     interest: Interest,
     done: Then,
+    /// One of [`LOOKUPS`], for as long as it waits.
+    place: OneOf,
     /// When it fails, if there is no file descriptor until then.
     until: Instant,
 }
@@ -93,7 +101,7 @@ struct DiskLookup {
 /// The state of a shortage of file descriptors.
 #[derive(Default)]
 struct Scarce {
-    /// Lookups that wait for one, at most [`LOOKUPS`].
+    /// Lookups that wait for one.
     waiting: Mutex<Vec<DiskLookup>>,
     /// How often there were too few.
     times: AtomicU64,
@@ -122,8 +130,8 @@ impl DiskThreads {
             background::spawn(format!("files-disk-{number}"), move || work(&jobs, &thread, &scarce))?;
         }
         let jobs = Arc::new(sender);
-        let (prefetches, reads_ahead, searched) = Default::default();
-        Ok(Self { health, jobs, prefetches, reads_ahead, scarce, searched })
+        let (lookups, prefetches, reads_ahead, searched) = Default::default();
+        Ok(Self { health, jobs, lookups, prefetches, reads_ahead, scarce, searched })
     }
 
     /// Whether the threads are alive, for the watchdog.
@@ -141,21 +149,34 @@ impl DiskThreads {
         interest: Interest,
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
+        let Some(place) = self.place() else {
+            return done(lookup.asked().to_vec(), Err(Error::Exhausted));
+        };
         let until = Instant::now() + SCARCE_FOR;
-        self.look(DiskLookup { site, lookup, interest, done: Box::new(done), until });
+        self.look(DiskLookup { site, lookup, interest, done: Box::new(done), place, until });
+    }
+
+    /// A place for a look-up; none if as many wait for which somebody waits.
+    fn place(&self) -> Option<OneOf> {
+        OneOf::these(&self.lookups, LOOKUPS).or_else(|| {
+            self.make_room();
+            OneOf::these(&self.lookups, LOOKUPS)
+        })
     }
 
     fn look(&self, this: DiskLookup) {
-        let sent = self.jobs.send(Job::Lookup(Box::new(this)), LOOKUPS).or_else(|job| {
-            self.make_room();
-            self.jobs.send(job, LOOKUPS)
-        });
-        if let Err(Job::Lookup(this)) = sent {
-            this.refuse();
-        }
+        self.send(Job::Lookup(Box::new(this)));
     }
 
-    /// Drops queued look-ups that nobody waits for any more, unless that was just done.
+    fn send(&self, job: Job) {
+        // The second time, the queue takes it in any case.
+        let _ = self.jobs.send(job, SEARCHED_FROM).or_else(|job| {
+            self.make_room();
+            self.jobs.send(job, usize::MAX)
+        });
+    }
+
+    /// Drops jobs that nobody waits for any more, unless that was just done.
     fn make_room(&self) {
         let now = Instant::now();
         let mut searched = self.searched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,10 +185,8 @@ impl DiskThreads {
         }
         *searched = Some(now);
         drop(searched);
-        self.jobs.retain(|job| match job {
-            Job::Lookup(this) => this.interest.is_there(),
-            Job::Other(_) => true,
-        });
+        self.jobs.retain(Job::is_wanted);
+        self.scarce.forget_unwanted();
     }
 
     /// Reports a shortage of file descriptors: each thread then closes those that it keeps.
@@ -217,19 +236,37 @@ impl DiskThreads {
 
     /// Runs a job that may take as long as the disk does.
     pub fn run(&self, job: impl FnOnce(&mut [u8]) + Send + 'static) {
-        // These have no limit, since whoever waits for one was let in before, and has no other. They are small, and
-        // those of bodies that have ended meanwhile end at once.
-        let _ = self.jobs.send(Job::Other(Box::new(job)), usize::MAX);
+        self.run_for(Interest::ALWAYS, job);
+    }
+
+    /// The same, but if nobody is interested any more when its turn comes, the job is dropped.
+    pub fn run_for(&self, interest: Interest, job: impl FnOnce(&mut [u8]) + Send + 'static) {
+        // None is refused, since whoever waits for one was let in before, and has no other.
+        self.send(Job::Other { work: Box::new(job), interest });
+    }
+}
+
+impl Job {
+    /// Whether somebody still waits for it: its stream may have been reset, or its connection may have ended.
+    fn is_wanted(&self) -> bool {
+        match self {
+            Self::Lookup(this) => this.interest.is_there(),
+            Self::Other { interest, .. } => interest.is_there(),
+        }
+    }
+
+    /// Does it, with the thread's buffer.
+    fn run(self, scarce: &Weak<Scarce>, buffer: &mut [u8]) {
+        match self {
+            Self::Lookup(this) => this.run(scarce),
+            Self::Other { work, .. } => work(buffer),
+        }
     }
 }
 
 impl DiskLookup {
     /// Looks it up, and reports what is found, unless it has to wait for a file descriptor.
     fn run(self, scarce: &Weak<Scarce>) {
-        // Its stream was reset, or its connection has ended.
-        if !self.interest.is_there() {
-            return;
-        }
         let find = || {
             #[cfg(test)]
             crate::faults::strike(crate::faults::LOOKUP, self.lookup.asked());
@@ -242,14 +279,13 @@ impl DiskLookup {
         });
         match (found, scarce.upgrade()) {
             (Err(Error::Exhausted), Some(scarce)) if Instant::now() < self.until => scarce.keep(self),
-            (found, _) => (self.done)(path, found),
+            (found, _) => {
+                let Self { done, place, .. } = self;
+                // Whoever is told may look up something else at once.
+                drop(place);
+                done(path, found);
+            }
         }
-    }
-
-    /// Reports that there is no room for it.
-    fn refuse(self) {
-        let asked = self.lookup.asked().to_vec();
-        (self.done)(asked, Err(Error::Exhausted));
     }
 }
 
@@ -258,12 +294,14 @@ impl Scarce {
     fn keep(&self, this: DiskLookup) {
         let mut waiting = self.waiting();
         self.times.fetch_add(1, Ordering::Relaxed);
-        if waiting.len() < LOOKUPS {
-            waiting.push(this);
-        } else {
-            drop(waiting);
-            this.refuse();
-        }
+        waiting.push(this);
+    }
+
+    /// Drops those that nobody waits for any more.
+    fn forget_unwanted(&self) {
+        let unwanted: Vec<_> = self.waiting().extract_if(.., |this| !this.interest.is_there()).collect();
+        // Only now, without the lock: what ends with a look-up may take its time.
+        drop(unwanted);
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<DiskLookup>> {
@@ -292,9 +330,10 @@ impl Drop for OneOf {
 fn work(jobs: &Jobs<Job>, thread: &MonitoredThread, scarce: &Weak<Scarce>) {
     let mut buffer = vec![0; READ_BYTES];
     while let Some(job) = jobs.next() {
-        thread.at(|| match job {
-            Job::Lookup(this) => this.run(scarce),
-            Job::Other(job) => job(&mut buffer),
+        thread.at(|| {
+            if job.is_wanted() {
+                job.run(scarce, &mut buffer);
+            }
         });
     }
 }
@@ -323,7 +362,7 @@ fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Barrier;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -336,6 +375,22 @@ mod tests {
 
     /// What was looked up for whom, and why it was not found.
     type Told = (&'static str, Option<Error>);
+
+    /// Makes all threads wait until somebody else waits at this barrier.
+    pub fn occupy(disk: &DiskThreads) -> Arc<Barrier> {
+        let barriers = [(); 2].map(|()| Arc::new(Barrier::new(THREADS + 1)));
+        for _ in 0..THREADS {
+            let barriers = barriers.clone();
+            disk.run(move |_| {
+                for barrier in &barriers {
+                    barrier.wait();
+                }
+            });
+        }
+        let [begun, end] = barriers;
+        begun.wait();
+        end
+    }
 
     /// Threads that are busy, and look-ups for them.
     struct Busy {
@@ -363,17 +418,7 @@ mod tests {
             };
             let site = Arc::new(Site::load(&options).expect("a site"));
             let disk = DiskThreads::start().expect("threads");
-            let barriers = [(); 2].map(|()| Arc::new(Barrier::new(THREADS + 1)));
-            for _ in 0..THREADS {
-                let barriers = barriers.clone();
-                disk.run(move |_| {
-                    for barrier in &barriers {
-                        barrier.wait();
-                    }
-                });
-            }
-            let [begun, end] = barriers;
-            begun.wait();
+            let end = occupy(&disk);
             let (give, results) = channel();
             (Self { place, site, disk, end, give }, results)
         }
@@ -423,5 +468,74 @@ mod tests {
         let all = busy.end(&results);
         assert_eq!(all.len(), LOOKUPS);
         assert!(all.iter().all(|result| *result == ("stays", None)));
+    }
+
+    #[test]
+    fn reads_take_no_place_of_a_look_up_and_those_for_nobody_are_dropped() {
+        let (busy, results) = Busy::start();
+        let (left, stays) = (Waiter::default(), Waiter::default());
+        let held = Arc::new(());
+        let read = |waiter: &Waiter| {
+            let (held, give) = (Arc::clone(&held), busy.give.clone());
+            busy.disk.run_for(waiter.interest(), move |_| {
+                give.send(("read", None)).expect("it is received");
+                drop(held);
+            });
+        };
+        (0..SEARCHED_FROM).for_each(|_| read(&left));
+        busy.find(stays.interest(), "found");
+        assert!(results.try_recv().is_err(), "it is not refused");
+        drop(left);
+        assert_eq!(Arc::strong_count(&held), 1 + SEARCHED_FROM);
+        // The queue was just searched.
+        *busy.disk.searched.lock().expect("no panic") = None;
+        read(&stays);
+        assert_eq!(Arc::strong_count(&held), 2);
+        let all = busy.end(&results);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all.contains(&("found", None)) && all.contains(&("read", None)));
+    }
+
+    #[test]
+    fn a_read_for_nobody_is_not_done_when_its_turn_comes() {
+        let (busy, results) = Busy::start();
+        let (left, stays) = (Waiter::default(), Waiter::default());
+        for (waiter, whom) in [(&left, "left"), (&stays, "stays")] {
+            let give = busy.give.clone();
+            busy.disk.run_for(waiter.interest(), move |_| give.send((whom, None)).expect("it is received"));
+        }
+        drop(left);
+        assert_eq!(busy.end(&results), [("stays", None)]);
+    }
+
+    #[test]
+    fn look_ups_that_wait_for_a_descriptor_keep_their_places_while_somebody_waits() {
+        let (busy, results) = Busy::start();
+        let (left, stays) = (Waiter::default(), Waiter::default());
+        // As if there had been none for them.
+        let keep = |waiter: &Waiter, whom: &'static str| {
+            let give = busy.give.clone();
+            busy.disk.scarce.keep(DiskLookup {
+                site: Arc::clone(&busy.site),
+                lookup: Lookup::One(b"a".to_vec(), CodingLookup::KnownAbsent),
+                interest: waiter.interest(),
+                done: Box::new(move |_, found: Result<Found, Error>| {
+                    give.send((whom, found.err())).expect("it is received");
+                }),
+                place: OneOf::these(&busy.disk.lookups, LOOKUPS).expect("a place"),
+                until: Instant::now() + SCARCE_FOR,
+            });
+        };
+        keep(&stays, "stays");
+        (1..LOOKUPS).for_each(|_| keep(&left, "left"));
+        drop(left);
+        (1..LOOKUPS).for_each(|_| busy.find(stays.interest(), "found"));
+        assert!(results.try_recv().is_err(), "there is room in place of those who left");
+        busy.find(Interest::ALWAYS, "late");
+        assert_eq!(results.try_recv(), Ok(("late", Some(Error::Exhausted))));
+        busy.disk.look_again();
+        let all = busy.end(&results);
+        let told = |whom| all.iter().filter(|result| **result == (whom, None)).count();
+        assert_eq!((all.len(), told("stays"), told("found")), (LOOKUPS, 1, LOOKUPS - 1));
     }
 }

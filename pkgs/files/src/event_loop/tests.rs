@@ -4,43 +4,25 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZero;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use listener::{Offload, Offloaded, Peer, PeerInfo, Protocol};
 use service::access_log::{AccessLog, AccessLogArgs, TraceArgs};
-use service::descriptors::HighWater;
 use service::panics;
-use service::proxies::{Proxies, Source};
-use service::shutdown::Shutdown;
+use service::proxies::Source;
 
 use super::*;
-use crate::disk::threads::DiskThreads;
 use crate::faults;
 use crate::response::pending::{PendingWork, WorkOutcome};
-use crate::site::root::{LookupMode, Symlinks};
-use crate::site::{Options, Site};
+use crate::site::Site;
+use crate::site::root::LookupMode;
 use crate::threads::interest::Interest;
 use crate::tls::service::TlsService;
 use crate::transfer::engine::Engine;
 use crate::worker::completions::{Completed, CompletionQueue};
-use crate::worker::settings::Settings;
-
-/// A directory, and perhaps rules for it, as a site.
-fn load(root: &Path, rules: Option<PathBuf>) -> Site {
-    let options = Options {
-        origin: None,
-        root: root.to_owned(),
-        rules,
-        symlinks: Symlinks::Beneath,
-        hidden: false,
-        listing: true,
-        precompressed: true,
-        charset: String::new(),
-    };
-    Site::load(&options).expect("a site")
-}
+use crate::worker::shared::tests::{load, serving};
 
 /// A worker without a thread: a test gives its connections their turns.
 fn worker_by_hand(shared: &Arc<SharedState>) -> (state::WorkerState, state::TurnBuffers) {
@@ -68,27 +50,7 @@ fn connection_by_hand() -> (connection::Connection, UnixStream) {
 /// Serves a directory with one worker.
 fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
     panics::install();
-    let settings = Settings {
-        engine: Engine::Auto,
-        ring: Some(1 << 20),
-        open_files: 100,
-        memory: 1 << 20,
-        memory_max: 4096,
-        pipe_memory: 1 << 20,
-        tls_memory: 1 << 20,
-        variant_memory: 1 << 20,
-        revalidate: Duration::from_secs(1),
-        proxies: Proxies::default(),
-        connections: 100,
-        high_water: HighWater::default(),
-        head_timeout: Duration::from_secs(20),
-        idle_timeout: Duration::from_secs(20),
-        write_timeout: Duration::from_secs(20),
-        drain_timeout: Duration::from_secs(20),
-    };
-    let disk = DiskThreads::start().expect("threads");
-    let shared = SharedState::new(settings, load(root, None), disk, None, None, Shutdown::new(), 1);
-    let shared = shared.expect("a front");
+    let shared = serving(load(root, None));
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");

@@ -47,7 +47,8 @@ pub enum WorkOutcome {
     Password(Arc<Realm>, PasswordVerdict),
 }
 
-/// What a request keeps while it waits for something else as well. It would ask for this again, however often it got it.
+/// What a request keeps while it waits for something else as well. Without it, the request would ask for it again and
+/// again.
 #[derive(Debug, Default)]
 pub struct Resumed {
     /// The verdict on its password, and the realm.

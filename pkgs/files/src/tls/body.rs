@@ -28,6 +28,7 @@ use crate::site::origin_file::OriginFile;
 use crate::site::root::FileIdentity;
 use crate::stream::pool::{Block, BlockStream};
 use crate::stream::source::{BlockSource, Error};
+use crate::threads::interest::Waiter;
 use crate::worker::context::WorkerContext;
 use crate::worker::shared::SharedState;
 
@@ -77,6 +78,8 @@ struct Reader {
     cold: Option<ColdRead>,
     /// A read on a thread that may wait for the disk.
     waiting: Option<oneshot::Receiver<io::Result<Bytes>>>,
+    /// Who waits for such reads; none before the first one.
+    waiter: Option<Waiter>,
     /// The permit to have the file read ahead, and how far that has been done.
     ahead: Option<(OneOf, u64)>,
     shared: Arc<SharedState>,
@@ -155,6 +158,7 @@ impl Reader {
             left,
             cold: None,
             waiting: None,
+            waiter: None,
             ahead: None,
             shared: Arc::clone(&context.shared),
             metrics: Arc::clone(&context.metrics),
@@ -301,11 +305,9 @@ impl Reader {
             ahead = block.start.max(*read)..end.min(block.start + AHEAD_BYTES);
             *read = ahead.end.max(*read);
         }
-        self.shared.disk.run(move |_| {
-            // The body may have ended while this was queued.
-            if give.is_closed() {
-                return;
-            }
+        // The body may end while this is queued.
+        let interest = self.waiter.get_or_insert_default().interest();
+        self.shared.disk.run_for(interest, move |_| {
             read_ahead(&fd, ahead);
             // The receiver may be gone.
             let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));
@@ -447,6 +449,42 @@ impl http_body::Body for Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::threads::tests::occupy;
+    use crate::metrics::ListenerKind;
+    use crate::worker::shared::tests::{load, serving};
+
+    #[test]
+    fn a_read_for_a_body_that_has_ended_is_not_done() {
+        let place = tempfile::tempdir().expect("a directory");
+        let shared = serving(load(place.path(), None));
+        let end = occupy(&shared.disk);
+        let metrics = shared.metrics.worker(ListenerKind::Tls);
+        let mut file = tempfile::tempfile().expect("a file");
+        io::Write::write_all(&mut file, b"text").expect("written");
+        let fd = Arc::new(OwnedFd::from(file));
+        let [mut left, mut stays] = [(); 2].map(|()| Reader {
+            fd: Arc::clone(&fd),
+            identity: None,
+            origin: None,
+            passed: None,
+            fetching: None,
+            copy: None,
+            pieces: VecDeque::new(),
+            left: 4,
+            cold: None,
+            waiting: None,
+            waiter: None,
+            ahead: None,
+            shared: Arc::clone(&shared),
+            metrics: Arc::clone(&metrics),
+        });
+        let (none, text) = (left.wait_for(0..4, 4), stays.wait_for(0..4, 4));
+        drop(left);
+        end.wait();
+        let text = text.blocking_recv().expect("it is read").expect("the file");
+        assert_eq!(text, &b"text"[..]);
+        assert!(none.blocking_recv().is_err(), "nothing is read");
+    }
 
     #[test]
     fn a_short_piece_does_not_keep_a_whole_buffer() {

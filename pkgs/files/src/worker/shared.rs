@@ -207,3 +207,56 @@ impl SharedState {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use service::descriptors::HighWater;
+    use service::proxies::Proxies;
+
+    use super::*;
+    use crate::site::Options;
+    use crate::site::root::Symlinks;
+    use crate::transfer::engine::Engine;
+
+    /// A directory, and perhaps rules for it, as a site.
+    pub fn load(root: &Path, rules: Option<PathBuf>) -> Site {
+        let options = Options {
+            origin: None,
+            root: root.to_owned(),
+            rules,
+            symlinks: Symlinks::Beneath,
+            hidden: false,
+            listing: true,
+            precompressed: true,
+            charset: String::new(),
+        };
+        Site::load(&options).expect("a site")
+    }
+
+    /// The state for one worker.
+    pub fn serving(site: Site) -> Arc<SharedState> {
+        let settings = Settings {
+            engine: Engine::Auto,
+            ring: Some(1 << 20),
+            open_files: 100,
+            memory: 1 << 20,
+            memory_max: 4096,
+            pipe_memory: 1 << 20,
+            tls_memory: 1 << 20,
+            variant_memory: 1 << 20,
+            revalidate: Duration::from_secs(1),
+            proxies: Proxies::default(),
+            connections: 100,
+            high_water: HighWater::default(),
+            head_timeout: Duration::from_secs(20),
+            idle_timeout: Duration::from_secs(20),
+            write_timeout: Duration::from_secs(20),
+            drain_timeout: Duration::from_secs(20),
+        };
+        let disk = DiskThreads::start().expect("threads");
+        SharedState::new(settings, site, disk, None, None, Shutdown::new(), 1).expect("a front")
+    }
+}
