@@ -15,7 +15,7 @@ use std::time::Duration;
 use service::logs::LogLimit;
 use service::metrics::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::BLOCK_BYTES;
 use crate::catalogue::{Catalogue, Record};
@@ -34,6 +34,10 @@ const DISK_THREADS: usize = 8;
 
 /// How many keys are looked up at once; others wait.
 const LOOKS: usize = 64;
+
+/// Callers that wait for look-ups. Without a limit, any number could wait for the same key, and each takes some KiB for
+/// its task and its paths.
+const CALLERS: usize = 16_384;
 
 /// How often to try to lock the directory.
 const CLAIM_EVERY: Duration = Duration::from_secs(2);
@@ -72,6 +76,8 @@ pub struct Inner {
     metrics: Arc<Metrics>,
     looks: Mutex<HashMap<Arc<str>, Looking>>,
     look_permits: Arc<Semaphore>,
+    /// A permit for each caller that waits for look-ups.
+    callers: Arc<Semaphore>,
     /// A permit for each block in memory.
     blocks: Arc<Semaphore>,
     /// How many objects were evicted or replaced.
@@ -144,6 +150,7 @@ impl Origin {
             metrics: Arc::default(),
             looks: Mutex::default(),
             look_permits: Arc::new(Semaphore::new(LOOKS)),
+            callers: Arc::new(Semaphore::new(CALLERS)),
             blocks: Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS))),
             evictions: AtomicU64::new(0),
             full: LogLimit::default(),
@@ -163,6 +170,12 @@ impl Origin {
     /// Runs a future on the origin's threads.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.inner.handle.spawn(future);
+    }
+
+    /// A place among those who wait for look-ups, until it is dropped; none if all are taken. Look-ups don't take one
+    /// themselves, since a caller may need several.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.inner.callers).try_acquire_owned().ok()
     }
 
     /// What is known about a key, without waiting.

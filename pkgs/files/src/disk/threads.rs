@@ -52,8 +52,8 @@ const SCARCE_FOR: Duration = Duration::from_secs(10);
 /// and more where a rule has several to try. At 100 µs each, the threads take half a second for them.
 const LOOKUPS: usize = 16_384;
 
-/// A queue of this many jobs is searched too before it becomes longer. It has no limit: beside look-ups, it has one read
-/// for each body that waits, and those of bodies that have ended.
+/// A queue of this many jobs is searched too before it becomes longer. It has no limit: beside look-ups, it has one
+/// read for each body that waits, and those of bodies that have ended.
 const SEARCHED_FROM: usize = 2 * LOOKUPS;
 
 /// While there are too many, jobs that nobody waits for any more are searched for, at most this often: a search takes

@@ -4,16 +4,22 @@
 //! and call back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join3;
 use origin::{Error as OriginError, Known, Object, Origin};
 use rustix::io::Errno;
+use tokio::time::sleep;
 
 use super::lookup::{Candidates, Choice, Lookup, Named};
 use super::origin_file::{OriginFile, Promise};
 use super::root::{Error, FileIdentity, Found, INDEX, OpenedFile};
 use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
+use crate::threads::interest::Interest;
+
+/// How often a look-up that waits checks whether somebody still waits for it.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// A bucket, or everything below a prefix in it, as a root.
 #[derive(Clone, Debug)]
@@ -68,39 +74,66 @@ impl OriginRoot {
     }
 
     /// Finds out what a path names, or the first of several that exists. A directory without its final slash counts if
-    /// it is what was asked for, as [`Candidates`] says.
-    pub fn find(&self, lookup: Lookup, done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static) {
+    /// it is what was asked for, as [`Candidates`] says. If nobody is interested any more, it fails soon. If too many
+    /// wait, `done` is called at once, with [`Error::Exhausted`].
+    pub fn find(
+        &self,
+        lookup: Lookup,
+        interest: Interest,
+        done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
+    ) {
         let (paths, asked) = match lookup {
             Lookup::One(path, _) => (vec![path.clone()], path),
             Lookup::First { paths, asked } => (paths, asked),
         };
+        let Some(place) = self.origin.place() else { return done(asked, Err(Error::Exhausted)) };
         let this = self.clone();
         let otherwise = (asked.clone(), Err(Error::Failed(Errno::IO)));
         let promise = Promise::new(move |(path, found)| done(path, found), otherwise);
         self.origin.spawn(async move {
-            let mut candidates = Candidates::new(&paths, &asked);
-            let mut last = Err(Error::Missing);
-            for (at, path) in paths.iter().enumerate() {
-                if candidates.is_over(at) {
-                    break;
+            let left = async {
+                while interest.is_there() {
+                    sleep(CHECK_EVERY).await;
                 }
-                let found = this.look(path).await;
-                let named = match &found {
-                    Err(Error::Missing) => Named::Nothing,
-                    Err(_) => return promise.keep((path.clone(), found)),
-                    Ok(Found::File(_) | Found::Listing(_)) => Named::Answer,
-                    Ok(Found::Directory) => Named::Directory,
-                };
-                match candidates.choose(at, named) {
-                    Choice::Answer => return promise.keep((path.clone(), found)),
-                    // Its path is the requested one.
-                    Choice::Keep => last = found,
-                    Choice::Kept => break,
-                    Choice::Next => {}
-                }
+            };
+            // What it has asked of the origin goes on, and is known when somebody else asks.
+            let found = tokio::select! {
+                biased;
+                found = this.first(&paths, asked) => Some(found),
+                () = left => None,
+            };
+            // Whoever is told may look up something else at once.
+            drop(place);
+            if let Some(found) = found {
+                promise.keep(found);
             }
-            promise.keep((asked, last));
         });
+    }
+
+    /// Which of several paths counts, and what it names.
+    async fn first(&self, paths: &[Vec<u8>], asked: Vec<u8>) -> (Vec<u8>, Result<Found, Error>) {
+        let mut candidates = Candidates::new(paths, &asked);
+        let mut last = Err(Error::Missing);
+        for (at, path) in paths.iter().enumerate() {
+            if candidates.is_over(at) {
+                break;
+            }
+            let found = self.look(path).await;
+            let named = match &found {
+                Err(Error::Missing) => Named::Nothing,
+                Err(_) => return (path.clone(), found),
+                Ok(Found::File(_) | Found::Listing(_)) => Named::Answer,
+                Ok(Found::Directory) => Named::Directory,
+            };
+            match candidates.choose(at, named) {
+                Choice::Answer => return (path.clone(), found),
+                // Its path is the requested one.
+                Choice::Keep => last = found,
+                Choice::Kept => break,
+                Choice::Next => {}
+            }
+        }
+        (asked, last)
     }
 
     async fn look(&self, path: &[u8]) -> Result<Found, Error> {
@@ -178,5 +211,68 @@ fn failed(error: &OriginError) -> Error {
         OriginError::Busy => Error::Exhausted,
         OriginError::Changed | OriginError::Answer(_) | OriginError::Failed(_) => Error::OriginFailed,
         OriginError::Disk(_) => Error::Failed(Errno::IO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+
+    use origin::Settings;
+
+    use super::*;
+    use crate::site::root::CodingLookup;
+    use crate::threads::interest::Waiter;
+
+    #[test]
+    fn while_an_origin_hangs_there_is_room_in_place_of_those_who_left_and_no_more() {
+        let place = tempfile::tempdir().expect("a directory");
+        // It takes connections, and never answers.
+        let silent = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let minute = Duration::from_secs(60);
+        let origin = Origin::start(Settings {
+            bucket: "s3://bucket".parse().expect("a bucket"),
+            endpoint: Some(format!("http://{}", silent.local_addr().expect("an address"))),
+            allow_http: true,
+            authorities: None,
+            region: None,
+            credentials: None,
+            anonymous: true,
+            directory: place.path().join("cache"),
+            capacity: 64 << 20,
+            objects: 100,
+            ttl: minute,
+            missing_ttl: minute,
+            stale: minute,
+            memory: 8 << 20,
+            connect_timeout: minute,
+            head_timeout: minute,
+            block_timeout: minute,
+        });
+        let root = OriginRoot::new(origin.expect("an origin"), false);
+        let (give, told) = channel();
+        let find = |waiter: &Waiter| {
+            let give = give.clone();
+            let lookup = Lookup::One(b"a".to_vec(), CodingLookup::Wanted);
+            // At the end of the test, nobody receives it.
+            root.find(lookup, waiter.interest(), move |_, found| {
+                let _ = give.send(found.err());
+            });
+        };
+        let (left, stays) = (Waiter::default(), Waiter::default());
+        let refused = (0..100_000).find(|_| {
+            find(&left);
+            told.try_recv() == Ok(Some(Error::Exhausted))
+        });
+        let taken = refused.expect("a limit");
+        drop(left);
+        for _ in 0..taken {
+            assert_eq!(told.recv(), Ok(Some(Error::Failed(Errno::IO))), "they end");
+        }
+        (0..taken).for_each(|_| find(&stays));
+        assert!(told.try_recv().is_err(), "there is room");
+        find(&stays);
+        assert_eq!(told.try_recv(), Ok(Some(Error::Exhausted)));
     }
 }

@@ -188,7 +188,7 @@ impl SharedState {
             PendingWork::Lookup(lookup) => {
                 let done = move |path, found| done(WorkOutcome::Found(path, found));
                 match &site.origin {
-                    Some(origin) => origin.find(lookup, done),
+                    Some(origin) => origin.find(lookup, interest, done),
                     None => self.disk.find(site, lookup, interest, done),
                 }
             }
