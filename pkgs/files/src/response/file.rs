@@ -22,6 +22,9 @@ use crate::site::rules::{Cors, Policy};
 use crate::site::signature::unsigned;
 use crate::variants::VariantLookup;
 
+/// How a line that says what caches may do begins.
+const CACHE_CONTROL: &str = "cache-control: ";
+
 impl ResponseBuilder<'_> {
     /// The answer about an entry, for clients that are allowed to have it. `path` is the requested path.
     pub(super) fn entry(
@@ -105,7 +108,7 @@ impl ResponseBuilder<'_> {
         match conditional::evaluate(fields, file.validators()) {
             Precondition::Proceed => {}
             Precondition::NotModified => {
-                out.extend_from_slice(&file.not_modified);
+                self.append(&file.not_modified, out);
                 allow_origin(&entry.policy, request, out);
                 return self.end(304, request, Payload::None, out);
             }
@@ -119,7 +122,7 @@ impl ResponseBuilder<'_> {
         });
         match ranged.map_or(RequestedRange::Whole, |value| range::parse(value, size)) {
             RequestedRange::Whole => {
-                out.extend_from_slice(&file.ok);
+                self.append(&file.ok, out);
                 allow_origin(&entry.policy, request, out);
                 if request.method == Method::Head || size == 0 {
                     return self.end(200, request, Payload::None, out);
@@ -132,12 +135,12 @@ impl ResponseBuilder<'_> {
             RequestedRange::One(range) => {
                 let (last, length) = (range.end - 1, range.end - range.start);
                 let described = format!(
-                    "HTTP/1.1 206 Partial Content\r\n{}content-length: {length}\r\ncontent-range: bytes {}-{last}/{size}\r\n{}",
+                    "HTTP/1.1 206 Partial Content\r\n{}content-length: {length}\r\ncontent-range: bytes {}-{last}/{size}\r\n",
                     file.kind(),
-                    range.start,
-                    file.fields()
+                    range.start
                 );
                 out.extend_from_slice(described.as_bytes());
+                self.append(file.fields().as_bytes(), out);
                 allow_origin(&entry.policy, request, out);
                 self.end(206, request, Payload::File { file: Rc::clone(file), range }, out)
             }
@@ -145,12 +148,12 @@ impl ResponseBuilder<'_> {
                 let parts = MultipartRanges::new(Rc::clone(file), ranges);
                 let described = format!(
                     "HTTP/1.1 206 Partial Content\r\ncontent-type: multipart/byteranges; boundary={}\r\n\
-                     content-length: {}\r\n{}",
+                     content-length: {}\r\n",
                     parts.boundary(),
-                    parts.length(),
-                    file.fields()
+                    parts.length()
                 );
                 out.extend_from_slice(described.as_bytes());
+                self.append(file.fields().as_bytes(), out);
                 allow_origin(&entry.policy, request, out);
                 self.end(206, request, Payload::Multipart(Box::new(parts)), out)
             }
@@ -159,6 +162,16 @@ impl ResponseBuilder<'_> {
                 self.refuse(HttpError::Range, request, &size, out)
             }
         }
+    }
+
+    /// Appends a file's lines, of which those about access replace what an origin says to caches.
+    fn append(&self, lines: &[u8], out: &mut Vec<u8>) {
+        if self.access_fields.is_empty() || !self.access_fields.contains(CACHE_CONTROL) {
+            return out.extend_from_slice(lines);
+        }
+        let all = lines.split_inclusive(|byte| *byte == b'\n');
+        all.filter(|line| !line.starts_with(CACHE_CONTROL.as_bytes()))
+            .for_each(|line| out.extend_from_slice(line));
     }
 
     fn listing(

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::client::Client;
 use crate::fixture::{Fixture, is};
 use crate::meddler::Fault;
-use crate::place::{Server, pattern, until};
+use crate::place::{BINARY, Server, pattern, until};
 use crate::tools;
 
 const MIB: usize = 1 << 20;
@@ -316,6 +316,46 @@ fn every_version_of_http_has_the_same_cold_and_warm() {
             );
             assert!(found[&("f3000001", "0-")] == all, "{version} {round}");
             assert!(found[&("f1", "0-")] == all[..1] && found[&("f65536", "0-")] == all[..65_536]);
+        }
+    }
+}
+
+#[test]
+fn an_object_that_a_protected_path_leads_to_is_for_no_cache() {
+    let Some(fixture) = Fixture::new("an_object_that_a_protected_path_leads_to_is_for_no_cache") else {
+        return;
+    };
+    let said = ["cache-control: public, max-age=3600", "content-disposition: attachment"];
+    fixture.gateway.put("page", &pattern(10_000), &said);
+    fs::write(fixture.place.beside("key"), "0123456789abcdef0123456789abcdef\n").expect("room");
+    let rules = fixture.place.beside("rules.toml");
+    fs::write(
+        &rules,
+        "[key.links]\nfile = 'key'\n[[rule]]\npath = '/member/*'\nsigned = 'links'\nrewrite = '/$1'\n",
+    )
+    .expect("room");
+    let server = fixture.serve(&["--rules", rules.to_str().unwrap()]);
+    let key = fixture.place.beside("key");
+    let output = Command::new(BINARY)
+        .args(["sign", "--key", key.to_str().unwrap(), "--for", "1000", "/member/page"])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let url = String::from_utf8(output.stdout).expect("text");
+    let plain = server.get("/page", "");
+    let tag = plain.field("etag").expect("a tag");
+    for (path, said) in [("/page", "public, max-age=3600"), (url.trim(), "private")] {
+        for (field, status) in [
+            (String::new(), 200),
+            ("Range: bytes=0-1\r\n".to_owned(), 206),
+            ("Range: bytes=0-1,5000-5001\r\n".to_owned(), 206),
+            (format!("If-None-Match: {tag}\r\n"), 304),
+        ] {
+            let answer = server.get(path, &field);
+            let lines = answer.fields.iter().filter(|(name, _)| name == "cache-control");
+            let lines: Vec<_> = lines.map(|(_, value)| value.as_str()).collect();
+            assert_eq!((answer.status, lines), (status, vec![said]), "{path} {field}");
+            assert_eq!(answer.field("content-disposition").as_deref(), Some("attachment"), "{path} {field}");
         }
     }
 }
