@@ -128,9 +128,10 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
 }
 
 /// Opens a non-blocking UDP socket on `address` for each of this many workers. `prepare` is called for each before it
-/// is bound, and again for those that exist, since what the kernel allows may have changed. As in [`Address::listen_each`], another process that already receives there is an error, and kept or
-/// handed-over sockets are included. Workers share no socket, so there are fewer than workers if a process that had
-/// fewer hands them over. As in [`bind_tcp`], the address need not exist yet.
+/// is bound, and again for those that exist, since what the kernel allows may have changed. As in
+/// [`Address::listen_each`], another process that already receives there is an error, and kept or handed-over sockets
+/// are included. Workers share no socket, so there are fewer than workers if a process that had fewer hands them over.
+/// As in [`bind_tcp`], the address need not exist yet.
 ///
 /// # Errors
 /// [`Error::Bind`].
