@@ -211,6 +211,7 @@ sets
             + lib.concatMapStrings (test: " --test ${test}") [
               "admin"
               "apply"
+              "batch_memory"
               "cli"
               "command"
               "doctor"

@@ -127,11 +127,8 @@ impl Backend {
             Self::Database { store, .. } => {
                 let domain = id(store, domain)?;
                 let keys = codes.iter().map(|code| LinkKey { domain, code: code.clone() }).collect();
-                let edited = store.done(store.edit_many(keys, patch, |_| ()))?;
-                Ok(edited
-                    .into_iter()
-                    .map(|edited| edited.map(drop).map_err(|error| error.to_string()))
-                    .collect())
+                let edited = store.done(store.edit_many(keys, patch, |_, _| ()))?;
+                Ok(edited.into_iter().map(|edited| edited.map_err(|error| error.to_string())).collect())
             }
             Self::Api(client) => Ok(client.edit_many(domain, codes, &patch)?),
         }

@@ -161,14 +161,14 @@ impl Store {
     }
 
     /// Applies the same change to many links in one transaction; each succeeds or fails separately. Calls `see` with
-    /// each link before the change, and returns its result together with the link after the change. Hashes a password
-    /// on the calling thread.
+    /// each link before and after the change, and returns the results. No link is kept, since ten thousand names may
+    /// be of one long link. Hashes a password on the calling thread.
     pub fn edit_many<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
         patch: ManyPatch,
-        see: impl Fn(&Link) -> T + Send + Sync + 'static,
-    ) -> Pending<Vec<Result<(T, Link), Error>>> {
+        see: impl Fn(&Link, &Link) -> T + Send + Sync + 'static,
+    ) -> Pending<Vec<Result<T, Error>>> {
         either!(self, database => database.edit_many(keys, patch, see))
     }
 

@@ -163,17 +163,19 @@ pub(in crate::admin) async fn edit(
     let audit = Audit::of(&request, &state);
     let (store, is_on) = (state.store.clone(), audit.is_on());
     let hashes = matches!(patch.set.password, Some(Some(_)));
-    let see = move |link: &Link| is_on.then(|| audit::digest(link));
+    let see = move |before: &Link, after: &Link| {
+        is_on.then(|| Written {
+            target: audit::target_of(after),
+            before: Some(audit::digest(before)),
+            after: Some(audit::digest(after)),
+        })
+    };
     let edited = submit(hashes, move || store.edit_many(taken, patch, see)).await?;
-    if audit.is_on() {
-        let of = |(before, link): &(Option<String>, Link)| Written {
-            target: audit::target_of(link),
-            before: before.clone(),
-            after: Some(audit::digest(link)),
-        };
-        audit.wrote("link.edit", &edited.iter().flatten().map(of).collect::<Vec<_>>()).await;
-    }
-    let of = |_| Outcome { status: 200, link: None, problem: None };
+    let mut written = Vec::new();
+    let edited: Vec<Result<(), Error>> =
+        edited.into_iter().map(|edited| edited.map(|line| written.extend(line))).collect();
+    audit.wrote("link.edit", &written).await;
+    let of = |()| Outcome { status: 200, link: None, problem: None };
     Ok(uncached(HttpResponse::Ok()).json(outcomes(refused, edited, of)))
 }
 

@@ -508,19 +508,19 @@ impl Postgres {
         &self,
         keys: Vec<LinkKey>,
         patch: ManyPatch,
-        see: impl Fn(&Link) -> T + Send + Sync + 'static,
-    ) -> Pending<Vec<Result<(T, Link), Error>>> {
-        match Edit::of_many(patch, &self.policy) {
-            Ok(edit) => self.write(
-                MANY,
-                |pool| async move { links::edit_many(&pool, &keys, edit, see).await },
-                |edited: &Vec<Result<(T, Link), Error>>, watch| {
-                    let keys: Vec<LinkKey> = edited.iter().flatten().map(|(_, link)| key_of(link)).collect();
-                    watch.changed(Change::Codes(&keys));
-                },
-            ),
-            Err(error) => Pending::refused(error),
-        }
+        see: impl Fn(&Link, &Link) -> T + Send + Sync + 'static,
+    ) -> Pending<Vec<Result<T, Error>>> {
+        let edit = match Edit::of_many(patch, &self.policy) {
+            Ok(edit) => edit,
+            Err(error) => return Pending::refused(error),
+        };
+        let watch = Arc::clone(&self.watch);
+        let edited = |pool: Pool| async move {
+            let links::Edited { outcomes, named } = links::edit_many(&pool, &keys, edit, see).await?;
+            watch.changed(Change::Codes(&named));
+            Ok(outcomes)
+        };
+        self.write(MANY, edited, |_, _| {})
     }
 
     pub fn delete(&self, key: impl Into<LinkKey>) -> Pending<()> {

@@ -297,9 +297,10 @@ fn the_same_is_changed_of_many_and_what_fails_leaves_the_others() {
     let set = LinkPatch { expires_at: Some(Some(Timestamp(1_900_000_000))), ..LinkPatch::default() };
     let patch = ManyPatch { set, add_tags: vec!["x".to_owned()], ..ManyPatch::default() };
     let keys: Vec<LinkKey> = ["c", "b", "none", "a/b", "a", "a"].map(LinkKey::from).to_vec();
-    let edited = fixture.node.edit_many(keys, patch, |link| link.tags.clone()).wait().unwrap();
+    let see = |before: &Link, after: &Link| format!("{}: {:?} {:?}", after.code, before.tags, after.tags);
+    let edited = fixture.node.edit_many(keys, patch, see).wait().unwrap();
     let told = edited.iter().map(|edited| match edited {
-        Ok((before, link)) => format!("{}: {before:?} {:?}", link.code, link.tags),
+        Ok(seen) => seen.clone(),
         Err(error) => error.to_string().split(':').next().unwrap_or_default().to_owned(),
     });
     let told: Vec<String> = told.collect();
@@ -320,16 +321,28 @@ fn many_more_are_changed_than_are_sent_at_once() {
     fixture.server.execute("postgres", rows).unwrap();
     let set = LinkPatch { max_clicks: Some(Some(7)), ..LinkPatch::default() };
     let keys: Vec<LinkKey> = (1..=500).rev().map(|n| LinkKey::from(&*format!("c{n}"))).collect();
-    let edited =
-        fixture.node.edit_many(keys, ManyPatch { set, ..ManyPatch::default() }, |_| ()).wait().unwrap();
+    // The first one once more, far from where it was named before.
+    let keys = [keys, vec![LinkKey::from("c500")]].concat();
+    let see = |before: &Link, after: &Link| (after.code.clone(), before.max_clicks, after.max_clicks);
+    let patch = ManyPatch { set, ..ManyPatch::default() };
+    let mut edited = fixture.node.edit_many(keys.clone(), patch, see).wait().unwrap();
+    let again = edited.pop().expect("a result of each").expect("it is there");
+    assert_eq!(again, ("c500".to_owned(), Some(7), Some(7)));
     let told = edited.iter().enumerate().all(|(at, edited)| {
-        edited
-            .as_ref()
-            .is_ok_and(|(_, link)| link.code == format!("c{}", 500 - at) && link.max_clicks == Some(7))
+        edited.as_ref().is_ok_and(|seen| *seen == (format!("c{}", 500 - at), None, Some(7)))
     });
     assert!(told && edited.len() == 500, "{edited:?}");
     assert_eq!(fixture.number("SELECT count(*) FROM links WHERE max_clicks = 7"), 500);
     assert_eq!(fixture.number("SELECT count(*) FROM limits WHERE taken = 0"), 500);
+    let mut deleted =
+        fixture.node.delete_many_seen(keys, |link| (link.code.clone(), link.max_clicks)).wait().unwrap();
+    assert!(matches!(deleted.pop(), Some(Err(Error::NotFound(_)))), "it is deleted once");
+    let told = deleted
+        .iter()
+        .enumerate()
+        .all(|(at, deleted)| deleted.as_ref().is_ok_and(|seen| *seen == (format!("c{}", 500 - at), Some(7))));
+    assert!(told && deleted.len() == 500, "{deleted:?}");
+    assert_eq!(fixture.number("SELECT count(*) FROM links"), 0);
 }
 
 #[test]

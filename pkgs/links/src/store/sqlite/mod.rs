@@ -183,21 +183,22 @@ impl Store {
     }
 
     /// Applies the same change to many links in one transaction; each succeeds or fails separately. Calls `see` with
-    /// each link before the change, and returns its result together with the link after the change.
+    /// each link before and after the change, and returns the results.
     pub fn edit_many<T: Send + 'static>(
         &self,
         keys: Vec<LinkKey>,
         patch: ManyPatch,
-        see: impl Fn(&Link) -> T + Send + Sync + 'static,
-    ) -> Pending<Vec<Result<(T, Link), Error>>> {
+        see: impl Fn(&Link, &Link) -> T + Send + Sync + 'static,
+    ) -> Pending<Vec<Result<T, Error>>> {
         let edit = match Edit::of_many(patch, &self.policy) {
             Ok(edit) => edit,
             Err(error) => return Pending::refused(error),
         };
         self.writer.submit(move |work| {
             each_on_its_own(keys.into_iter().map(|key| {
-                let seen = see(&links::get(work.connection, &key)?);
-                Ok((seen, links::edit(work, key, edit.clone(), |_| true)?))
+                let before = links::get(work.connection, &key)?;
+                let after = links::edit(work, key, edit.clone(), |_| true)?;
+                Ok(see(&before, &after))
             }))
         })
     }

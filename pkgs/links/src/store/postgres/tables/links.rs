@@ -209,58 +209,101 @@ fn ends_transaction(error: &Error) -> bool {
 /// How many statements of a batch are sent before waiting for the first answer.
 const PIPELINED: usize = 64;
 
-/// Applies the same change to many links. Each succeeds or fails separately.
+/// How many links of a batch are held at once. The texts of ten thousand take up to 80 MB, twice.
+const HELD: usize = 256;
+
+/// What became of an edit of many links.
+pub struct Edited<T> {
+    /// The result of each key.
+    pub outcomes: Vec<Result<T, Error>>,
+    /// The links that were named, each once.
+    pub named: Vec<LinkKey>,
+}
+
+/// Applies the same change to many links. Each succeeds or fails separately. Calls `see` with each link before and
+/// after the change, and returns the results.
 pub async fn edit_many<T: Send>(
     pool: &Pool,
     keys: &[LinkKey],
     edit: Edit,
-    see: impl Fn(&Link) -> T + Send + Sync,
-) -> Result<Vec<Result<(T, Link), Error>>, Error> {
+    see: impl Fn(&Link, &Link) -> T + Send + Sync,
+) -> Result<Edited<T>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    let mut found = lock_many(&transaction, keys).await?;
+    let locked = lock_many(&transaction, keys).await?;
+    let mut outcomes = Vec::with_capacity(keys.len());
+    for some in keys.chunks(HELD) {
+        let found = read_locked(&transaction, some, &locked).await?;
+        outcomes.extend(edit_found(&transaction, some, found, &edit, &see).await?);
+    }
+    transaction.commit().await?;
+    Ok(Edited { outcomes, named: locked.into_keys().collect() })
+}
+
+/// Edits links that were found under these keys.
+async fn edit_found<T: Send>(
+    transaction: &Transaction<'_>,
+    keys: &[LinkKey],
+    mut found: HashMap<LinkKey, Link>,
+    edit: &Edit,
+    see: &(impl Fn(&Link, &Link) -> T + Send + Sync),
+) -> Result<Vec<Result<T, Error>>, Error> {
     // A link that is named twice is written once, in its final state.
     let mut changes: HashMap<&LinkKey, Change> = HashMap::new();
     let changed = keys.iter().map(|key| {
         let link = found.get_mut(key).ok_or_else(|| Error::NotFound(key.code.clone()))?;
-        let (seen, mut edited) = (see(link), link.clone());
+        let mut edited = link.clone();
         let change = Change::apply(edit.clone(), &mut edited)?;
-        link.clone_from(&edited);
+        let seen = see(link, &edited);
+        *link = edited;
         let change = match changes.remove(key) {
             Some(before) => before.and(change),
             None => change,
         };
         changes.insert(key, change);
-        Ok((seen, edited))
+        Ok(seen)
     });
     let outcomes = changed.collect();
     let mut changes = changes.iter().map(|(key, change)| (&found[*key], change));
     // The first statement is prepared for all the others.
     if let Some((link, change)) = changes.next() {
-        change.write(&transaction, link).await?;
+        change.write(transaction, link).await?;
     }
     let mut under_way = FuturesUnordered::new();
     for (link, change) in changes {
         if under_way.len() == PIPELINED {
             under_way.try_next().await?;
         }
-        under_way.push(change.write(&transaction, link));
+        under_way.push(change.write(transaction, link));
     }
     while under_way.try_next().await?.is_some() {}
     drop(under_way);
-    transaction.commit().await?;
     Ok(outcomes)
 }
 
-/// Locks and reads the existing links of many keys.
-async fn lock_many(transaction: &Transaction<'_>, keys: &[LinkKey]) -> Result<HashMap<LinkKey, Link>, Error> {
+/// Locks the existing links of many keys. Returns their ids.
+async fn lock_many(transaction: &Transaction<'_>, keys: &[LinkKey]) -> Result<HashMap<LinkKey, i64>, Error> {
     let (domains, codes) = columns(keys);
     // In a fixed order, so that two transactions never deadlock.
-    let sql = format!(
-        "{SELECT} WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
-         ORDER BY l.id FOR UPDATE OF l"
-    );
-    let rows = transaction.query(&sql, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
+    let sql = "SELECT l.id, l.domain, l.code FROM links l \
+         WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) ORDER BY l.id FOR UPDATE OF l";
+    let rows = transaction.query(sql, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
+    let keyed = |row: &Row| {
+        let key = LinkKey { domain: DomainId(row.try_get(1)?), code: row.try_get(2)? };
+        Ok((key, row.try_get(0)?))
+    };
+    rows.iter().map(keyed).collect()
+}
+
+/// Reads the links of some of the keys that are `locked`.
+async fn read_locked(
+    transaction: &Transaction<'_>,
+    keys: &[LinkKey],
+    locked: &HashMap<LinkKey, i64>,
+) -> Result<HashMap<LinkKey, Link>, Error> {
+    let ids: Vec<i64> = keys.iter().filter_map(|key| locked.get(key).copied()).collect();
+    let sql = format!("{SELECT} WHERE l.id = ANY($1)");
+    let rows = transaction.query(&sql, values![ids => INT8_ARRAY]).await?;
     let keyed = |row| {
         let link = link_of(row)?;
         Ok((LinkKey { domain: link.domain_id, code: link.code.clone() }, link))
@@ -398,13 +441,18 @@ pub async fn delete_many<T>(
 ) -> Result<Vec<Result<T, Error>>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    let mut found = lock_many(&transaction, keys).await?;
-    let ids: Vec<i64> = found.values().map(|link| link.id).collect();
+    let mut locked = lock_many(&transaction, keys).await?;
+    let ids: Vec<i64> = locked.values().copied().collect();
+    let mut outcomes = Vec::with_capacity(keys.len());
+    for some in keys.chunks(HELD) {
+        let found = read_locked(&transaction, some, &locked).await?;
+        outcomes.extend(some.iter().map(|key| match (locked.remove(key), found.get(key)) {
+            (Some(_), Some(link)) => Ok(see(link)),
+            // A link that is named twice is deleted once.
+            _ => Err(Error::NotFound(key.code.clone())),
+        }));
+    }
     delete_ids(&transaction, &ids).await?;
     transaction.commit().await?;
-    let outcome = |key: &LinkKey| match found.remove(key) {
-        Some(link) => Ok(see(&link)),
-        None => Err(Error::NotFound(key.code.clone())),
-    };
-    Ok(keys.iter().map(outcome).collect())
+    Ok(outcomes)
 }
