@@ -15,6 +15,9 @@ const COUNTER_KEPT: Duration = Duration::from_secs(60);
 /// hardly notice, and asking for each visit would let anybody with one such link keep the database busy.
 pub(super) const USED_UP_KEPT: Duration = Duration::from_secs(1);
 
+/// Locked by the one visit that requests clicks of a link. Contains when such a request last failed.
+pub type Turns = tokio::sync::Mutex<Option<Instant>>;
+
 /// The grants to take back.
 #[derive(Clone, Copy, Debug)]
 pub enum Grants {
@@ -42,6 +45,8 @@ struct Counter {
     used: Instant,
     /// When the database last said that a [`LEASED`] link has no clicks left.
     used_up: Option<Instant>,
+    /// Made when clicks are first requested, which they are for [`LEASED`] links only.
+    turns: Option<Arc<Turns>>,
 }
 
 impl ClickLimits {
@@ -65,9 +70,17 @@ impl ClickLimits {
             live.sweep_at = 2 * live.counters.len().max(512);
         }
         let clicks = Arc::new(AtomicU64::new(stored));
-        let counter = Counter { clicks: Arc::clone(&clicks), used: Instant::now(), used_up: None };
+        let counter =
+            Counter { clicks: Arc::clone(&clicks), used: Instant::now(), used_up: None, turns: None };
         live.counters.insert(link, counter);
         clicks
+    }
+
+    /// The turns of a link. A link without a counter gets some that nobody else has, so the counters bound these too.
+    pub(super) fn turns(&self, link: i64) -> Arc<Turns> {
+        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = live.counters.get_mut(&link);
+        counter.map(|counter| Arc::clone(counter.turns.get_or_insert_default())).unwrap_or_default()
     }
 
     /// Records a limit. Returns whether it differs from the recorded one. If so, the link may have clicks again.

@@ -33,7 +33,7 @@ use click_limits::ClickLimits;
 use freshness::Freshness;
 use generations::Generations;
 
-pub use click_limits::Grants;
+pub use click_limits::{Grants, Turns};
 pub use entry::{Entry, Rules, Verdict};
 pub use local::LocalCache;
 
@@ -219,6 +219,11 @@ impl Cache {
     /// Whether the database had no clicks left for a link within the last second.
     pub fn is_used_up(&self, link: i64, now: Instant) -> bool {
         self.limits.is_used_up(link, now)
+    }
+
+    /// Whose turn it is to request clicks of a link.
+    pub fn turns(&self, link: i64) -> Arc<Turns> {
+        self.limits.turns(link)
     }
 
     /// Takes back unused grants: those of one link, or those of all links that were granted nothing for this long.

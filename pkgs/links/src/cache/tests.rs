@@ -320,6 +320,17 @@ fn a_link_counts_as_used_up_for_a_second_unless_it_may_have_clicks_again() {
 }
 
 #[test]
+fn one_visit_at_a_time_requests_clicks_of_a_link() {
+    let cache = Cache::new(1 << 20);
+    let _counters = [1, 2].map(|link| cache.limits.counter(link, LEASED));
+    let turn = cache.turns(1).try_lock_owned().expect("nobody has it");
+    assert!(cache.turns(1).try_lock_owned().is_err());
+    assert!(cache.turns(2).try_lock_owned().is_ok(), "the turn of another link");
+    drop(turn);
+    assert!(cache.turns(1).try_lock_owned().is_ok());
+}
+
+#[test]
 fn a_load_that_races_with_an_edit_never_hides_it() {
     let fixture = Fixture::new(1 << 20);
     fixture.add("one", None);

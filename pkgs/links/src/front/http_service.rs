@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use futures_util::future::Either;
 use http::header::{self, HeaderName, HeaderValue};
@@ -19,6 +20,7 @@ use listener::body::Error;
 use listener::{Body, Exchange, FastAnswer, FastPath, Peer, Protocol};
 use request_head::Lines;
 use service::shutdown::Shutdown;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::MissedTickBehavior;
 
 use crate::cache::Entry;
@@ -38,8 +40,11 @@ use super::worker_context::WorkerContext;
 use super::{Front, TICK};
 use crate::front::request as plain;
 
-/// How often a visit may request clicks of a limit, in case other visits use up what was granted.
-const GRANTS: usize = 16;
+/// How often a visit may look again for clicks of a limit, in case other visits use up what was granted.
+const LOOKS: usize = 16;
+
+/// A visit's turn to request clicks of a link, with the time when such a request last failed.
+type Turn = OwnedMutexGuard<Option<Instant>>;
 
 /// The field of an answer that may be outdated.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -157,27 +162,42 @@ impl HttpService {
     async fn visit(&self, request: &request::Parts, verified: Option<&str>) -> Response<Body> {
         match self.look(request, verified, None) {
             Ok(response) => response,
-            Err(_) => self.wait(request, verified).await,
+            Err(needed) => self.wait(request, verified, needed).await,
         }
     }
 
     /// Answers the visit after waiting for what it needs.
-    async fn wait(&self, request: &request::Parts, verified: Option<&str>) -> Response<Body> {
+    async fn wait(&self, request: &request::Parts, verified: Option<&str>, needed: Unread) -> Response<Body> {
         let refused = |refusal| render::deny(&self.0.responses, &asked(request), refusal);
+        let mut turn = None;
+        if let Unread::Clicks(link) = needed {
+            turn = match self.turn(link).await {
+                Ok(turn) => Some(turn),
+                Err(refusal) => return refused(refusal),
+            };
+            // Often whoever had the turn before has the answer, so the link is not read once more.
+            if let Ok(response) = self.look(request, verified, None) {
+                return response;
+            }
+        }
         let (entry, certainty) = match self.find(request).await {
             Ok(found) => found,
-            Err(refusal) => return refused(refusal),
+            Err(refusal) => {
+                if let Some(turn) = turn.as_mut().filter(|_| refusal == Refusal::Unavailable) {
+                    **turn = Some(Instant::now());
+                }
+                return refused(refusal);
+            }
         };
         // While the link was read, other visits may have got clicks, or learned that none are left.
         let mut unread = None;
         // Other visits may use up what was granted before this one gets it.
-        for _ in 0..=GRANTS {
-            if let Some(Unread::Clicks(link)) = unread {
-                match self.lease(link).await {
-                    Ok(true) => {}
-                    Ok(false) => return refused(Refusal::Gone),
-                    Err(refusal) => return refused(refusal),
-                }
+        for _ in 0..=LOOKS {
+            // If none are left in the database, this node may still have some.
+            if let Some(Unread::Clicks(link)) = unread
+                && let Err(refusal) = self.get_clicks(link, &mut turn).await
+            {
+                return refused(refusal);
             }
             match self.look(request, verified, Some(&entry)) {
                 Ok(mut response) => {
@@ -207,8 +227,40 @@ impl HttpService {
         remote::find(&front.cache, store, domain, &code).await.map_err(|error| unread(&error))
     }
 
-    /// Requests clicks of a limit. Returns whether any were left.
-    async fn lease(&self, link: i64) -> Result<bool, Refusal> {
+    /// Gets clicks of a limit for a visit that found none, and has to look again then. First it waits for its turn,
+    /// since meanwhile others may get some, or learn that none are left. With its turn, it asks the database.
+    async fn get_clicks(&self, link: i64, turn: &mut Option<Turn>) -> Result<(), Refusal> {
+        match turn {
+            None => {
+                *turn = Some(self.turn(link).await?);
+                Ok(())
+            }
+            Some(turn) => {
+                let leased = self.lease(link).await;
+                if leased.is_err() {
+                    **turn = Some(Instant::now());
+                }
+                leased
+            }
+        }
+    }
+
+    /// Waits for this visit's turn to request clicks of a link. One visit at a time does that, so a link with many
+    /// visitors takes one place among those who wait for the database.
+    ///
+    /// # Errors
+    /// When a request failed meanwhile: otherwise each visit would wait for the timeouts of all before it.
+    async fn turn(&self, link: i64) -> Result<Turn, Refusal> {
+        let begun = Instant::now();
+        let turn = self.0.front.cache.turns(link).lock_owned().await;
+        if turn.is_some_and(|failed| failed >= begun) {
+            return Err(Refusal::Unavailable);
+        }
+        Ok(turn)
+    }
+
+    /// Requests clicks of a limit.
+    async fn lease(&self, link: i64) -> Result<(), Refusal> {
         let Some(store) = &self.0.remote else { return Err(Refusal::Unavailable) };
         remote::lease(&self.0.front.cache, store, link).await.map_err(|error| unread(&error))
     }
@@ -217,12 +269,10 @@ impl HttpService {
     async fn locked(&self, request: &request::Parts) -> Result<LockedLink, Refusal> {
         let (entry, _) = self.find(request).await?;
         let target = self.target(request).ok_or(Refusal::Method)?;
-        let mut unread = None;
-        for _ in 0..=GRANTS {
-            if let Some(Unread::Clicks(link)) = unread
-                && !self.lease(link).await?
-            {
-                return Err(Refusal::Gone);
+        let (mut unread, mut turn) = (None, None);
+        for _ in 0..=LOOKS {
+            if let Some(Unread::Clicks(link)) = unread {
+                self.get_clicks(link, &mut turn).await?;
             }
             match self.with(|context| context.locked(&target, host(request), Some(&entry)))? {
                 Ok(locked) => return Ok(locked),
@@ -317,10 +367,10 @@ impl tower_service::Service<Request<Body>> for HttpService {
             _ if !secure && self.0.secured.redirects => self.to_https(&request),
             Method::GET | Method::HEAD if body.is_end_stream() => match self.look(&request, None, None) {
                 Ok(response) => response,
-                Err(_) => {
+                Err(needed) => {
                     let (this, trace) = (self.clone(), self.trace(&request));
                     let answered = async move {
-                        let response = this.wait(&request, None).await;
+                        let response = this.wait(&request, None, needed).await;
                         this.finish(response, secure)
                     };
                     return Either::Right(Box::pin(commented(trace, answered)));

@@ -3,7 +3,6 @@
 //! Results are cached for other visits, unless something has changed since the read started. While the database is
 //! unreachable, a visit gets the last known state, or otherwise a standby's. The answer says which.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cache::{Cache, Entry, Grants};
@@ -113,20 +112,14 @@ fn route(cache: &Cache, remote: &Remote, found: Option<FoundRoute>) -> Option<cr
     Some(route)
 }
 
-/// Requests clicks of a link for this node. Returns whether it got any.
-pub async fn lease(cache: &Arc<Cache>, remote: &Remote, link: i64) -> Result<bool, Error> {
+/// Requests clicks of a link for this node. Then the cache has some, or knows that the database has none left.
+pub async fn lease(cache: &Cache, remote: &Remote, link: i64) -> Result<(), Error> {
     let limit = cache.recorded_limit(link);
-    let known = Arc::clone(cache);
-    match remote.lease(link, move || known.is_used_up(link, Instant::now())).await? {
-        Lease::Granted(clicks) => {
-            cache.grant(link, clicks);
-            Ok(true)
-        }
-        Lease::UsedUp => {
-            cache.use_up(link, limit, Instant::now());
-            Ok(false)
-        }
+    match remote.lease(link).await? {
+        Lease::Granted(clicks) => cache.grant(link, clicks),
+        Lease::UsedUp => cache.use_up(link, limit, Instant::now()),
     }
+    Ok(())
 }
 
 /// Returns grants that no visit needs; never ends.

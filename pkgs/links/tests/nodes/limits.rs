@@ -1,5 +1,6 @@
 //! Click limits and counts hold for both servers together.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bench::postgres::Durability;
@@ -58,6 +59,32 @@ fn visits_of_a_used_up_link_leave_the_database_alone_until_its_limit_changes() {
     });
     assert_eq!(api.edit("once", &json!({ "max_clicks": 2 })).expect("an answer"), 200);
     assert_eq!((ask(&mut client, "once").0, ask(&mut client, "once").0), (307, 410));
+    server.stop();
+}
+
+#[test]
+fn a_burst_on_one_server_is_answered_as_often_as_the_limit_says() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let server = node(&place, &[]);
+    let link = json!({ "code": "burst", "target": "https://t.example/", "max_clicks": 160 });
+    assert_eq!(server.api().add(&link).expect("an answer"), 201);
+    let public = server.public;
+    let (together, followed, gone) = (Barrier::new(200), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| {
+                let mut client = Client::connect(public).expect("it listens");
+                together.wait();
+                match ask(&mut client, "burst").0 {
+                    307 => followed.fetch_add(1, Ordering::Relaxed),
+                    410 => gone.fetch_add(1, Ordering::Relaxed),
+                    status => panic!("{status}"),
+                };
+            });
+        }
+    });
+    assert_eq!((followed.into_inner(), gone.into_inner()), (160, 40));
     server.stop();
 }
 

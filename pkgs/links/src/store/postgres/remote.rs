@@ -92,18 +92,12 @@ impl Remote {
         Some(found.map_err(|error| of(&error)))
     }
 
-    /// Requests clicks of a limited link that this node may answer. When its turn comes, the database is not asked if
-    /// `is_used_up` says that another request learned that none are left.
+    /// Requests clicks of a limited link that this node may answer.
     ///
     /// # Errors
     /// [`Error::Busy`] if too many requests wait, or when the database does not answer.
-    pub fn lease(&self, link: i64, is_used_up: impl FnOnce() -> bool + Send + 'static) -> Pending<Lease> {
-        self.0.run_for_visitor(move |pool| async move {
-            if is_used_up() {
-                return Ok(Lease::UsedUp);
-            }
-            limits::lease(&pool, link).await
-        })
+    pub fn lease(&self, link: i64) -> Pending<Lease> {
+        self.0.run_for_visitor(move |pool| async move { limits::lease(&pool, link).await })
     }
 
     /// Returns unused grants. If this fails, those clicks are lost.
