@@ -92,7 +92,7 @@ pub(in crate::admin) async fn create(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    state.answers.check()?;
+    state.answers.check(&request)?;
     let (Items(links), mut room): (Items<NewLink>, _) = body::json(&request, payload, body::BATCH).await?;
     let links = bounded(links)?;
     check_passwords(&links)?;
@@ -138,7 +138,7 @@ pub(in crate::admin) async fn edit(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    state.answers.check()?;
+    state.answers.check(&request)?;
     let (ManyEdit { links, set, add_tags, remove_tags }, mut room) =
         body::json(&request, payload, body::BATCH).await?;
     let links = bounded(links)?;
@@ -190,7 +190,7 @@ pub(in crate::admin) async fn delete(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    state.answers.check()?;
+    state.answers.check(&request)?;
     let LinkKey { domain, .. } = domains::key(&request, &state, String::new())?;
     let (Items(codes), mut room): (Items<String>, _) = body::json(&request, payload, body::BATCH).await?;
     let codes = bounded(codes)?;

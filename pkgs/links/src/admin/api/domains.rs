@@ -125,7 +125,7 @@ pub(in crate::admin) async fn create(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     auth::for_all_domains(&request)?;
-    state.answers.check()?;
+    state.answers.check(&request)?;
     let (new, _room): (NewDomain, _) = body::json(&request, payload, body::DOMAIN).await?;
     let domain = state.store.create_domain(new).await?;
     let after = Some(audit::digest_of_domain(&domain));
@@ -163,7 +163,7 @@ pub(in crate::admin) async fn edit(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     auth::for_all_domains(&request)?;
-    state.answers.check()?;
+    state.answers.check(&request)?;
     let (patch, _room): (DomainPatch, _) = body::merge_patch(&request, payload, body::DOMAIN).await?;
     let before = known(&state, &host);
     let domain = state.store.edit_domain(host.into_inner(), patch).await?;
