@@ -28,7 +28,7 @@ pub(in crate::admin) struct AnswerBudget {
     clients: Mutex<HashMap<i64, u64>>,
 }
 
-/// Room for an answer. Whoever owns the answer keeps this until it is sent.
+/// Room for an answer. Whoever owns its bytes keeps this until they are sent.
 pub(in crate::admin) struct Held {
     budget: Arc<AnswerBudget>,
     client: i64,

@@ -204,8 +204,21 @@ pub(in crate::admin) struct Sent {
     body: SendWrapper<BoxBody>,
     /// The remaining bytes, if known.
     left: Option<u64>,
-    /// The room of a large one. The listener keeps the body until it is sent.
-    _held: Option<Held>,
+    /// The room of a large one.
+    held: Option<Arc<Held>>,
+}
+
+/// A piece of a large answer. By HTTP/2 the listener drops the body once its last piece is queued, and any slice of
+/// that keeps all of its bytes, so the room belongs to the bytes.
+struct Kept {
+    bytes: Bytes,
+    _held: Arc<Held>,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Sent {
@@ -215,7 +228,7 @@ impl Sent {
             BodySize::Sized(bytes) => Some(bytes),
             BodySize::Stream => None,
         };
-        Self { body: SendWrapper::new(body), left, _held: held }
+        Self { body: SendWrapper::new(body), left, held: held.map(Arc::new) }
     }
 }
 
@@ -234,6 +247,10 @@ impl http_body::Body for Sent {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(piece.len() as u64);
         }
+        let piece = match &self.held {
+            Some(held) => Bytes::from_owner(Kept { bytes: piece, _held: Arc::clone(held) }),
+            None => piece,
+        };
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -243,5 +260,34 @@ impl http_body::Body for Sent {
 
     fn size_hint(&self) -> SizeHint {
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::admin::protocol::budget::AnswerBudget;
+
+    #[test]
+    fn a_large_answer_has_its_room_as_long_as_any_slice_of_it_is_kept() {
+        let budget = AnswerBudget::new(100);
+        let mut response = HttpResponse::Ok().body(vec![b'x'; 100]);
+        response.extensions_mut().insert(budget.hold(1, 100, false).expect("room"));
+        let mut sent = translate_back(response).into_body();
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut sent).poll_frame(&mut context) else {
+            panic!("it is ready");
+        };
+        let mut piece = frame.into_data().expect("it is data");
+        assert!(sent.is_end_stream());
+        drop(sent);
+        let last = piece.split_off(90);
+        drop(piece);
+        assert_eq!(last, "xxxxxxxxxx");
+        assert!(budget.hold(2, 1, false).is_none(), "it is not sent yet");
+        drop(last);
+        assert!(budget.hold(2, 1, false).is_some());
     }
 }
