@@ -261,8 +261,11 @@ impl HttpService {
 
     /// Requests clicks of a limit.
     async fn lease(&self, link: i64) -> Result<(), Refusal> {
-        let Some(store) = &self.0.remote else { return Err(Refusal::Unavailable) };
-        remote::lease(&self.0.front.cache, store, link).await.map_err(|error| unread(&error))
+        let Some(store) = self.0.remote.clone() else { return Err(Refusal::Unavailable) };
+        let front = Arc::clone(&self.0.front);
+        // A visitor may leave before the database answers. What it grants is there for others all the same.
+        let asked = tokio::spawn(async move { remote::lease(&front.cache, &store, link).await });
+        asked.await.map_err(|_| Refusal::Unavailable)?.map_err(|error| unread(&error))
     }
 
     /// The requested link, if it requires a password.

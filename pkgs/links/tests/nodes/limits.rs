@@ -8,8 +8,9 @@ use serde_json::json;
 use testkit::until;
 
 use crate::http::Client;
+use crate::migrate::Held;
 use crate::server::alone;
-use crate::{ask, misses, node, start};
+use crate::{ask, metric, misses, node, start};
 
 #[test]
 fn who_does_not_follow_a_link_takes_no_click_from_the_other_server() {
@@ -59,6 +60,28 @@ fn visits_of_a_used_up_link_leave_the_database_alone_until_its_limit_changes() {
     });
     assert_eq!(api.edit("once", &json!({ "max_clicks": 2 })).expect("an answer"), 200);
     assert_eq!((ask(&mut client, "once").0, ask(&mut client, "once").0), (307, 410));
+    server.stop();
+}
+
+#[test]
+fn clicks_that_were_asked_for_by_a_visitor_who_left_are_there_for_the_next() {
+    let _alone = alone();
+    let (postgres, place) = start(Durability::None);
+    let server = node(&place, &[]);
+    let once = json!({ "code": "once", "target": "https://t.example/", "max_clicks": 1 });
+    assert_eq!(server.api().add(&once).expect("an answer"), 201);
+    let held = Held::new(&postgres, "BEGIN; LOCK TABLE limits IN EXCLUSIVE MODE");
+    let open = || metric(&server, "linerate_links_listener_open");
+    let before = open();
+    let mut leaving = server.connect();
+    leaving.send("GET /once HTTP/1.1\r\nHost: s.example\r\n\r\n").expect("it reads");
+    held.waited_for();
+    drop(leaving);
+    until("it has left", || open() <= before);
+    drop(held);
+    // Whoever comes before the database has answered the first one may find nothing, for a second.
+    until("the click", || ask(&mut server.connect(), "once").0 == 307);
+    assert_eq!(ask(&mut server.connect(), "once").0, 410);
     server.stop();
 }
 

@@ -162,13 +162,13 @@ fn everything_is_the_same_there_and_back_and_only_an_empty_database_is_filled() 
 }
 
 /// Stops a migration after it has copied the links, until dropped.
-struct Held<'a> {
+pub struct Held<'a> {
     postgres: &'a Postgres,
     holder: Child,
 }
 
 impl<'a> Held<'a> {
-    fn new(postgres: &'a Postgres, holding: &str) -> Self {
+    pub fn new(postgres: &'a Postgres, holding: &str) -> Self {
         let mut psql = Command::new("psql");
         psql.arg(postgres.url("postgres")).args([
             "-qAtX",
@@ -187,8 +187,8 @@ impl<'a> Held<'a> {
         self.postgres.execute("postgres", &sql).expect("it answers").trim().parse().expect("a number")
     }
 
-    /// Waits until the migration waits for the lock.
-    fn waited_for(&self) {
+    /// Waits until somebody waits for the lock.
+    pub fn waited_for(&self) {
         until("it is waited for", || self.count("wait_event_type = 'Lock'") == 1);
     }
 }
