@@ -71,7 +71,7 @@ fn clicks_that_were_asked_for_by_a_visitor_who_left_are_there_for_the_next() {
     let once = json!({ "code": "once", "target": "https://t.example/", "max_clicks": 1 });
     assert_eq!(server.api().add(&once).expect("an answer"), 201);
     let held = Held::new(&postgres, "BEGIN; LOCK TABLE limits IN EXCLUSIVE MODE");
-    let open = || metric(&server, "linerate_links_listener_open");
+    let open = || metric(&server, "linerate_links_listener_open{protocol=\"http1\"}");
     let before = open();
     let mut leaving = server.connect();
     leaving.send("GET /once HTTP/1.1\r\nHost: s.example\r\n\r\n").expect("it reads");
