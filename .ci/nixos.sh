@@ -221,11 +221,15 @@ is_package() {
 
 # is_released SYSTEM: whether it has our programs as built by crane, and their line tables in a separate output.
 is_released() {
-    local program id
+    local program file id
     ! nix-store --query --requisites "$1" | grep -e '-of-the-machine' || return 1
     for program in linerate linerate-files linerate-links; do
         "$1/sw/bin/$program" --version || return 1
-        id=$(readelf --notes "$1/sw/bin/$program" | sed -n 's/.*Build ID: //p')
+        # Operators may have a script around it, with the service's settings.
+        for file in $(nix-store --query --requisites "$1" | sed "s,$,/bin/$program,"); do
+            [[ ! -f $file ]] || ! readelf --file-header "$file" >/dev/null 2>&1 || break
+        done
+        id=$(readelf --notes "$file" | sed -n 's/.*Build ID: //p')
         [[ -s $1/sw/lib/debug/.build-id/${id:0:2}/${id:2}.debug ]] || return 1
     done
     echo "nixos:   $(($(nix-store --query --requisites "$1" | xargs nix-store --query --size | paste -sd+) >> 20)) MiB," \
