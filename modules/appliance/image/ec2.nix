@@ -10,6 +10,10 @@
   # The option comes with NixOS's module for EC2, and so do the units.
   config = lib.optionalAttrs (options ? virtualisation.amazon-init) (
     lib.mkIf config.linerate.appliance.image.enable {
+      # Its udev rules name volumes as EC2 does, by a program in Python, which an image does not have.
+      nixpkgs.overlays = [
+        (final: _: { amazon-ec2-utils = final.runCommandLocal "no-names-of-volumes" { } "mkdir $out"; })
+      ];
       environment.etc."ec2-metadata" = {
         source = "/run/ec2-metadata";
         mode = "direct-symlink";
