@@ -35,6 +35,6 @@ with subtest("doctor sees that what runs is what was built, and would see anothe
         assert [one["subject"] for one in found["findings"] if one["rule"] == "image"] == expected, found
 
 with subtest("the disk has a second slot, with nothing in it, and all that is left is /var's"):
-    table = json.loads(box.succeed("sfdisk --json $(ls /dev/vda /dev/nvme0n1 2>/dev/null)"))["partitiontable"]["partitions"]
+    table = json.loads(box.succeed("sfdisk --json $(ls /dev/nvme0n1 2>/dev/null || echo /dev/vda)"))["partitiontable"]["partitions"]
     assert [part["name"] for part in table] == ["esp", "verity_1", "store_1", "_empty", "_empty", "var"], table
     assert int(box.succeed("df --output=size -B 1 /var | tail -n 1")) > 10**9
