@@ -2,14 +2,15 @@
 # nixos.sh [HOST...]: builds every host's system, or the named ones, without a binary cache and without fetching:
 # nixpkgs with programs from Debian 13 (tests/nixos). It compares what is in each closure with tests/nixos/closures, and
 # its size with a limit. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disks DIRECTORY GUEST...` builds
-# the images of guests of tests/portable, as DIRECTORY/GUEST. `nixos.sh --images DIRECTORY IMAGE...` builds the flake's
-# images in the same way, as DIRECTORY/IMAGE, and checks that each is a disk that firmware can boot. `nixos.sh
-# --packages [PACKAGE...]` builds the flake's packages of our programs with crane, the generic ones by default, and
-# checks for their manuals and completions; that takes a release build for each kind of CPU, so it isn't part of `make
-# test`. `nixos.sh --systems [HOST...]` builds hosts' systems from these, vm's by default.
+# the images of guests of tests/portable, as DIRECTORY/GUEST, with LINERATE_RELEASE from crane's programs. `nixos.sh
+# --images DIRECTORY IMAGE...` builds the flake's images in the same way, as DIRECTORY/IMAGE, and checks that each is a
+# disk that firmware can boot. `nixos.sh --packages [PACKAGE...]` builds the flake's packages of our programs with
+# crane, the generic ones by default, and checks for their manuals and completions. That takes a release build for each
+# kind of CPU, so `make test` builds the generic ones with PROFILE=dev. `nixos.sh --systems [HOST...]` builds hosts'
+# systems from these, vm's by default.
 #
-# Our programs are those that cargo has built for the tests: from $CARGO_TARGET_DIR or pkgs/target, as they are, or
-# built if one is missing. Images use those of $PROFILE, by default cargo's profile `try`.
+# Otherwise our programs are those that cargo has built for the tests: from $CARGO_TARGET_DIR or pkgs/target, as they
+# are, or built if one is missing. Images use those of $PROFILE, by default cargo's profile `try`.
 #
 # If nixpkgs, crane, Debian's packages or crates aren't available, it says so and exits with 0; the file that
 # LINERATE_SKIPS names gets a line.
@@ -61,7 +62,10 @@ case ${1:-} in
 esac
 # Whether crane builds our programs.
 released=
-[[ $mode != packages && $mode != systems ]] || released=1
+case $mode in
+    disks) released=${LINERATE_RELEASE:-} ;;
+    packages | systems) released=1 ;;
+esac
 if [[ $mode == disks || $mode == images ]]; then
     directory=${2-}
     shift $(($# < 2 ? $# : 2))
@@ -165,7 +169,11 @@ for input in "$cache/inputs/nixpkgs" "$crane"; do
 done
 arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates"
     --argstr keys "$test_keys" --argstr rust "$(rustc --print sysroot)")
-[[ -z $programs ]] || arguments+=(--argstr programs "$programs")
+if [[ $released ]]; then
+    arguments+=(--argstr profile "${PROFILE:=release}")
+else
+    arguments+=(--argstr programs "$programs")
+fi
 
 if ! tests/nixos/keys.sh "$test_keys" >"$scratch/log" 2>&1; then
     cat "$scratch/log" >&2
@@ -360,7 +368,7 @@ erofs=
 for index in "${!hosts[@]}"; do
     began=$SECONDS
     host=${hosts[index]}
-    root=$cache/nixos/roots/$host${released:+-$mode}
+    root=$cache/nixos/roots/$host${released:+-$mode-$PROFILE}
     before=$(readlink "$root" || true)
     if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
         >/dev/null 2>"$scratch/log"; then

@@ -110,10 +110,10 @@ router_bench() {
     fi
 }
 
-# Real systems, with the programs that were built for the tests, and images of them.
+# Real systems, with the programs that were built for the tests, and images of them; and our programs by crane.
 nixos() {
     .ci/nixos.sh && PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
-        aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
+        aws-c6i-image tengbe-appliance tengbe-image tengbe-installer && PROFILE=dev .ci/nixos.sh --packages
 }
 
 .ci/install.sh cargo cc curl git go haproxy ip man nginx openssl postgres python3 wrk

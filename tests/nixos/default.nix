@@ -11,6 +11,8 @@
   rust,
   # The directory of our programs, built by cargo, instead of crane's; null for crane's.
   programs ? null,
+  # Cargo's profile for crane's builds. `dev` takes a few minutes, where `release` takes twelve for each kind of CPU.
+  profile ? "release",
   # Keys for tests of images, made by keys.sh.
   keys ? throw "tests/nixos/keys.sh has made no keys",
 }:
@@ -70,14 +72,19 @@ let
     inherit (nixpkgs) lib;
     crane.mkLib =
       pkgs:
+      let
+        profiled = lib.optionalAttrs (profile != "release") { CARGO_PROFILE = profile; };
+      in
       (import craneLib { inherit pkgs; }).overrideScope (
         _: previous: {
+          buildDepsOnly = arguments: previous.buildDepsOnly (arguments // profiled);
           # The toolchain is the machine's. None of its paths is in the store, so no reference has to be removed from
           # programs.
           buildPackage =
             arguments:
             previous.buildPackage (
               arguments
+              // profiled
               // {
                 doNotRemoveReferencesToRustToolchain = true;
                 # The wrapper of binutils sets these; stdenv.nix has no such wrapper.

@@ -30,12 +30,13 @@ class Role:
     installed_by: str | None = None
 
 
-BOX = Role("vm")
+# Its services have several workers.
+BOX = Role("vm", Hardware(cpus=2))
 VISITOR = Role(programs={name: f"tests/vm/programs/{name}" for name in ("h3-load", "load")})
 # A machine with a database, a load balancer in front of the boxes, and the visitors' programs.
-STORE = Role(None, Hardware(cpus=1), programs={name: f"tests/vm/programs/{name}" for name in ("load", "writes")})
+STORE = Role(None, programs={name: f"tests/vm/programs/{name}" for name in ("load", "writes")})
 # One whose clock counts instructions.
-COUNTING = Role("vm", Hardware(cpus=1, counts_instructions=True))
+COUNTING = Role("vm", Hardware(counts_instructions=True))
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 
@@ -66,8 +67,8 @@ CLOUD_APPLIANCE = replace(CLOUD, nixos="cloud-appliance", disk_mib=4096)
 # The same with signed boot files and /var sealed to a TPM, on a machine with Secure Boot and a TPM.
 SEALED = Role(nixos="sealed", disk_mib=4096, hardware=Hardware(memory_mib=1024, tpm=True), secure_boot=True)
 
-# One of several that share a database. It has only one CPU, since three machines are emulated at a time.
-SHARING = Role(nixos="sharing", disk_mib=4096, hardware=Hardware(cpus=1, memory_mib=1024))
+# One of several that share a database.
+SHARING = Role(nixos="sharing", disk_mib=4096, hardware=Hardware(memory_mib=1024))
 
 # Hosts that are rendered only when needed: tests/companions.nix, tests/console.nix and tests/late.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))

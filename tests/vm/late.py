@@ -1,10 +1,6 @@
 # Parts outside the box come late: its network after a minute, and the API's database after that. The services keep
 # trying, and the boot isn't decided until then.
 
-import json
-
-profile = "/etc/linerate/profile.json"
-
 
 def state(unit: str) -> str:
     return box.succeed(f"systemctl show -P ActiveState {unit}").strip()
@@ -82,13 +78,3 @@ with subtest("the database goes and comes, and so does the API"):
         " -c listen_addresses='*'"
     )
     visitor.wait_until_succeeds("curl -sf --max-time 20 http://box:8100/v1/users")
-
-with subtest("a box of which only doctor says that it is ill is no good one"):
-    declared = json.loads(box.succeed(f"cat {profile}"))
-    declared["nic"]["lost"] = {"driver": "nowhere"}
-    box.succeed(f"cat > /run/profile.json <<'END'\n{json.dumps(declared)}\nEND")
-    box.succeed(f"mount --bind /run/profile.json {profile}")
-    box.wait_until_succeeds("systemctl is-active linerate-links linerate-files linerate-api")
-    box.fail("systemctl restart linerate-health.service")
-    assert "no such interface" in said(), said()
-    box.succeed(f"umount {profile}", "systemctl restart linerate-health.service")
