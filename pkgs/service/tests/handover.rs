@@ -24,6 +24,7 @@ use service::handover::{HandoverArgs, Takeover, is_handed_over};
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 use socket2::{Domain, SockAddr, Socket, Type};
+use testkit::uninterrupted;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -432,13 +433,7 @@ fn one_with_more_workers_gets_no_client_before_it_completes() {
             client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             client.send_to(b"who", place.tcp).expect("it is sent");
             let mut answer = [0; 16];
-            let count = loop {
-                match client.recv(&mut answer) {
-                    // A call with a timeout is interrupted when the process is stopped and continued (signal(7)).
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    other => break other.expect("every datagram is answered"),
-                }
-            };
+            let count = uninterrupted(|| client.recv(&mut answer)).expect("every datagram is answered");
             assert_eq!(read(&answer[..count]), id);
         }
     };

@@ -2,7 +2,7 @@
 //!
 //! The process is this same test binary, told to run only [`child`].
 
-use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use service::settings::try_parse_args;
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 use socket2::Socket;
-use testkit::own_address;
+use testkit::{own_address, uninterrupted};
 
 /// No step of these tests takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -232,16 +232,6 @@ fn a_socket_passed_by_systemd_is_listened_on() {
     assert!(lines.any(|line| line.ends_with(&format!("listening on {address}"))));
     signal(&child, Signal::TERM);
     assert!(child.wait().expect("an end").success());
-}
-
-/// The result of a call with a timeout, which is interrupted when the process is stopped and continued (signal(7)).
-fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
 }
 
 /// What systemd is told in one message, and the descriptor that came with it.

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::interruption::uninterrupted;
+
 /// A timeout for answers. It is long, since a machine may be slow; only a hanging server exceeds it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -180,13 +182,9 @@ impl Client {
     /// Whether the server has closed the connection without sending more data.
     pub fn is_closed(&mut self) -> bool {
         assert!(self.received.is_empty(), "more came: {:?}", String::from_utf8_lossy(&self.received));
-        loop {
-            return match self.stream.read(&mut [0; 64]) {
-                Ok(count) => count == 0,
-                // As in `fill`.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
-            };
+        match uninterrupted(|| self.stream.read(&mut [0; 64])) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
         }
     }
 
@@ -210,14 +208,7 @@ impl Client {
 
     fn fill(&mut self) -> io::Result<()> {
         let mut buffer = [0; 64 * 1024];
-        let count = loop {
-            match self.stream.read(&mut buffer) {
-                // A read with a timeout is interrupted when the process is stopped and continued (signal(7)).
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other?,
-            }
-        };
-        match count {
+        match uninterrupted(|| self.stream.read(&mut buffer))? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 self.received.extend_from_slice(&buffer[..count]);

@@ -3,6 +3,7 @@
 //! - [`Server`]: starts one of our programs as a user would; [`Metrics`]: its metrics.
 //! - [`client`]: an HTTP/1.1 connection that sends exactly the bytes it is given.
 //! - [`until`], [`wait_for`], `eventually` (feature `runtime`): wait for what another process does.
+//! - [`uninterrupted`]: repeats a call that a signal interrupted.
 //! - `certificate`: a self-signed certificate, and its files (feature `certificate`).
 //! - `logged`: the lines of a log (feature `logs`).
 //! - [`own_address`]: an address that nobody else uses.
@@ -16,6 +17,7 @@ mod allocations;
 #[cfg(feature = "certificate")]
 mod certificate;
 pub mod client;
+mod interruption;
 #[cfg(feature = "logs")]
 mod logged;
 mod metrics;
@@ -28,6 +30,7 @@ pub use address::own_address;
 pub use allocations::{Counting, allocations};
 #[cfg(feature = "certificate")]
 pub use certificate::{Certificate, certificate};
+pub use interruption::uninterrupted;
 #[cfg(feature = "logs")]
 pub use logged::logged;
 pub use metrics::Metrics;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::interruption::uninterrupted;
 
 /// How often to check whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -158,10 +160,9 @@ impl Server {
             said.ends_with(b"\n") && said.iter().filter(|&&byte| byte == b'\n').count() >= lines
         };
         while !is_all(&said, self.lines) {
-            match self.output.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => said.extend_from_slice(&buffer[..count]),
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted, "{error}"),
+            match uninterrupted(|| self.output.read(&mut buffer)).expect("its output is read") {
+                0 => break,
+                count => said.extend_from_slice(&buffer[..count]),
             }
         }
         self.said = String::from_utf8(said).expect("text");

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use files::disk::resident::is_resident;
+use testkit::uninterrupted;
 
 use crate::client::Client;
 use crate::place::{BINARY, Place, forget, pattern, until};
@@ -134,14 +135,8 @@ fn a_lookup_waits_for_a_file_descriptor_wherever_rules_lead() {
         limit(3);
         client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
         client.stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
-        let early = loop {
-            match client.stream.peek(&mut [0; 1]).map_err(|error| error.kind()) {
-                // A call with a timeout is interrupted when the process is stopped and continued (signal(7)).
-                Err(ErrorKind::Interrupted) => {}
-                other => break other,
-            }
-        };
-        assert_eq!(early, Err(ErrorKind::WouldBlock), "{text:?}");
+        let early = uninterrupted(|| client.stream.peek(&mut [0; 1]));
+        assert_eq!(early.map_err(|error| error.kind()), Err(ErrorKind::WouldBlock), "{text:?}");
         limit(256);
         client.stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
         assert_eq!(client.receive(true).expect("an answer").text(), "f", "{text:?}");
