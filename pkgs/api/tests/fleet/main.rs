@@ -92,13 +92,7 @@ fn fail_over(programs: &std::path::Path) {
     let shorteners = [first, other];
     links::Seen::prepare(&shorteners[0]);
     cluster.sql("links", &links::Seen::cold_links());
-    let mut tries = 0;
-    let path = wait_for("a user is created", || {
-        tries += 1;
-        let user = place::user(&format!("all{tries}@example.org"));
-        let answer = nodes[0].send("POST", "/v1/users", "", &user);
-        (answer.status == 201).then(|| answer.field("location").expect("where it is"))
-    });
+    let path = nodes[0].create_eventually("all", "", |_| ());
     let (seen, followed) = (Seen::default(), links::Seen::default());
     std::thread::scope(|scope| {
         let (seen, followed, path) = (&seen, &followed, path.as_str());

@@ -8,6 +8,8 @@ mod client;
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/load.rs"]
 mod load;
+#[path = "../serve/patience.rs"]
+mod patience;
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
@@ -16,13 +18,11 @@ use std::path::Path;
 
 use bench::postgres::{Durability, Postgres};
 use load::LoadRequest;
+use patience::PATIENT;
 use takeover::{Program, Writers, ask};
 use testkit::Server;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
-
-/// Nobody is refused because the machine is slow.
-const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
 
 fn flags(database: &str) -> Vec<String> {
     ["--database-url", database].iter().chain(&PATIENT).map(|flag| (*flag).to_owned()).collect()

@@ -102,19 +102,9 @@ impl Writer {
     }
 }
 
-/// Creates a user, and returns its path. A slow machine may exceed the service's limits; what was given up may have been
-/// written, so each try has its own email.
+/// Creates a user, and returns its path. A slow machine may exceed the service's limits.
 fn create(server: &Server, name: &str, fields: &str) -> String {
-    let mut tries = 0;
-    wait_for("a user is created", || {
-        tries += 1;
-        let answer = server.send("POST", "/v1/users", fields, &user(&format!("{name}{tries}@example.org")));
-        if answer.status != 201 {
-            unavailable(&answer);
-            return None;
-        }
-        Some(answer.field("location").expect("where it is"))
-    })
+    server.create_eventually(name, fields, unavailable)
 }
 
 /// Whether a read was answered; otherwise it was refused for now.
@@ -288,11 +278,6 @@ fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     });
     signal("-CONT", &others);
     signal("-CONT", &first);
-    // Each try has a different email, since an abandoned try may have been written.
-    let mut tries = 0;
-    until("users are written again", || {
-        tries += 1;
-        server.send("POST", "/v1/users", "", &user(&format!("z{tries}@example.org"))).status == 201
-    });
+    server.create_eventually("z", "", |_| ());
     until("users are read again", || server.get(&path).status == 200);
 }

@@ -1,5 +1,8 @@
 //! A directory and a database, and the real server on them.
 
+#[path = "patience.rs"]
+mod patience;
+
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -10,9 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use bench::postgres::{Durability, Postgres};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::Metrics;
+use testkit::{Metrics, wait_for};
 
 use crate::client::{Answer, Client};
+
+use patience::PATIENT;
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
@@ -36,9 +41,6 @@ pub struct Place {
     /// The server of the database, if tests share it.
     postgres: Option<Arc<Postgres>>,
 }
-
-/// Tests share a server, and the machine, which may be slow. A test may set others.
-const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
 
 /// The PostgreSQL that all concurrently running tests share; the last one stops it.
 fn shared() -> Arc<Postgres> {
@@ -124,6 +126,7 @@ impl Place {
     pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
         // There can be only one admin listener.
         let admin = if flags.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] };
+        // A test may set others.
         let patient = PATIENT.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
         let process = testkit::Server::by(command)
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
@@ -187,6 +190,21 @@ impl Server {
         let answer = self.send("POST", "/v1/users", "", &user(email));
         assert_eq!(answer.status, 201, "{}", answer.text());
         value(&answer)
+    }
+
+    /// Creates a user on a database that may be slow or away, and returns its path. What was given up may have been
+    /// written, so each try has its own email. `refused` gets the answers to those that fail.
+    pub fn create_eventually(&self, name: &str, fields: &str, refused: impl Fn(&Answer)) -> String {
+        let mut tries = 0;
+        wait_for("a user is created", || {
+            tries += 1;
+            let answer = self.send("POST", "/v1/users", fields, &user(&format!("{name}{tries}@example.org")));
+            if answer.status != 201 {
+                refused(&answer);
+                return None;
+            }
+            Some(answer.field("location").expect("where it is"))
+        })
     }
 
     /// The value of a metric.
