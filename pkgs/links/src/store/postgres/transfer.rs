@@ -18,12 +18,7 @@ use crate::when::Timestamp;
 use super::links::{is_referred, redirect};
 use super::list::ids;
 use super::values::{count, integer, values};
-use super::{clicks, limits};
-
-/// An import may take long, and wait as long for another one: for `MANY`. A process that sleeps in the middle of one, or
-/// whose machine is gone, does not keep the others waiting for longer than this.
-const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '120s'; \
-    SET LOCAL idle_in_transaction_session_timeout = '30s'";
+use super::{MANY, clicks, limits};
 
 /// A draft to be inserted, with its number and its code.
 struct Row {
@@ -76,6 +71,17 @@ async fn run(
     transaction.query(sql, values).await
 }
 
+/// Sets the timeouts of an import. It may take long, and wait as long for another one: for [`MANY`]. A process that
+/// sleeps in the middle of one, or whose machine is gone, does not keep the others waiting for longer than 30 s.
+async fn patient(transaction: &Transaction<'_>) -> Result<(), Error> {
+    let timeouts = format!(
+        "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = '30s'",
+        MANY.as_millis()
+    );
+    Ok(transaction.batch(&timeouts).await?)
+}
+
 /// Imports rows in one transaction; each succeeds or fails separately. Also returns the links that were created or
 /// replaced.
 pub async fn import(
@@ -104,7 +110,7 @@ pub async fn import(
     }
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    transaction.batch(PATIENT).await?;
+    patient(&transaction).await?;
     // One import after the other: two of the same codes in different orders would deadlock. Sorted rows would not, but
     // lists and exports have links by their ids, and so in the order in which they were inserted.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate-links import', 0))";
