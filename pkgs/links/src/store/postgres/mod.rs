@@ -2,6 +2,7 @@
 //! everything else uses a bounded pool. A feed reports other nodes' writes.
 
 mod database_copy;
+mod flushes;
 mod follow;
 mod remote;
 mod schema;
@@ -41,6 +42,7 @@ use crate::store::{
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
+use flushes::Flushes;
 use follow::{DomainsWanted, Follower};
 use remote::Found;
 use tables::{clicks, domains, hours, limits, links, list, scope, tokens};
@@ -115,29 +117,12 @@ pub struct Postgres {
     visitors: Arc<AtomicUsize>,
     /// Those that run at once: they have half of the connections, and leave the others to writes and lists.
     turns: Arc<Semaphore>,
-    flushes: Arc<tokio::sync::Mutex<Flushes>>,
+    flushes: Flushes,
     background: Background,
     beats: Heartbeats,
     ended: Arc<AtomicBool>,
     closed: AtomicBool,
     tasks: Mutex<Vec<tokio::task::AbortHandle>>,
-}
-
-/// The clicks that this node has counted, flush by flush.
-struct Flushes {
-    node: i64,
-    /// The number of the last flush that is known to have arrived.
-    seq: i64,
-    /// Clicks that were taken and may not have arrived. They are sent before anything else, each piece with its old
-    /// number.
-    unsettled: Option<Unsettled>,
-}
-
-/// Clicks that were partly sent.
-struct Unsettled {
-    batch: Arc<ClickBatch>,
-    /// How many of its clicks, and of those by country, have arrived.
-    arrived: [usize; 2],
 }
 
 /// Records that its owner has ended, also by a panic.
@@ -188,8 +173,6 @@ impl Postgres {
         let writers = connector.derive("linerate-links", &settings);
         let connections = options.connections.get() as usize;
         let pool = Pool::new(writers, connections, options.timeout);
-        let mut node = [0; 8];
-        getrandom::fill(&mut node).expect("the system has a source of randomness");
         let mut opened = Self {
             pool,
             pipelines: pipelines(&connector),
@@ -205,11 +188,7 @@ impl Postgres {
             depth: Arc::default(),
             visitors: Arc::default(),
             turns: Arc::new(Semaphore::new((connections / 2).max(1))),
-            flushes: Arc::new(tokio::sync::Mutex::new(Flushes {
-                node: i64::from_le_bytes(node),
-                seq: 0,
-                unsettled: None,
-            })),
+            flushes: Flushes::new(options.timeout),
             background,
             beats: Heartbeats::new(1),
             ended: Arc::default(),
@@ -258,13 +237,12 @@ impl Postgres {
                 beats.beat(0);
             }
         });
-        let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
+        let flushes = self.flushes.clone();
         self.task(async move {
             let mut fails = false;
             loop {
                 // Send unsettled clicks without waiting for the next click, which may be far off.
-                let settled = settle(&adding, &mut *flushes.lock().await, timeout).await;
-                if let Err(error) = settled {
+                if let Err(error) = flushes.settle(&adding).await {
                     tracing::debug!(%error, "clicks still wait to be sent again");
                 }
                 let added = clicks::add_up(&adding).await;
@@ -584,24 +562,9 @@ impl Postgres {
     }
 
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
-        let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
-        // Cancelling the work after it has taken the clicks could count them twice. So only the steps before that have
-        // a timeout.
-        self.run_within(Duration::MAX, move |pool| async move {
-            let taken = async {
-                let mut flushes = flushes.lock().await;
-                settle(&pool, &mut flushes, timeout).await?;
-                Ok::<_, Error>(flushes)
-            };
-            let mut flushes = within(MANY, taken).await?;
-            // From here on the store owns the batch. If the outcome is unknown, the batch is sent again with the same
-            // number.
-            flushes.unsettled = Some(Unsettled { batch, arrived: [0; 2] });
-            if let Err(error) = within(timeout, settle(&pool, &mut flushes, timeout)).await {
-                tracing::warn!(%error, "clicks wait to be sent again");
-            }
-            Ok(())
-        })
+        let flushes = self.flushes.clone();
+        // It has its own timeouts, since only its first steps may be cancelled.
+        self.run_within(Duration::MAX, move |pool| async move { flushes.send(&pool, batch).await })
     }
 
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
@@ -650,11 +613,10 @@ impl Postgres {
             task.abort();
         }
         self.beats.done(0);
-        let (pool, flushes, timeout) = (self.pool.clone(), Arc::clone(&self.flushes), self.timeout);
+        let (pool, flushes) = (self.pool.clone(), self.flushes.clone());
         let (sender, receiver) = std::sync::mpsc::channel();
         self.background.spawn(async move {
-            let settling = async { settle(&pool, &mut *flushes.lock().await, timeout).await };
-            let _ = sender.send(within(LAST, settling).await);
+            let _ = sender.send(within(LAST, flushes.settle(&pool)).await);
         });
         match receiver.recv() {
             Ok(Ok(())) => {}
@@ -754,23 +716,6 @@ async fn counted(pool: &Pool, of: StatsScope) -> Result<scope::Links, Error> {
 
 fn key_of(link: &Link) -> LinkKey {
     LinkKey { domain: link.domain_id, code: link.code.clone() }
-}
-
-/// Sends clicks that may not have arrived, piece by piece. It can be cancelled at any time.
-async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result<(), Error> {
-    while let Some(Unsettled { batch, arrived }) = &mut flushes.unsettled {
-        let piece = batch.clicks[arrived[0]..].chunks(clicks::ENTRIES).next().unwrap_or_default();
-        let countries = batch.countries[arrived[1]..].chunks(clicks::ENTRIES).next().unwrap_or_default();
-        if piece.is_empty() && countries.is_empty() {
-            flushes.unsettled = None;
-            break;
-        }
-        let sent = clicks::flush(pool, flushes.node, flushes.seq + 1, &batch.referrers, piece, countries);
-        within(timeout, sent).await?;
-        flushes.seq += 1;
-        *arrived = [arrived[0] + piece.len(), arrived[1] + countries.len()];
-    }
-    Ok(())
 }
 
 /// Fails if the work takes longer than `timeout`.
