@@ -40,14 +40,7 @@ fn address() -> SocketAddr {
 }
 
 fn fill(database: &str) {
-    let options = Options {
-        path: database.into(),
-        codes: links::code::CodePolicy::default(),
-        targets: links::target::TargetPolicy::default(),
-        queue: 8,
-        on_change: Box::new(|_| {}),
-    };
-    let store = Store::open(options).expect("a new database");
+    let store = Store::open(Options::new(database.as_ref())).expect("a new database");
     for code in ["abc", "def", "locked"] {
         let target = format!("https://t.example/{code}");
         let password = (code == "locked").then(|| "open sesame".to_owned());

@@ -5,19 +5,14 @@
 use std::sync::{Mutex, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use links::code::CodePolicy;
 use links::link::NewLink;
 use links::store::{Error, ListQuery, Options, Reader, Sort, Store};
-use links::target::TargetPolicy;
 
 fn reader() -> &'static Mutex<(Store, Reader)> {
     static READER: OnceLock<Mutex<(Store, Reader)>> = OnceLock::new();
     READER.get_or_init(|| {
         let directory = std::env::temp_dir().join(format!("links-fuzz-{}", std::process::id()));
-        let path = directory.join("links.db");
-        let (codes, targets) = (CodePolicy::default(), TargetPolicy::default());
-        let store = Store::open(Options { path, codes, targets, queue: 16, on_change: Box::new(|_| {}) });
-        let store = store.expect("a new database");
+        let store = Store::open(Options::new(&directory.join("links.db"))).expect("a new database");
         for n in 0..20 {
             let target = format!("https://example.com/{n}");
             let link = NewLink { target, tags: vec![format!("t{}", n % 3)], ..NewLink::default() };

@@ -7,11 +7,9 @@ use super::click_limits::USED_UP_KEPT;
 use super::local::{LOCAL_TEXT_BYTES, MOST_SETS};
 use super::*;
 use crate::agent::Agent;
-use crate::code::CodePolicy;
 use crate::domains::NewDomain;
 use crate::link::{LinkPatch, NewLink, RedirectStatus, Status};
 use crate::store::{Click, ClickBatch, LEASED, Options, Reader, Route, Store};
-use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
 #[test]
@@ -63,11 +61,8 @@ impl Fixture {
         let cache = Arc::new(Cache::new(bytes));
         let told = Arc::clone(&cache);
         let store = Store::open(Options {
-            path: directory.path().join("links.db"),
-            codes: CodePolicy::default(),
-            targets: TargetPolicy::default(),
-            queue: 64,
             on_change: Box::new(move |change| told.changed(&change)),
+            ..Options::new(&directory.path().join("links.db"))
         })
         .unwrap();
         Self { cache, store, _directory: directory }

@@ -11,10 +11,8 @@ use listener::{Endpoint, Listener, WithFastPath};
 use service::socket::Address;
 
 use super::*;
-use crate::code::CodePolicy;
 use crate::link::NewLink;
 use crate::store::Options;
-use crate::target::TargetPolicy;
 
 /// The worker arrives at the first barrier when it pauses, and continues after the second.
 static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
@@ -40,14 +38,7 @@ struct Fixture {
 /// A fixture for this many connections.
 fn fixture(connections: usize) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(Options {
-        path: directory.path().join("links.db"),
-        codes: CodePolicy::default(),
-        targets: TargetPolicy::default(),
-        queue: 16,
-        on_change: Box::new(|_| {}),
-    })
-    .unwrap();
+    let store = Store::open(Options::new(&directory.path().join("links.db"))).unwrap();
     let target = "https://t.example/".to_owned();
     let link = NewLink { code: Some("abc".to_owned()), target, ..NewLink::default() };
     store.create(link, None).wait().unwrap();

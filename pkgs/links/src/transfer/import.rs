@@ -222,10 +222,8 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::code::CodePolicy;
     use crate::domains::NewDomain;
     use crate::store::Options;
-    use crate::target::TargetPolicy;
 
     const HOST: &str = "b.example";
 
@@ -252,14 +250,7 @@ mod tests {
     #[test]
     fn a_domain_that_is_made_again_is_not_the_one_an_import_began_for() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(Options {
-            path: directory.path().join("links.db"),
-            codes: CodePolicy::default(),
-            targets: TargetPolicy::default(),
-            queue: 64,
-            on_change: Box::new(|_| {}),
-        })
-        .unwrap();
+        let store = Store::open(Options::new(&directory.path().join("links.db"))).unwrap();
         add_domain(&store);
         let id = store.domains().id(Some(HOST)).unwrap();
         let how = ImportOptions { within: InDomains::Only(vec![id]), ..ImportOptions::default() };

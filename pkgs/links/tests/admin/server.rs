@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use links::admin::{self, Requests, State, Timeouts};
-use links::code::CodePolicy;
 use links::store::{Options, Scope, Store};
-use links::target::TargetPolicy;
 use listener::Listener;
 use serde_json::Value;
 use service::metrics::Registry;
@@ -38,14 +36,7 @@ impl Server {
     /// Starts a server whose state `adjust` has changed.
     pub fn start_with(adjust: impl FnOnce(State) -> State) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(Options {
-            path: directory.path().join("links.db"),
-            codes: CodePolicy::default(),
-            targets: TargetPolicy::default(),
-            queue: 64,
-            on_change: Box::new(|_| {}),
-        })
-        .unwrap();
+        let store = Store::open(Options::new(&directory.path().join("links.db"))).unwrap();
         let token = |scope| store.create_token("test".to_owned(), scope).wait().unwrap().1;
         let (read, write) = (token(Scope::Read), token(Scope::Write));
         let requests = Requests::default();

@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use links::cache::Cache;
 use links::clicks::ClickBuffer;
-use links::code::CodePolicy;
 use links::front::{
     Attempts, Front, HttpService, Limits, Metrics, Retention, Settings, TlsPolicy, UnknownHost,
 };
 use links::link::NewLink;
 use links::store::{Options, Store};
-use links::target::TargetPolicy;
 use listener::{Config, Endpoint, Listener, WithFastPath};
 use service::shutdown::Shutdown;
 use service::socket::Address;
@@ -77,11 +75,8 @@ impl Server {
         let cache = Arc::new(Cache::new(1 << 20));
         let coherent = Arc::clone(&cache);
         let store = Store::open(Options {
-            path: directory.path().join("links.db"),
-            codes: CodePolicy::default(),
-            targets: TargetPolicy::default(),
-            queue: 1024,
             on_change: Box::new(move |change| coherent.changed(&change)),
+            ..Options::new(&directory.path().join("links.db"))
         })
         .expect("a new database");
         let shutdown = Shutdown::new();

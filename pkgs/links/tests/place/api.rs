@@ -4,7 +4,6 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use links::admin::{self, Requests, State, Timeouts};
-use links::code::CodePolicy;
 use links::store::{Options, Scope, Store};
 use links::target::TargetPolicy;
 use listener::Listener;
@@ -30,11 +29,8 @@ impl Api {
     pub fn start(database: &Path) -> Self {
         let host = PUBLIC_URL.trim_start_matches("https://").to_owned();
         let store = Store::open(Options {
-            path: database.to_owned(),
-            codes: CodePolicy::default(),
             targets: TargetPolicy { own_hosts: vec![host], ..TargetPolicy::default() },
-            queue: 1024,
-            on_change: Box::new(|_| {}),
+            ..Options::new(database)
         })
         .expect("a new database");
         let (_, token) = store.create_token("test".to_owned(), Scope::Write).wait().expect("a token");

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use links::agent::Agent;
-use links::code::CodePolicy;
 use links::link::NewLink;
 use links::store::{Click, ClickBatch, Options, Store};
-use links::target::TargetPolicy;
 use links::when::{Timestamp, format_day};
 use serde_json::{Value, json};
 
@@ -17,14 +15,7 @@ use crate::server::{Place, alone};
 fn a_server_folds_days_that_are_older_than_it_is_told() {
     let _alone = alone();
     let place = Place::new();
-    let store = Store::open(Options {
-        path: place.database.clone(),
-        codes: CodePolicy::default(),
-        targets: TargetPolicy::default(),
-        queue: 16,
-        on_change: Box::new(|_| {}),
-    })
-    .unwrap();
+    let store = Store::open(Options::new(&place.database)).unwrap();
     let target = "https://t.example/".to_owned();
     let link = NewLink { code: Some("abc".to_owned()), target, ..NewLink::default() };
     let link = store.create(link, None).wait().unwrap().link.id;

@@ -131,11 +131,9 @@ mod tests {
 
     use super::*;
     use crate::admin::{ANSWERS_BYTES, Requests, State, app};
-    use crate::code::CodePolicy;
     use crate::domains::InDomains;
     use crate::link::NewLink;
     use crate::store::{Options, Scope, Store};
-    use crate::target::TargetPolicy;
 
     #[test]
     fn large_answers_have_a_sum_and_one_always_has_room() {
@@ -167,14 +165,7 @@ mod tests {
     #[test]
     fn a_large_answer_without_room_is_refused_and_a_batch_before_it_is_done() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(Options {
-            path: directory.path().join("links.db"),
-            codes: CodePolicy::default(),
-            targets: TargetPolicy::default(),
-            queue: 64,
-            on_change: Box::new(|_| {}),
-        })
-        .unwrap();
+        let store = Store::open(Options::new(&directory.path().join("links.db"))).unwrap();
         let (client, token) = store.create_token("test".to_owned(), Scope::Write).wait().unwrap();
         let target = format!("https://example.com/{}", "x".repeat(7_000));
         let links = vec![NewLink { target, ..NewLink::default() }; 8];

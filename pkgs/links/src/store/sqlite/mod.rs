@@ -52,6 +52,19 @@ pub struct Options {
     pub on_change: OnChange,
 }
 
+impl Options {
+    /// A database with the default rules, a queue of 1024 jobs, and nobody who is told of commits.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            codes: CodePolicy::default(),
+            targets: TargetPolicy::default(),
+            queue: 1024,
+            on_change: Box::new(|_| {}),
+        }
+    }
+}
+
 /// A handle to the writer. It is cheap to clone, and all threads share it.
 #[derive(Clone)]
 pub struct Store {

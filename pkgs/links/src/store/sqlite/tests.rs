@@ -16,7 +16,7 @@ use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
 use crate::store::rules::walk::{PAGE_BYTES, Walk};
 use crate::store::{Change, Click, Count, CountryClick, ListQuery, Older, Scope, Sort, Stats, TimeCount};
-use crate::target::{InvalidTarget, TargetPolicy};
+use crate::target::InvalidTarget;
 use crate::when::Timestamp;
 
 use super::tables::list;
@@ -38,7 +38,7 @@ impl Fixture {
 
     fn with(codes: CodePolicy) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options { codes, ..options(&directory.path().join("links.db")) };
+        let options = Options { codes, ..Options::new(&directory.path().join("links.db")) };
         Self { store: Store::open(options).unwrap(), directory }
     }
 
@@ -56,16 +56,6 @@ impl Fixture {
 
     fn count(&self, batch: ClickBatch) {
         self.store.count(Arc::new(batch)).wait().unwrap();
-    }
-}
-
-fn options(path: &Path) -> Options {
-    Options {
-        path: path.to_owned(),
-        codes: CodePolicy::default(),
-        targets: TargetPolicy::default(),
-        queue: 1024,
-        on_change: Box::new(|_| {}),
     }
 }
 
@@ -284,7 +274,7 @@ fn a_database_that_cannot_be_written_is_read() {
         set(&path, file);
         set(fixture.directory.path(), directory);
         without_override(move || {
-            let store = Store::open(options(&path)).unwrap();
+            let store = Store::open(Options::new(&path)).unwrap();
             let reader = store.reader().unwrap();
             assert_eq!(reader.route("one").unwrap().unwrap().target, "https://example.com/one");
             assert_eq!(reader.len().unwrap(), 1);
@@ -308,7 +298,7 @@ fn a_newer_database_is_refused_untouched() {
     let connection = Connection::open(fixture.path()).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    let refused = Store::open(options(&fixture.path())).map(drop);
+    let refused = Store::open(Options::new(&fixture.path())).map(drop);
     assert!(matches!(refused, Err(Error::TooNew { found: 99, .. })), "{refused:?}");
 }
 
@@ -326,7 +316,7 @@ fn a_release_that_knows_nothing_of_later_columns_goes_on_with_the_file() {
     old.execute(insert, ["before"]).unwrap();
     // A process that takes over from a serving one does not migrate this database, and doesn't need to.
     assert!(is_current(&path).unwrap());
-    let store = Store::open(options(&path)).unwrap();
+    let store = Store::open(Options::new(&path)).unwrap();
     old.execute(insert, ["after"]).unwrap();
     let found: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(found, version, "the release before starts");
@@ -360,7 +350,7 @@ fn a_database_of_the_first_version_keeps_its_clicks() {
         )
         .unwrap();
     drop(connection);
-    let store = Store::open(options(&path)).unwrap();
+    let store = Store::open(Options::new(&path)).unwrap();
     let reader = store.reader().unwrap();
     assert_eq!(reader.get("never").unwrap().clicks, 0);
     assert_eq!(reader.get("often").unwrap().clicks, 7);
@@ -398,7 +388,7 @@ fn a_database_of_another_program_is_refused_untouched() {
             [&path, &log].map(|file| std::fs::read(file).ok())
         };
         let before = bytes();
-        let refused = Store::open(options(&path)).map(drop);
+        let refused = Store::open(Options::new(&path)).map(drop);
         assert!(matches!(refused, Err(Error::Foreign)), "{name}: {refused:?}");
         assert_eq!(bytes(), before, "{name}");
     }
@@ -422,8 +412,8 @@ fn a_file_that_is_no_database_is_refused_untouched() {
     let path = directory.path().join("notes.txt");
     let text = "not a database, but long enough to be taken for one\n".repeat(100);
     std::fs::write(&path, &text).unwrap();
-    assert!(matches!(Store::open(options(&path)).map(drop), Err(Error::NotADatabase)));
-    assert!(matches!(Store::open(options(directory.path())).map(drop), Err(Error::Directory)));
+    assert!(matches!(Store::open(Options::new(&path)).map(drop), Err(Error::NotADatabase)));
+    assert!(matches!(Store::open(Options::new(directory.path())).map(drop), Err(Error::Directory)));
     let fixture = Fixture::new();
     assert!(fixture.reader().backup(&path, &mut |_| {}).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
@@ -446,7 +436,7 @@ fn changes_are_told_after_their_commit_and_before_their_answer() {
         };
         log.lock().unwrap().push(format!("{what} {committed}"));
     });
-    let store = Store::open(Options { on_change, ..options(&path) }).unwrap();
+    let store = Store::open(Options { on_change, ..Options::new(&path) }).unwrap();
     let told = |expected: &str| assert_eq!(seen.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
     store.create(link("one"), None).wait().unwrap();
     told(r#"["one"] 1"#);
@@ -481,7 +471,7 @@ fn changes_are_told_after_their_commit_and_before_their_answer() {
 fn a_full_queue_is_busy_and_a_closed_store_closed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("links.db");
-    let store = Store::open(Options { queue: 2, ..options(&path) }).unwrap();
+    let store = Store::open(Options { queue: 2, ..Options::new(&path) }).unwrap();
     let (go, held) = hold(&store);
     let waiting = [store.create(link("a"), None), store.create(link("b"), None)];
     assert_eq!(store.depth(), 3);
@@ -493,7 +483,7 @@ fn a_full_queue_is_busy_and_a_closed_store_closed() {
     for done in waiting {
         done.wait().expect("what waited is committed before the writer stops");
     }
-    let store = Store::open(options(&path)).unwrap();
+    let store = Store::open(Options::new(&path)).unwrap();
     let reader = store.reader().unwrap();
     assert!(reader.get("a").is_ok() && reader.get("b").is_ok());
     assert_eq!(reader.len().unwrap(), 2);
@@ -884,7 +874,7 @@ fn folding_takes_small_steps_and_goes_on_after_a_restart() {
     let mut next = Some(FoldCursor::default());
     while next.is_some() {
         let before = apart();
-        let store = Store::open(options(&path)).unwrap();
+        let store = Store::open(Options::new(&path)).unwrap();
         // Each start begins from the first link.
         next = store.fold_days(9, FoldCursor::default()).wait().unwrap().filter(|_| before > 0);
         let reader = store.reader().unwrap();
@@ -897,7 +887,7 @@ fn folding_takes_small_steps_and_goes_on_after_a_restart() {
     }
     assert_eq!(steps, 2 * 900 / MAX_ROWS + 2);
     // If nothing is old, a step ends after a number of links.
-    let store = Store::open(options(&path)).unwrap();
+    let store = Store::open(Options::new(&path)).unwrap();
     let mut next = Some(FoldCursor::default());
     let mut steps = 0;
     while let Some(from) = next {
@@ -1318,7 +1308,7 @@ fn a_backup_opens_and_holds_the_same() {
     assert!(matches!(last, Some((done, total)) if done == total && total > 10), "{last:?}");
     fixture.add("later");
     reader.backup(&to, &mut |_| {}).expect("an older backup is replaced");
-    let copy = Store::open(options(&to)).unwrap();
+    let copy = Store::open(Options::new(&to)).unwrap();
     let copy = copy.reader().unwrap();
     assert_eq!(copy.check().unwrap(), [""; 0]);
     assert_eq!(copy.len().unwrap(), 501);
@@ -1340,7 +1330,7 @@ fn a_check_finds_damage_and_nothing_else() {
     let last = bytes.len() - 4096;
     bytes[last..].fill(0xa5);
     std::fs::write(fixture.path(), bytes).unwrap();
-    let store = Store::open(options(&fixture.path())).unwrap();
+    let store = Store::open(Options::new(&fixture.path())).unwrap();
     assert!(!store.reader().unwrap().check().unwrap().is_empty());
 }
 

@@ -71,7 +71,7 @@ fn a_random_code_is_drawn_for_its_domain() {
 fn a_domain_keeps_the_rules_or_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let targets = TargetPolicy { own_hosts: vec!["go.example:443".to_owned()], ..TargetPolicy::default() };
-    let store = Store::open(Options { targets, ..options(&directory.path().join("links.db")) }).unwrap();
+    let store = Store::open(Options { targets, ..Options::new(&directory.path().join("links.db")) }).unwrap();
     let fixture = Fixture { store, directory };
     fixture.add_domain("a.example");
     let create = |new: NewDomain| fixture.store.create_domain(new).wait();
@@ -204,7 +204,7 @@ fn who_may_write_at_a_domain_may_not_at_the_next_one_of_its_name() {
 #[test]
 fn what_another_process_does_to_domains_is_seen() {
     let fixture = Fixture::new();
-    let other = Store::open(options(&fixture.path())).unwrap();
+    let other = Store::open(Options::new(&fixture.path())).unwrap();
     let seen = |expected: bool| {
         let since = Instant::now();
         while fixture.store.domains().find(b"a.example").is_some() != expected {
@@ -414,7 +414,7 @@ fn a_database_of_before_keeps_all_it_has_at_the_default_domain() {
     ];
     let before: Vec<_> = tables.iter().map(|sql| rows(&path, sql)).collect();
     assert_eq!((before[0].len(), before[1].len()), (499, 499 / 2 * 2 + 2));
-    let store = Store::open(options(&path)).unwrap();
+    let store = Store::open(Options::new(&path)).unwrap();
     let after: Vec<_> = tables.iter().map(|sql| rows(&path, sql)).collect();
     assert_eq!(after, before);
     assert_eq!(rows(&path, "SELECT DISTINCT domain FROM links"), ["Integer(0)"]);
@@ -443,7 +443,7 @@ fn a_migration_that_breaks_off_leaves_all_as_it_was() {
     let sql = "SELECT name, sql FROM sqlite_schema ORDER BY name";
     let before =
         (rows(&path, sql), rows(&path, "SELECT * FROM links"), rows(&path, "SELECT * FROM link_tags"));
-    assert!(Store::open(options(&path)).is_err());
+    assert!(Store::open(Options::new(&path)).is_err());
     let after =
         (rows(&path, sql), rows(&path, "SELECT * FROM links"), rows(&path, "SELECT * FROM link_tags"));
     assert_eq!(after, before);
