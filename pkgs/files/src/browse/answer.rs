@@ -1,7 +1,7 @@
 //! The answer for a path: the head that an unauthenticated `GET` would get, from the code that makes all heads.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use serde::Serialize;
 use service::problem::Problem;
@@ -12,9 +12,10 @@ use crate::http::head;
 use crate::response::builder::ResponseBuilder;
 use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
-use crate::response::pending::{MAX_PENDING, PendingWork, Resumed, WorkOutcome};
+use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
 use crate::site::Site;
 use crate::site::root::LookupMode;
+use crate::worker::shared::SharedState;
 
 /// The fields that a browser sends.
 const ASKED: &str = "host: localhost\r\naccept: text/html,*/*\r\naccept-encoding: gzip, br, zstd\r\n";
@@ -51,28 +52,8 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
     let now = SystemTime::now();
     let tail = CommonHeaders::at(now);
     let mut cache = OpenFileCache::new(4, 1, 0, None);
-    let mut builder = ResponseBuilder {
-        site,
-        cache: &mut cache,
-        tick: 1,
-        now,
-        memory_max: 0,
-        tail: &tail,
-        more: b"",
-        id: None,
-        last: false,
-        defers_lookups: false,
-        auth: &browser.shared.auth,
-        variants: &browser.shared.variants,
-        client: None,
-        waiting_since: None,
-        began: site.has_server_timing().then(Instant::now),
-        is_timed: false,
-        missed: false,
-        planned: None,
-        resumed: Resumed::default(),
-        access_fields: "",
-    };
+    let SharedState { auth, variants, .. } = &*browser.shared;
+    let mut builder = ResponseBuilder::new(site, &mut cache, (1, now), &tail, auth, variants);
     let (mut outcome, mut head, mut compressed) = (None, Vec::new(), false);
     let of_site = |outcome| (outcome, Arc::clone(site));
     let attempt = |_| match builder.answer(&request, outcome.take().map(of_site), &mut head) {

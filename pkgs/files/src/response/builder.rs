@@ -76,7 +76,42 @@ pub struct ResponseBuilder<'w> {
     pub access_fields: &'static str,
 }
 
-impl ResponseBuilder<'_> {
+impl<'w> ResponseBuilder<'w> {
+    /// A builder of answers for `site` at a time, in ticks and as the clock has it. It keeps no bytes in memory, and
+    /// nothing is known about the request.
+    #[inline]
+    pub fn new(
+        site: &'w Arc<Site>,
+        cache: &'w mut OpenFileCache,
+        (tick, now): (u32, SystemTime),
+        tail: &'w CommonHeaders,
+        auth: &'w Authenticator,
+        variants: &'w VariantCache,
+    ) -> Self {
+        Self {
+            site,
+            cache,
+            tick,
+            now,
+            memory_max: 0,
+            tail,
+            more: b"",
+            id: None,
+            defers_lookups: false,
+            last: false,
+            auth,
+            variants,
+            client: None,
+            waiting_since: None,
+            began: site.has_server_timing().then(Instant::now),
+            is_timed: false,
+            missed: false,
+            planned: None,
+            resumed: Resumed::default(),
+            access_fields: "",
+        }
+    }
+
     /// Appends the head of the answer to `request`; `outcome` is the result of what it waited for, and the site that
     /// the result is about.
     ///

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use listener::{TICK, ticks};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,7 +19,6 @@ use crate::metrics::WorkerMetrics;
 use crate::response::builder::ResponseBuilder;
 use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
-use crate::response::pending::Resumed;
 use crate::site::Site;
 use crate::site::hosts::VirtualHosts;
 
@@ -115,28 +114,12 @@ impl WorkerContext {
 
     /// A builder of answers for `site`.
     pub fn builder<'d>(&'d mut self, site: &'d Arc<Site>) -> ResponseBuilder<'d> {
-        ResponseBuilder {
-            site,
-            cache: &mut self.cache,
-            tick: self.tick,
-            now: self.now,
-            memory_max: self.memory_max,
-            tail: &self.tail,
-            more: b"",
-            id: None,
-            last: self.draining,
-            defers_lookups: false,
-            auth: &self.shared.auth,
-            variants: &self.shared.variants,
-            client: None,
-            waiting_since: None,
-            began: site.has_server_timing().then(Instant::now),
-            is_timed: false,
-            missed: false,
-            planned: None,
-            resumed: Resumed::default(),
-            access_fields: "",
-        }
+        let SharedState { auth, variants, .. } = &*self.shared;
+        let time = (self.tick, self.now);
+        let mut builder = ResponseBuilder::new(site, &mut self.cache, time, &self.tail, auth, variants);
+        builder.memory_max = self.memory_max;
+        builder.last = self.draining;
+        builder
     }
 
     /// The counters of connections with TLS, or of the others.
