@@ -8,6 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
+use super::list::{Column, List};
 use super::{SEARCH_TRIGGER, Screen, csrf, failed, links, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::{Fields, query};
@@ -30,7 +31,13 @@ const BULK: usize = 100;
 /// Parameters that filter and sort the list. They stay the same from page to page.
 const KEPT: [&str; 5] = ["q", "tag", "domain", "status", "sort"];
 
-const COLUMNS: [(&str, &str); 3] = [("code", "Code"), ("clicks", "Clicks"), ("created", "Created")];
+const LIST: List = List { path: "/links", kept: &KEPT, order: "-created" };
+
+const COLUMNS: [Column; 3] = [
+    Column { name: "code", words: "Code", first: "code", class: None },
+    Column { name: "clicks", words: "Clicks", first: "-clicks", class: Some("number") },
+    Column { name: "created", words: "Created", first: "-created", class: None },
+];
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let asked = (Screen::Links, "Links");
@@ -86,7 +93,7 @@ fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain
                 }
             }
             @if let (true, Some(next)) = (listing.links.is_empty(), &listing.next) {
-                (look_further(&format!("{}&further=on", next_page(fields, next))))
+                (look_further(&format!("{}&further=on", LIST.place(fields, &[("cursor", next)]))))
             } @else if listing.links.is_empty() {
                 p.empty {
                     @if narrowed { "Nothing is found. " a href="/links" { "All links" } }
@@ -99,7 +106,7 @@ fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain
                     (table(fields, &listing.links))
                     (bulk_bar())
                 }
-                (pager(fields, listing))
+                (LIST.pager(fields, listing.next.as_deref()))
             }
         }
     }
@@ -151,24 +158,8 @@ fn search(fields: &Fields, domains: &[Domain]) -> Markup {
     }
 }
 
-/// The heading of a sortable column. It is a link that sorts by the column, or reverses the order.
-fn column(fields: &Fields, name: &str, words: &str) -> Markup {
-    let now = fields.some("sort").unwrap_or("-created");
-    let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
-        (true, _) => (Some("ascending"), format!("-{name}")),
-        (_, true) => (Some("descending"), name.to_owned()),
-        _ if name == "code" => (None, name.to_owned()),
-        _ => (None, format!("-{name}")),
-    };
-    let kept = KEPT.iter().map(|&key| (key, if key == "sort" { next.as_str() } else { fields.get(key) }));
-    let place = format!("/links?{}", query(&kept.collect::<Vec<_>>()));
-    html! {
-        th scope="col" aria-sort=[sorted] class=[(name == "clicks").then_some("number")] { a href=(place) { (words) } }
-    }
-}
-
 fn table(fields: &Fields, links: &[Link]) -> Markup {
-    let [code, clicks, created] = COLUMNS.map(|(name, words)| column(fields, name, words));
+    let [code, clicks, created] = COLUMNS.map(|column| LIST.heading(fields, &column));
     html! {
         table.links.cards {
             thead { tr {
@@ -230,12 +221,6 @@ fn bulk_bar() -> Markup {
     }
 }
 
-/// The address of the list from a cursor, or from its beginning without one.
-fn next_page(fields: &Fields, cursor: &str) -> String {
-    let kept = KEPT.iter().map(|&name| (name, fields.get(name)));
-    format!("/links?{}", query(&kept.chain([("cursor", cursor)]).collect::<Vec<_>>()))
-}
-
 /// The search has found nothing within its time limit. With scripts, the browser continues to search until something is
 /// found, the list ends, or the user searches for something else.
 fn look_further(place: &str) -> Markup {
@@ -244,15 +229,6 @@ fn look_further(place: &str) -> Markup {
             "Nothing is found so far. "
             a rel="next" href=(place) hx-get=(place) hx-trigger="load, click" hx-target="#list" hx-select="#list" hx-swap="outerHTML"
                 hx-replace-url="true" hx-sync="form.search:abort" { "Look further" }
-        }
-    }
-}
-
-fn pager(fields: &Fields, listing: &Listing) -> Markup {
-    html! {
-        nav.pager aria-label="Pages" {
-            @if fields.some("cursor").is_some() { a.button href=(next_page(fields, "")) { "First page" } }
-            @if let Some(next) = &listing.next { a.button rel="next" href=(next_page(fields, next)) { "Next page" } }
         }
     }
 }
@@ -301,7 +277,7 @@ pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: 
                 chosen.iter().zip(outcomes).filter_map(|(link, outcome)| Some((link, outcome?))).collect();
             let done = chosen.len() - failed.len();
             if failed.is_empty() {
-                return see_other(&back(fields, &[("done", &done.to_string())]));
+                return see_other(&LIST.place(fields, &[("done", &done.to_string())]));
             }
             shown(StatusCode::OK, (&app, &visitor), asked, report(fields, done, &failed))
         }
@@ -352,7 +328,7 @@ fn not_done(app: &App, visitor: &Visitor, fields: &Fields, wrong: &str) -> Respo
     let content = html! {
         h1 { "Nothing was done" }
         p.alert role="alert" { (wrong) }
-        p { a href=(back(fields, &[])) { "Back to the list" } }
+        p { a href=(LIST.place(fields, &[])) { "Back to the list" } }
     };
     shown(StatusCode::UNPROCESSABLE_ENTITY, (app, visitor), (Screen::Links, "Links"), content)
 }
@@ -367,14 +343,8 @@ fn report(fields: &Fields, done: usize, failed: &[(&(&str, &str), String)]) -> M
                 tr { th scope="row" { bdi { @if !domain.is_empty() { (domain) "/" } (code) } } td data-label="Why not" { (why) } }
             } }
         }
-        p { a.button href=(back(fields, &[])) { "Back to the list" } }
+        p { a.button href=(LIST.place(fields, &[])) { "Back to the list" } }
     }
-}
-
-/// The address of the same list, with these additional parameters.
-fn back(fields: &Fields, told: &[(&str, &str)]) -> String {
-    let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain(told.iter().copied());
-    format!("/links?{}", query(&kept.collect::<Vec<_>>()))
 }
 
 /// Asks for confirmation before links and their clicks are deleted.
@@ -394,7 +364,7 @@ fn ask_delete(app: &App, visitor: &Visitor, fields: &Fields, chosen: &[(&str, &s
                 }
             } }
             button.danger name="sure" value="yes" { "Delete " (what) }
-            " " a.button href=(back(fields, &[])) { "Keep them" }
+            " " a.button href=(LIST.place(fields, &[])) { "Keep them" }
         }
     };
     shown(StatusCode::OK, (app, visitor), (Screen::Links, "Delete links"), content)

@@ -10,6 +10,7 @@ mod history;
 pub(crate) mod link;
 pub(crate) mod link_form;
 pub(crate) mod links;
+mod list;
 pub(crate) mod live;
 pub(crate) mod operation;
 pub(crate) mod overview;

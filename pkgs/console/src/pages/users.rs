@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
+use super::list::{Column, List};
 use super::{SEARCH_TRIGGER, Screen, failed, page as shown, text, users};
 use crate::app::App;
 use crate::fields::{Fields, query};
@@ -22,6 +23,14 @@ const KEPT: [&str; 4] = ["q", "status", "tag", "sort"];
 
 /// The default order.
 const NEWEST: &str = "-created_at";
+
+const LIST: List = List { path: "/users", kept: &KEPT, order: NEWEST };
+
+const COLUMNS: [Column; 3] = [
+    Column { name: "name", words: "Name", first: "name", class: None },
+    Column { name: "email", words: "Email", first: "email", class: None },
+    Column { name: "created_at", words: "Created", first: "created_at", class: None },
+];
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let asked = (Screen::Users, "Users");
@@ -69,7 +78,7 @@ fn list(fields: &Fields, listing: &Listing, wrong: Option<&str>) -> Markup {
                     @if listing.next.is_some() { ", and there are more" }
                 }
                 (table(fields, &listing.users))
-                (pager(fields, listing))
+                (LIST.pager(fields, listing.next.as_deref()))
             }
         }
     }
@@ -112,25 +121,12 @@ fn search(fields: &Fields) -> Markup {
     }
 }
 
-/// The heading of a sortable column. It is a link that sorts by the column, or reverses the order.
-fn column(fields: &Fields, name: &str, words: &str) -> Markup {
-    let now = fields.some("sort").unwrap_or(NEWEST);
-    let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
-        (true, _) => (Some("ascending"), format!("-{name}")),
-        (_, true) => (Some("descending"), name.to_owned()),
-        _ => (None, name.to_owned()),
-    };
-    let kept = KEPT.iter().map(|&key| (key, if key == "sort" { next.as_str() } else { fields.get(key) }));
-    let place = format!("/users?{}", query(&kept.collect::<Vec<_>>()));
-    html! { th scope="col" aria-sort=[sorted] { a href=(place) { (words) } } }
-}
-
 fn table(fields: &Fields, users: &[User]) -> Markup {
+    let [name, email, created] = COLUMNS.map(|column| LIST.heading(fields, &column));
     html! {
         table.cards {
             thead { tr {
-                (column(fields, "name", "Name")) (column(fields, "email", "Email"))
-                th scope="col" { "Status" } th scope="col" { "Tags" } (column(fields, "created_at", "Created"))
+                (name) (email) th scope="col" { "Status" } th scope="col" { "Tags" } (created)
             } }
             tbody { @for user in users { (row(user)) } }
         }
@@ -158,17 +154,4 @@ pub(super) fn status(status: &str) -> Markup {
         _ => "badge",
     };
     html! { span class=(class) { (status) } }
-}
-
-fn pager(fields: &Fields, listing: &Listing) -> Markup {
-    let at = |cursor: &str| {
-        let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain([("cursor", cursor)]);
-        format!("/users?{}", query(&kept.collect::<Vec<_>>()))
-    };
-    html! {
-        nav.pager aria-label="Pages" {
-            @if fields.some("cursor").is_some() { a.button href=(at("")) { "First page" } }
-            @if let Some(next) = &listing.next { a.button rel="next" href=(at(next)) { "Next page" } }
-        }
-    }
 }
