@@ -89,7 +89,7 @@ fn reads(server: &Postgres, seconds: u64) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let conninfo = server.url("postgres").parse().expect("a URL");
-        let connector = Connector::new(&conninfo, "bench").expect("no tokens");
+        let connector = Connector::new(&conninfo, "bench");
         let query = KeyQuery {
             one: "SELECT id, n FROM plain WHERE id = $1",
             several: "SELECT id, n FROM plain WHERE id = ANY($1)",

@@ -16,8 +16,8 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notificati
 
 use crate::conninfo::{Binding, Conninfo, Endpoint, Host, Role, TlsMode};
 use crate::error::{Attempt, ConnectError, Error, Reason};
-use crate::iam;
-use crate::password::{self, PasswordSource};
+use crate::iam::RdsToken;
+use crate::password;
 use crate::session::Session;
 use crate::socket::{self, Target};
 use crate::tls;
@@ -41,7 +41,8 @@ pub struct Connector {
     conninfo: Arc<Conninfo>,
     application: String,
     settings: String,
-    passwords: Option<Arc<dyn PasswordSource>>,
+    /// Makes passwords, if the connection string asks for AWS's tokens.
+    tokens: Option<Arc<RdsToken>>,
     shared: Arc<Shared>,
 }
 
@@ -55,23 +56,14 @@ struct Shared {
 
 impl Connector {
     /// A connector; `application` is the name of its sessions on the server.
-    ///
-    /// # Errors
-    /// When the connection string asks for AWS's tokens, and there are no credentials to make them from.
-    pub fn new(conninfo: &Conninfo, application: &str) -> Result<Self, password::PasswordError> {
-        let passwords = conninfo.iam.as_ref().map(|iam| iam::RdsToken::new(&iam.region)).transpose()?;
-        Ok(Self {
+    pub fn new(conninfo: &Conninfo, application: &str) -> Self {
+        Self {
             conninfo: Arc::new(conninfo.clone()),
             application: application.to_owned(),
             settings: String::new(),
-            passwords: passwords.map(|source| Arc::new(source) as Arc<dyn PasswordSource>),
+            tokens: conninfo.iam.as_ref().map(|iam| Arc::new(RdsToken::new(&iam.region))),
             shared: Arc::default(),
-        })
-    }
-
-    /// The same connector, with passwords that are made for each connection.
-    pub fn with_passwords(self, passwords: Arc<dyn PasswordSource>) -> Self {
-        Self { passwords: Some(passwords), ..self }
+        }
     }
 
     /// The same connector, for sessions with another name and settings, such as `-c statement_timeout=5s`. Behind a
@@ -171,8 +163,8 @@ impl Connector {
     async fn target(&self, endpoint: &Endpoint, target: &Target, role: Role) -> Result<Arc<Session>, Reason> {
         // This is read before connecting: if the server changes meanwhile, the session counts as an earlier one.
         let generation = self.generation();
-        let password = match &self.passwords {
-            Some(source) => Some(source.password(password::login(&self.conninfo, endpoint)).await?),
+        let password = match &self.tokens {
+            Some(tokens) => Some(tokens.password(password::login(&self.conninfo, endpoint)).await?),
             None => password::of(&self.conninfo, endpoint)?,
         };
         let settings = format!(

@@ -5,7 +5,6 @@
 //! (IMDSv2), in this order. AWS's own clients look for them in these places too.
 
 use std::env;
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
@@ -18,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use crate::password::{Login, PasswordError, PasswordSource};
+use crate::password::{Login, PasswordError};
 
 /// How long a password is valid, in seconds; AWS allows no more.
 const EXPIRES: u32 = 900;
@@ -63,11 +62,13 @@ pub struct Credentials {
 
 impl RdsToken {
     /// Makes passwords for databases of a region, such as `eu-central-1`.
-    ///
-    /// # Errors
-    /// None at present, since credentials are looked up when connecting.
-    pub fn new(region: &str) -> Result<Self, PasswordError> {
-        Ok(Self { region: region.to_owned(), kept: Mutex::default() })
+    pub fn new(region: &str) -> Self {
+        Self { region: region.to_owned(), kept: Mutex::default() }
+    }
+
+    /// The password for a login. Looks up credentials, if none are known.
+    pub async fn password(&self, login: Login<'_>) -> Result<String, PasswordError> {
+        Ok(token(&self.credentials().await?, &self.region, login, Timestamp::now()))
     }
 
     async fn credentials(&self) -> Result<Credentials, PasswordError> {
@@ -78,17 +79,8 @@ impl RdsToken {
             return Ok(credentials.clone());
         }
         let found = tokio::time::timeout(DEADLINE, find()).await.unwrap_or_else(|_| Err("no answer".into()));
-        let found = found.map_err(|why| PasswordError::Source(format!("AWS's credentials: {why}")))?;
+        let found = found.map_err(|why| PasswordError::Token(format!("AWS's credentials: {why}")))?;
         Ok(kept.insert((Instant::now(), found)).1.clone())
-    }
-}
-
-impl PasswordSource for RdsToken {
-    fn password<'a>(
-        &'a self,
-        login: Login<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<String, PasswordError>> + Send + 'a>> {
-        Box::pin(async move { Ok(token(&self.credentials().await?, &self.region, login, Timestamp::now())) })
     }
 }
 

@@ -17,7 +17,7 @@
 //! - [`Migrations`]: a schema that the previous generation can still use.
 //! - [`Feed`]: other nodes' writes, reported within a stated bound.
 //! - [`copy`]: bulk transfer of rows, in both directions.
-//! - [`iam`]: passwords that are made for each connection.
+//! - `iam`: passwords for RDS and Aurora, which are made for each connection.
 //!
 //! It works through pgbouncer in transaction mode. There it sets nothing for a session and prepares nothing, and
 //! doesn't depend on notifications, which only make the feed faster.
@@ -31,7 +31,7 @@ mod connect;
 mod conninfo;
 pub mod copy;
 mod error;
-pub mod iam;
+mod iam;
 mod migrate;
 mod password;
 mod pipeline;
@@ -47,7 +47,7 @@ pub use connect::Connector;
 pub use conninfo::{Conninfo, Host, InvalidConninfo, Role, TlsMode};
 pub use error::{Attempt, ConnectError, Error, Kind, Reason};
 pub use migrate::{Migration, Migrations};
-pub use password::{Login, PasswordError, PasswordSource};
+pub use password::PasswordError;
 pub use pipeline::{KeyQuery, Pipelines};
 pub use pool::{Pool, Pooled};
 pub use session::{Parameter, Session, Transaction};

@@ -1,12 +1,10 @@
-//! The source of a password: the connection string, one of libpq's password files, or a hook that makes a password for
-//! each connection.
+//! The source of a password: the connection string, or one of libpq's password files.
 
 use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 
 use crate::conninfo::{Conninfo, Endpoint, Host};
 
@@ -26,15 +24,6 @@ pub struct Login<'a> {
     pub database: &'a str,
 }
 
-/// Makes a password for each connection, such as a token that is valid for some minutes.
-pub trait PasswordSource: Send + Sync + 'static {
-    /// The password for a login.
-    fn password<'a>(
-        &'a self,
-        login: Login<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<String, PasswordError>> + Send + 'a>>;
-}
-
 /// Why there is no password.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
@@ -49,9 +38,9 @@ pub enum PasswordError {
     /// Others may read the password file.
     #[error("{} is open to others than its owner: chmod 0600", .0.display())]
     Open(PathBuf),
-    /// The source of passwords failed.
+    /// No token could be made.
     #[error("no password could be made: {0}")]
-    Source(String),
+    Token(String),
 }
 
 /// The password for a host, from the connection string or from the password file.

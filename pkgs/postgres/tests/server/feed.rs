@@ -66,7 +66,7 @@ fn feed_within(server: &Postgres, bound: Duration) -> Arc<Notes> {
     let notes: Arc<Notes> = Arc::default();
     let options = FeedOptions { application: "feed".into(), channel: "rows", bound };
     let url = server.url("postgres").parse().expect("a URL");
-    let connector = Connector::new(&url, "test").expect("no tokens");
+    let connector = Connector::new(&url, "test");
     tokio::spawn(Feed::new(&connector, options, notes.clone()).run());
     notes
 }
@@ -84,8 +84,7 @@ async fn every_commit_is_heard_once_whatever_order_transactions_end_in() {
     let notes = feed(&server.postgres);
     notes.catch_up().await;
     // This transaction starts before the others and ends after them.
-    let slow =
-        Connector::new(&server.local(), "slow").expect("no tokens").connect().await.expect("it connects");
+    let slow = Connector::new(&server.local(), "slow").connect().await.expect("it connects");
     let transaction = slow.begin().await.expect("a transaction");
     transaction.batch(&note("slow")).await.expect("it answers");
     for round in 0..3 {

@@ -87,5 +87,5 @@ fn write(path: &str, text: &str) {
 
 async fn connect(conninfo: &str) -> Result<Arc<Session>, Error> {
     let conninfo: Conninfo = conninfo.parse().unwrap_or_else(|error| panic!("{conninfo}: {error}"));
-    Connector::new(&conninfo, "test").expect("no tokens").connect().await
+    Connector::new(&conninfo, "test").connect().await
 }

@@ -18,8 +18,7 @@ fn knowing(steps: &'static [Migration]) -> Migrations {
 async fn the_generation_before_starts_after_a_newer_one_has_migrated_unless_a_step_says_no() {
     static ALL: [Migration; 3] = STEPS;
     let server = Server::start(&[]);
-    let session =
-        Connector::new(&server.local(), "test").expect("no tokens").connect().await.expect("it connects");
+    let session = Connector::new(&server.local(), "test").connect().await.expect("it connects");
     let run = async |known: usize| knowing(&ALL[..known]).run(&session).await;
     assert_eq!(run(1).await.expect("it is new"), 1);
     assert_eq!(run(2).await.expect("one step"), 2);
@@ -41,7 +40,7 @@ async fn a_step_that_fails_leaves_nothing_and_what_sqlx_noted_is_adopted() {
     ];
     static ALL: [Migration; 3] = STEPS;
     let server = Server::start(&[]);
-    let connector = Connector::new(&server.local(), "test").expect("no tokens");
+    let connector = Connector::new(&server.local(), "test");
     let run = async |steps| knowing(steps).run(&*connector.connect().await?).await;
     assert!(run(&BROKEN).await.is_err());
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";

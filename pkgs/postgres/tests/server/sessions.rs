@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn rows_are_copied_in_read_by_key_and_copied_out() {
     let server = Server::start(&[]);
-    let connector = Connector::new(&server.local(), "test").expect("no tokens");
+    let connector = Connector::new(&server.local(), "test");
     let pool = Pool::new(connector.clone(), 2, PATIENCE);
     let session = pool.get().await.expect("it connects");
     session
@@ -51,8 +51,7 @@ async fn rows_are_copied_in_read_by_key_and_copied_out() {
 #[tokio::test]
 async fn a_session_that_was_given_up_halfway_is_not_lent_again_and_waiting_has_an_end() {
     let server = Server::start(&[]);
-    let pool =
-        Pool::new(Connector::new(&server.local(), "test").expect("no tokens"), 1, Duration::from_millis(300));
+    let pool = Pool::new(Connector::new(&server.local(), "test"), 1, Duration::from_millis(300));
     let pid = async || {
         let rows = pool.get().await?.query("SELECT pg_backend_pid()", &[]).await?;
         Ok::<i32, Error>(rows[0].get(0))

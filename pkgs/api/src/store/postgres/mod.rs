@@ -77,7 +77,7 @@ impl Postgres {
         let timeout = options.timeout.as_millis();
         // Connections are for writing unless the URL says otherwise.
         let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
-        let connector = Connector::new(&url, "linerate-api").map_err(Error::failed)?;
+        let connector = Connector::new(&url, "linerate-api");
         // If the server cannot be reached at all, fail at the start instead of waiting.
         connector.connect().await?;
         let query = KeyQuery {

@@ -141,8 +141,7 @@ impl Postgres {
         let timeout = options.timeout.as_millis();
         // Connections are for writing unless the URL says otherwise.
         let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
-        let unusable = |error: postgres::PasswordError| Error::Unreachable(error.to_string());
-        let connector = Connector::new(&url, "linerate-links").map_err(unusable)?;
+        let connector = Connector::new(&url, "linerate-links");
         let migrating = connector.derive("linerate-links migrate", "");
         let known = background.block_on(async {
             let session = migrating.connect().await?;
@@ -162,13 +161,9 @@ impl Postgres {
             };
             Pipelines::new(connector, "linerate-links read", options.pipelines, options.timeout, query)
         };
-        let standbys = match url.has_several_hosts() {
-            true => Some(
-                Connector::new(&options.url.with_role(Role::PreferStandby), "linerate-links")
-                    .map_err(unusable)?,
-            ),
-            false => None,
-        };
+        let standbys = url
+            .has_several_hosts()
+            .then(|| Connector::new(&options.url.with_role(Role::PreferStandby), "linerate-links"));
         let settings = format!("-c statement_timeout={timeout} -c lock_timeout={timeout} -c jit=off");
         let writers = connector.derive("linerate-links", &settings);
         let connections = options.connections.get() as usize;

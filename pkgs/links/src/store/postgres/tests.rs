@@ -98,7 +98,7 @@ fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_dat
          CREATE TRIGGER slow AFTER INSERT ON totals FOR EACH STATEMENT EXECUTE FUNCTION slow()";
     fixture.server.execute("postgres", slow).unwrap();
     let url = fixture.server.url("postgres").parse().unwrap();
-    let short = Connector::new(&url, "short").unwrap().derive("short", "-c statement_timeout=3000");
+    let short = Connector::new(&url, "short").derive("short", "-c statement_timeout=3000");
     let pool = Pool::new(short, 1, Duration::from_secs(20));
     let mut transactions = 0;
     while fixture.node.background.block_on(clicks::add_up(&pool)).unwrap() {
@@ -181,7 +181,7 @@ fn old_hours_are_forgotten_however_many_others_there_are_and_however_slow_the_da
          CREATE TRIGGER slow AFTER DELETE ON click_hours FOR EACH STATEMENT EXECUTE FUNCTION slow()";
     fixture.server.execute("postgres", slow).unwrap();
     let url = fixture.server.url("postgres").parse().unwrap();
-    let short = Connector::new(&url, "short").unwrap().derive("short", "-c statement_timeout=3000");
+    let short = Connector::new(&url, "short").derive("short", "-c statement_timeout=3000");
     let pool = Pool::new(short, 1, Duration::from_secs(20));
     let (mut next, mut pieces) = (Some(0), Vec::new());
     while let Some(from) = next {
@@ -265,7 +265,7 @@ fn a_flush_of_a_node_that_is_forgotten_meanwhile_is_not_lost() {
     fixture.count(link, 1);
     fixture.add_up();
     let url = fixture.server.url("postgres").parse().unwrap();
-    let forgetting = Connector::new(&url, "forgetting").unwrap();
+    let forgetting = Connector::new(&url, "forgetting");
     fixture.node.background.block_on(async {
         let session = forgetting.connect().await.unwrap();
         let transaction = session.begin().await.unwrap();
