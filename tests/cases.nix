@@ -272,6 +272,47 @@ let
         ];
       }).config.environment.etc;
 
+  # What chrony's settings on a box with these additions say of the hardware's clock, by NixOS's own module.
+  rtcOf =
+    module:
+    let
+      inherit
+        (lib.evalModules {
+          modules = [
+            ../modules/appliance/time.nix
+            (pkgs.path + "/nixos/modules/services/networking/ntp/chrony.nix")
+            module
+            {
+              options = {
+                assertions = mkOption { type = types.listOf types.raw; };
+                environment.memoryAllocator.provider = mkOption { default = "libc"; };
+                linerate.appliance.enable = mkOption { default = true; };
+                networking = {
+                  networkmanager.enable = mkOption { default = false; };
+                  timeServers = mkOption { default = [ "ntp.example" ]; };
+                };
+                services.timesyncd = anything;
+                systemd.services = anything;
+                time.hardwareClockInLocalTime = mkOption { default = false; };
+              };
+              config._module.freeformType = types.lazyAttrsOf types.anything;
+              # The text of its settings is then in its command, in place of their path.
+              config._module.args.pkgs = pkgs // {
+                writeText = _: text: text;
+              };
+            }
+          ];
+        })
+        config
+        ;
+    in
+    lib.filter (lib.hasInfix "rtc") (
+      lib.concatMap (lib.splitString " ") (
+        lib.splitString "\n" config.systemd.services.chronyd.serviceConfig.ExecStart
+      )
+    )
+    ++ named config;
+
   # The messages of the failed assertions; empty if all is well.
   refused = {
     "nothing contradicts itself by default" = {
@@ -2055,6 +2096,30 @@ let
             [ ]
             [ ]
             [ "multi-user.target" ]
+          ]
+        ]
+    ++
+      equal
+        "chrony tells the kernel that the clock is synchronised, unless a host has it trim the hardware's clock"
+        (map rtcOf [
+          { }
+          { services.chrony.extraConfig = "allow 10.0.0.0/8"; }
+          { services.chrony.enableRTCTrimming = true; }
+        ])
+        [
+          [
+            "rtconutc"
+            "rtcsync"
+          ]
+          [
+            "rtconutc"
+            "rtcsync"
+          ]
+          [
+            "rtcfile"
+            "/var/lib/chrony/chrony.rtc"
+            "rtcautotrim"
+            "rtconutc"
           ]
         ]
     ++ equal "a switch judges no boot again" (boxed.linerate-health.restartIfChanged or null) false

@@ -25,7 +25,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Finding> {
             }
         },
     };
-    vec![Finding::drift("clock", expected, found).remedy("chronyc tracking; systemctl restart chronyd")]
+    // Without rtcsync, chrony keeps the clock, and leaves the kernel's flag that nobody does.
+    let remedy = "chronyc tracking; systemctl restart chronyd  # chrony tells the kernel only with rtcsync in its \
+                  settings";
+    vec![Finding::drift("clock", expected, found).remedy(remedy)]
 }
 
 #[cfg(test)]
