@@ -71,7 +71,13 @@ in
   boot = {
     inherit (target.config.boot) kernelPackages;
     initrd = {
-      inherit (target.config.boot.initrd) availableKernelModules;
+      # And for the stick that it is on itself, which the target's disks say nothing of.
+      availableKernelModules = target.config.boot.initrd.availableKernelModules ++ [
+        "sd_mod"
+        "uas"
+        "usb_storage"
+        "xhci_pci"
+      ];
       systemd.enable = true;
     };
     loader.systemd-boot.enable = true;
