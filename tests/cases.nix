@@ -1937,6 +1937,30 @@ let
           ]
         ]
     ++
+      equal "priorities by VRRP are so close that a box that is not ready has the lower one"
+        (map
+          (
+            priority:
+            (builtins.tryEval
+              (evaluate (fleetOf {
+                address.vrrp = { inherit priority; };
+              })).linerate.fleet.address.vrrp.priority
+            ).success
+          )
+          [
+            101
+            102
+            201
+            202
+          ]
+        )
+        [
+          false
+          true
+          true
+          false
+        ]
+    ++
       equal "an address by VRRP is heard of through either firewall"
         (map
           (

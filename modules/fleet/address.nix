@@ -111,9 +111,13 @@ in
         description = "The same on both boxes, and on no others in the network.";
       };
       priority = mkOption {
-        type = types.ints.between 102 254;
+        # A box that is not ready counts 100 less, so any two of these differ by less than that.
+        type = types.ints.between 102 201;
         example = 150;
-        description = "The box with the higher one has the address; one that is not ready counts 100 less.";
+        description = ''
+          The box with the higher one has the address. One that is not ready counts 100 less, which is less than any
+          other priority that is allowed.
+        '';
       };
       interval = milliseconds 100 "How often the box that has it says so, in milliseconds; the other takes it after three of these.";
     };
