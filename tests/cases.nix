@@ -1712,6 +1712,37 @@ let
           ]
           [ ]
         ]
+    ++
+      equal "what streams the links to their replica starts late with them"
+        (
+          let
+            evaluated = evaluate {
+              fileSystems.state = {
+                mountPoint = "/var/lib/linerate-links";
+                options = [ "nofail" ];
+              };
+              services.linerate.links = {
+                enable = true;
+                replica.url = "s3://bucket/links";
+              };
+            };
+            inherit (evaluated.systemd.services) linerate-links linerate-litestream;
+          in
+          map (unit: lib.naturalSort unit.wantedBy) [
+            linerate-links
+            linerate-litestream
+          ]
+        )
+        [
+          [
+            "multi-user.target"
+            "var-lib-linerate-links.mount"
+          ]
+          [
+            "multi-user.target"
+            "var-lib-linerate-links.mount"
+          ]
+        ]
     ++ equal "a host may open the sandbox for places that it hides" (map (failed: failed.message) (
       lib.filter (assertion: !assertion.assertion)
         (evaluate {

@@ -210,7 +210,8 @@ in
     # Its own units, and not services.litestream, which runs as another user for other services' databases.
     systemd.services.linerate-litestream = lib.mkIf (replica != null) {
       description = "Replica of the links";
-      wantedBy = [ "multi-user.target" ];
+      # Whatever starts links starts this, also a mount that comes late (mounts.nix).
+      inherit (config.systemd.services.linerate-links) wantedBy;
       wants = [ "network-online.target" ];
       # The database exists once links has started.
       after = [
