@@ -1409,6 +1409,42 @@ let
           }
           "linerate-files"
         ]
+    ++
+      equal "each program knows the settings that its other options make"
+        (
+          let
+            known = lib.importJSON ../modules/services/settings.json;
+            services = (evaluate { }).services.linerate;
+            evaluated = evaluate {
+              services.linerate = lib.mapAttrs (
+                name: _:
+                {
+                  enable = true;
+                  socketActivation = true;
+                  tls = {
+                    certificate = "/chain.pem";
+                    key = "/key.pem";
+                    admin = true;
+                  };
+                }
+                // lib.optionalAttrs (services.${name} ? workers) { workers = 2; }
+                // lib.optionalAttrs (name == "console") {
+                  helper = true;
+                  filesWriter.enable = true;
+                }
+              ) known;
+            };
+          in
+          lib.mapAttrs (
+            name: service: lib.subtractLists known.${name} (lib.attrNames service.settings)
+          ) evaluated.linerate.services
+        )
+        {
+          api = [ ];
+          console = [ ];
+          files = [ ];
+          links = [ ];
+        }
     ++ equal "the console is where no queue is" (
       let
         evaluated = evaluate {

@@ -79,7 +79,6 @@ in
       openFirewall
       secrets
       socketActivation
-      workers
       ;
     tls = import ./tls-options.nix { inherit lib; } cfg.tls;
 

@@ -51,7 +51,7 @@ let
       cfg = cfgOf name;
     in
     lib.filterAttrs (_: value: value != null && value != [ ]) cfg.settings
-    // lib.optionalAttrs (cfg.workers != null) { inherit (cfg) workers; }
+    // lib.optionalAttrs (cfg.workers or null != null) { inherit (cfg) workers; }
     // services.${name}.derived
     // lib.optionalAttrs cfg.socketActivation {
       listen = map (socket: "systemd:${socket.name}") (public cfg);
