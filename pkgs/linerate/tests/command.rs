@@ -179,12 +179,36 @@ fn whoever_may_not_place_queues_is_told_who_may() {
 
 #[test]
 fn what_is_not_as_planned_is_code_3() {
-    let output = linerate("c6i.4xlarge-8", &["nic", "verify"]);
+    let output = linerate("c6i.4xlarge-8", &["nic", "verify", "ens5"]);
     assert_eq!(output.status.code(), Some(3));
     let message = "error: 17 settings are not as planned: linerate nic apply mends them\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), message);
-    let output = linerate("virtio-4", &["nic", "verify"]);
+    let output = linerate("virtio-4", &["nic", "verify", "eth0"]);
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn without_a_card_or_a_policy_only_what_was_applied_is_verified() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = directory.path().to_str().expect("a path");
+    let verify = || {
+        let output = linerate("c6i.4xlarge-8", &["nic", "verify", "--state", state]);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let save = |interface: &str| {
+        let saved = format!(
+            r#"{{"interface":"{interface}","policy":"spread","steering":true,"managed":[],"originals":[]}}"#
+        );
+        std::fs::write(directory.path().join(format!("nic-{interface}.json")), saved).expect("a file");
+    };
+    assert_eq!(verify(), (Some(0), "Nothing was applied.\n".to_owned()));
+    // A card that is gone.
+    save("ens9");
+    assert_eq!(verify(), (Some(0), "Nothing was applied.\n".to_owned()));
+    save("ens5");
+    let (code, said) = verify();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.starts_with("ens5, policy spread: 7 settings hold, 17 do not\n"), "{said}");
 }
 
 #[test]

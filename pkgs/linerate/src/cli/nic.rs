@@ -79,7 +79,7 @@ impl StateArgs {
 /// The interfaces, and their placement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Interfaces. Default: all with a device behind them.
+    /// Interfaces. Default: all with a device behind them; for verify without a policy, those that were changed.
     #[arg(value_name = "IF")]
     pub interfaces: Vec<String>,
 
@@ -291,9 +291,14 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let store = args.state.store(context);
     let system = &*context.system;
     let topology = Topology::read(system).map_err(Error::Topology)?;
+    // Where nobody says how it should be, only what was applied does: no other card is wrong.
+    let only_applied = args.placement.interfaces.is_empty() && args.placement.policy.is_none();
     let mut interfaces = Vec::new();
     for interface in named(&args.placement, system)? {
         let saved = store.load(&interface)?;
+        if only_applied && saved.is_none() {
+            continue;
+        }
         let wish = match (&args.placement.policy, &saved) {
             (None, Some(saved)) => {
                 let unknown = |source| Error::Policy { interface: interface.clone(), source };
@@ -309,6 +314,9 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     }
     let drifted = interfaces.iter().map(|interface| interface.what.wrong()).sum();
     context.output.show(&Done { interfaces }, |done, output| {
+        if only_applied && done.interfaces.is_empty() {
+            return output.line("Nothing was applied.");
+        }
         for Explained { what, reasons } in &done.interfaces {
             lines(reasons, output)?;
             let (interface, policy, held) = (&what.interface, &what.policy, what.held);
