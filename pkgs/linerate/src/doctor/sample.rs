@@ -27,6 +27,8 @@ impl Sample {
                 }
             }
         }
+        // IPv6 counts its datagrams in a file of its own.
+        sample.fields("snmp6", &system.read("/proc/net/snmp6").unwrap_or_default());
         sample.fields("vm", &system.read("/proc/vmstat").unwrap_or_default());
         sample.time(&system.read("/proc/stat").unwrap_or_default());
         for interface in device::interfaces(system).unwrap_or_default() {

@@ -48,8 +48,9 @@ fn overflows(context: &RuleContext<'_>) -> Vec<Finding> {
 }
 
 fn datagrams(context: &RuleContext<'_>) -> Vec<Finding> {
-    let lost = context.interval.grew("udp/RcvbufErrors");
-    let taken = context.interval.grew("udp/InDatagrams");
+    let both = |four: &str, six: &str| context.interval.grew(four).saturating_add(context.interval.grew(six));
+    let lost = both("udp/RcvbufErrors", "snmp6/Udp6RcvbufErrors");
+    let taken = both("udp/InDatagrams", "snmp6/Udp6InDatagrams");
     if lost == 0 {
         return Vec::new();
     }
@@ -100,6 +101,27 @@ later
         let found = symptoms(&OVERFLOWS, machine, 1.0);
         assert_eq!((found[0].effect, found[0].severity), (Some(0.1), Severity::Warning));
         assert!(symptoms(&DATAGRAMS, machine, 1.0).is_empty());
+    }
+
+    #[test]
+    fn datagrams_of_both_families_count() {
+        let machine = "/proc/net/snmp:
+|Udp: InDatagrams RcvbufErrors
+|Udp: 10 1
+/proc/net/snmp6:
+|Udp6InDatagrams                 \t100
+|Udp6RcvbufErrors                \t0
+later
+/proc/net/snmp:
+|Udp: InDatagrams RcvbufErrors
+|Udp: 20 3
+/proc/net/snmp6:
+|Udp6InDatagrams                 \t170
+|Udp6RcvbufErrors                \t18
+";
+        let found = symptoms(&DATAGRAMS, machine, 1.0);
+        assert_eq!(found[0].found, "20 datagrams dropped, 80 taken");
+        assert_eq!((found[0].effect, found[0].severity), (Some(0.2), Severity::Warning));
     }
 
     #[test]
