@@ -11,6 +11,7 @@ let
   tls = lib.any (service: service.settings ? cert || service.settings ? admin-cert) (
     lib.attrValues config.linerate.services
   );
+  # Exporters are in Go, whose listeners take 0.0.0.0 for all addresses of IPv6 too.
   address = if cfg.metrics.interface == null then "127.0.0.1" else "0.0.0.0";
   addresses = import ../services/address.nix { inherit lib; };
   # This host's addresses at which services say whether they are ready, besides the loopback's.
