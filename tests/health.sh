@@ -26,19 +26,21 @@ program sleep <<<". $work/meanwhile"
 gate() {
     sed -e "s#/sys/class/net/#$work/net/#" -e "s/-ge 86400 /-ge $1 /" -e "s/-ge 60 /-ge $patience /" \
         -e 's/sleep 1$/&; SECONDS=100000/' \
-        -e 's/for url in  ;/for url in $URLS;/' tests/rendered/vm/scripts/linerate-health >"$work/script"
-    for text in "$work/net/" "-ge $1 " "-ge $patience " 'SECONDS=' '$URLS'; do
+        -e 's/for url in  ;/for url in $URLS;/' -e 's#for card in virtio_net/;#for card in $CARDS;#' \
+        tests/rendered/vm/scripts/linerate-health >"$work/script"
+    for text in "$work/net/" "-ge $1 " "-ge $patience " 'SECONDS=' '$URLS' '$CARDS'; do
         grep -qF -e "$text" "$work/script" || { echo "error: the script has no place for $text" >&2; exit 1; }
     done
     rm -f "$work/asked"
-    URLS=${URLS:-} PATH=$work/bin:$PATH timeout=1 bash -e "$work/script" >"$work/said" 2>&1
+    URLS=${URLS:-} CARDS=$CARDS PATH=$work/bin:$PATH timeout=1 bash -e "$work/script" >"$work/said" 2>&1
 }
 
-# card NAME DRIVER CARRIER
+# card NAME DRIVER CARRIER: its address ends with the last letter of its name.
 card() {
     mkdir -p "$work/net/$1/device"
     ln -sfn "$work/drivers/$2" "$work/net/$1/device/driver"
     echo "$3" >"$work/net/$1/carrier"
+    echo "02:00:00:00:00:0${1: -1}" >"$work/net/$1/address"
 }
 
 good() {
@@ -62,6 +64,7 @@ begin() {
     card eth0 virtio_net 1
     echo "echo nobody should wait; kill \$PPID" >"$work/meanwhile"
     URLS=
+    CARDS=virtio_net/
     patience=0
 }
 
@@ -87,6 +90,22 @@ begin
 card eth0 virtio_net 0
 echo "echo 1 >$work/net/eth0/carrier; touch $work/well" >"$work/meanwhile"
 good "a carrier that comes late" 1000
+says 'not decided yet, since there is not: a carrier at eth0; '
+begin
+card eth1 virtio_net 0
+bad "an unused port beside one with a carrier" 1000
+begin
+card eth0 virtio_net 0
+card eth1 virtio_net 0
+echo "echo 1 >$work/net/eth1/carrier; touch $work/well" >"$work/meanwhile"
+good "a carrier that comes late, at either port" 1000
+says 'not decided yet, since there is not: a carrier at eth0 or eth1; '
+begin
+card eth0 virtio_net 0
+card eth1 virtio_net 1
+CARDS='virtio_net/02:00:00:00:00:00 virtio_net/02:00:00:00:00:01'
+echo "echo 1 >$work/net/eth0/carrier; touch $work/well" >"$work/meanwhile"
+good "a carrier that comes late, at a port that is told by its address" 1000
 says 'not decided yet, since there is not: a carrier at eth0; '
 begin
 card eth0 virtio_net 0

@@ -13,8 +13,12 @@ let
   databases = map (service: service.databases) (lib.attrValues config.linerate.services);
   urls = lib.concatMap (each: each.urls) databases;
   files = lib.concatMap (each: each.files) databases;
-  # Cards that the host declares.
-  drivers = lib.unique (map (card: card.driver) (lib.attrValues (config.linerate.tuning.nic or { })));
+  # Cards that the host declares, each by its driver and, behind a slash, its address if it is told by that.
+  cards = lib.unique (
+    map (card: "${card.driver}/${toString card.mac}") (
+      lib.attrValues (config.linerate.tuning.nic or { })
+    )
+  );
 in
 {
   options.linerate.appliance.health = {
@@ -59,9 +63,9 @@ in
       default = 24 * 60 * 60;
       description = ''
         How long a boot stays undecided because of something that the box does not control, in seconds: a card of
-        `linerate.tuning.nic` without a carrier, an unreachable database on another host, or links' replica. Meanwhile
-        the boot is neither good nor bad, and the services keep trying. After that, the box has `patience`, whatever is
-        missing.
+        `linerate.tuning.nic` of which no port has a carrier, an unreachable database on another host, or links'
+        replica. Meanwhile the boot is neither good nor bad, and the services keep trying. After that, the box has
+        `patience`, whatever is missing.
       '';
     };
 
@@ -135,14 +139,23 @@ in
         )
         # Prints what other machines have not made available yet, in a line.
         missing() {
-          local card url each host port unreached
-          for card in /sys/class/net/*; do
-            case $(basename "$(readlink "$card/device/driver")") in
-              ${if drivers == [ ] then "none" else lib.concatStringsSep " | " drivers}) ;;
-              *) continue ;;
-            esac
-            # Of a card that is down, the carrier cannot be read.
-            [ "$(cat "$card/carrier" 2>/dev/null)" != 0 ] || printf 'a carrier at %s; ' "''${card##*/}"
+          local card interface without url each host port unreached
+          for card in ${lib.concatStringsSep " " cards}; do
+            # Not every port of a card has to be used, so one with a carrier is enough.
+            without=
+            for interface in /sys/class/net/*; do
+              [ "$(basename "$(readlink "$interface/device/driver")")" = "''${card%/*}" ] || continue
+              case ''${card#*/} in
+                "" | "$(cat "$interface/address" 2>/dev/null)") ;;
+                *) continue ;;
+              esac
+              # Of a port that is down, the carrier cannot be read.
+              case $(cat "$interface/carrier" 2>/dev/null) in
+                1) continue 2 ;;
+                0) without+="''${without:+ or }''${interface##*/}" ;;
+              esac
+            done
+            [ -z "$without" ] || printf 'a carrier at %s; ' "$without"
           done
           for url in ${lib.escapeShellArgs urls} ${
             lib.concatMapStringsSep " " (file: "\"$(cat ${lib.escapeShellArg file} 2>/dev/null)\"") files

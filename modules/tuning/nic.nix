@@ -106,7 +106,10 @@ let
         mac = mkOption {
           type = types.nullOr (types.strMatching "([0-9a-f]{2}:){5}[0-9a-f]{2}");
           default = null;
-          description = "The card's address, if the host has several cards with the same driver.";
+          description = ''
+            The address of a port, if the host has several with this driver, such as the two of one card. Without it,
+            this is about all of them, and it is enough that one of them has a link.
+          '';
         };
 
         queues = mkOption {

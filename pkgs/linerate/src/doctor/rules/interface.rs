@@ -10,7 +10,7 @@ use crate::system::{Coalescing, System, name_of};
 /// The card.
 pub const PRESENT: Rule = Rule {
     name: "interface",
-    about: "every network card of the profile is there and its link is up",
+    about: "every network card of the profile is there, and one of its links is up",
     cost: "visitors do not get here",
     source: "Documentation/ABI/testing/sysfs-class-net",
     compares: Some(|context| !context.profile.nic.is_empty()),
@@ -120,13 +120,19 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
         state.map_or_else(|_| "unknown".to_owned(), |state| state.trim().to_owned())
     };
     // A driver that doesn't report the link state shows `unknown`, which isn't a finding.
-    let down = interfaces.iter().map(|interface| (interface, state(interface)));
-    let down = down.filter(|(_, state)| !["up", "unknown"].contains(&state.as_str()));
-    down.map(|(interface, state)| {
-        let finding = Finding::drift(interface, "up", state).severity(Severity::Critical);
-        finding.remedy(format!("ip link set {interface} up  # networkctl status {interface} says more"))
-    })
-    .collect()
+    let states = interfaces.into_iter().map(|interface| (state(&interface), interface));
+    let (up, down): (Vec<_>, Vec<_>) =
+        states.partition(|(state, _)| ["up", "unknown"].contains(&state.as_str()));
+    // Not every port that a driver has needs to be used.
+    let severity = if up.is_empty() { Severity::Critical } else { Severity::Notice };
+    let more = if up.is_empty() { "" } else { "; if it is not used, tell the card by the other's mac" };
+    down.into_iter()
+        .map(|(state, interface)| {
+            let remedy =
+                format!("ip link set {interface} up  # networkctl status {interface} says more{more}");
+            Finding::drift(interface, "up", state).severity(severity).remedy(remedy)
+        })
+        .collect()
 }
 
 /// A finding if the value differs from the wanted one, or the driver doesn't report it.
@@ -279,6 +285,27 @@ qdiscs ens5 pfifo_fast pfifo_fast
             let expected: Vec<(String, String)> =
                 expected.iter().map(|(name, found)| ((*name).to_owned(), (*found).to_owned())).collect();
             assert_eq!(found(rule, nic), expected, "{} {nic}", rule.name);
+        }
+    }
+
+    #[test]
+    fn of_two_ports_one_may_be_unused() {
+        type Case<'c> = (&'c str, &'c str, &'c [(&'c str, Severity)]);
+        let cases: [Case<'_>; 4] = [
+            ("up", "up", &[]),
+            ("up", "down", &[("ens2", Severity::Notice)]),
+            ("lowerlayerdown", "unknown", &[("ens1", Severity::Notice)]),
+            ("down", "down", &[("ens1", Severity::Critical), ("ens2", Severity::Critical)]),
+        ];
+        let port = |name: &str, function: &str, state: &str| {
+            MACHINE.replace("ens5", name).replace("05.0", function).replace("= down", &format!("= {state}"))
+        };
+        for (first, second, expected) in cases {
+            let machine = port("ens1", "05.1", first) + &port("ens2", "05.2", second);
+            let found = findings(&PRESENT, &machine, r#"{"nic": {"front": {"driver": "ena"}}}"#);
+            let found: Vec<(&str, Severity)> =
+                found.iter().map(|one| (one.subject.as_str(), one.severity)).collect();
+            assert_eq!(found, expected, "{first} and {second}");
         }
     }
 
