@@ -625,7 +625,7 @@ fn domains_are_added_listed_changed_and_deleted() {
             (&changed["root_target"], &changed["not_found_html"], &changed["default_target"]),
             (&Value::Null, &Value::Null, &json!("https://t.example/d"))
         );
-        place.run(&["domain", "edit", "b.example"]).failed(2, "nothing to change: give --root-target, ");
+        place.run(&["domain", "edit", "b.example"]).failed(2, "nothing to change: give --root, --default, ");
         place.run(&["domain", "edit", "c.example", "--clear-root"]).failed(2, "c.example");
         place.run(&["domain", "add", "192.0.2.1"]).failed(2, "not an address");
         place.run(&["domain", "add", "go.example"]).failed(2, "the default domain");

@@ -165,7 +165,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
                 not_found_html: set_or_clear(page, edit.clear_not_found_page),
             };
             if patch == DomainPatch::default() {
-                return Err(Error::NothingToChange("--root-target, --default-target, --not-found-page"));
+                return Err(Error::NothingToChange("--root, --default, --not-found-page"));
             }
             let backend = edit.backend.open(&edit.policy, IfMissing::Refuse)?;
             output.show(&backend.edit_domain(&edit.host, patch)?, print)
