@@ -1944,8 +1944,109 @@ let
     ++ equal "a wave of no repository is refused" (fleet { wave = "canary"; }) [ "linerate.fleet.wave" ]
     ++ equal "a node of no wave is refused" (fleet {
       waves.enable = true;
-      nodes.a.wave = "wave9";
+      nodes.a = {
+        wave = "wave9";
+        services.links = "http://10.0.0.1:8081";
+      };
     }) [ "linerate.fleet.nodes.a.wave" ]
+    ++
+      equal "a node that follows a wave and has no services is refused"
+        (fleet {
+          waves.enable = true;
+          nodes = {
+            a.wave = "canary";
+            b = {
+              wave = "canary";
+              services.fleet = "http://10.0.0.1:8120";
+            };
+            # Only the monitor looks at it.
+            c = { };
+          };
+        })
+        [
+          "linerate.fleet.nodes.a.services"
+          "linerate.fleet.nodes.b.services"
+        ]
+    ++
+      equal "a branch that is there twice, and a setting that there is not, are refused"
+        (fleet {
+          waves = {
+            enable = true;
+            source = "wave1";
+            settings.cacerts = "/ca.pem";
+          };
+        })
+        [
+          "linerate.fleet.waves"
+          "linerate.fleet.waves.settings"
+        ]
+    ++
+      equal "what the program refuses in its file is refused before"
+        (map
+          (
+            settings:
+            (builtins.tryEval (
+              builtins.deepSeq (evaluate (fleetOf settings)).linerate.fleet.waves.settings null
+            )).success
+          )
+          (
+            map
+              (waves: {
+                waves = {
+                  enable = true;
+                }
+                // waves;
+              })
+              [
+                {
+                  names = [
+                    "canary"
+                    "v1.2_a-b"
+                  ];
+                }
+                { settings.well-for = "31d"; }
+                { names = [ "a/b" ]; }
+                { names = [ "-d" ]; }
+                { names = [ "a..b" ]; }
+                { names = [ "a.lock" ]; }
+                { source = "main."; }
+                { settings.well-for = "30"; }
+                { settings.well-for = "745h"; }
+                { settings.well-for = "99999999999999999999d"; }
+              ]
+            ++
+              map
+                (url: {
+                  waves.enable = true;
+                  nodes.a = {
+                    wave = "canary";
+                    services.links = url;
+                  };
+                })
+                [
+                  "http://[2001:db8::1]:8081"
+                  "https://box_1.example"
+                  "http://u@box"
+                  "http://box/x"
+                ]
+          )
+        )
+        [
+          true
+          true
+          false
+          false
+          false
+          false
+          false
+          false
+          false
+          false
+          true
+          true
+          false
+          false
+        ]
     ++ equal "an address that two ways share is refused" (fleet {
       address = {
         bgp = announced // {

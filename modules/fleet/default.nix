@@ -8,6 +8,8 @@
 let
   inherit (lib) mkOption types;
   cfg = config.linerate.fleet;
+  # As in pkgs/linerate/src/fleet/settings.rs.
+  url = types.strMatching "https?://[][A-Za-z0-9.:_-]+";
 in
 {
   imports = [
@@ -31,7 +33,7 @@ in
               description = "The branch that the box follows: one of `linerate.fleet.waves.names`.";
             };
             services = mkOption {
-              type = types.attrsOf (types.strMatching "https?://[^/]+");
+              type = types.attrsOf url;
               default = { };
               example = {
                 links = "http://10.0.0.1:8081";
@@ -42,7 +44,7 @@ in
               '';
             };
             machine = mkOption {
-              type = types.nullOr (types.strMatching "https?://[^/]+");
+              type = types.nullOr url;
               default = null;
               example = "http://10.0.0.1:9100";
               description = "The URL of its node_exporter, which also reports the findings of `linerate doctor`.";
