@@ -1,6 +1,7 @@
 //! Keys over HTTP: they are created, listed, used, expired and revoked, and never have more rights than the key that
 //! creates them.
 
+use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use links::store::{NewToken, Scope};
 use links::when::Timestamp;
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::until;
+use testkit::{uninterrupted, until};
 use ureq::SendBody;
 
 use crate::server::{Reply, Server};
@@ -240,4 +241,33 @@ fn an_import_ends_with_its_key_while_its_passwords_are_hashed() {
     assert_eq!(client.receive(true).expect("an answer").status, 401);
     assert!(begun.elapsed() < Duration::from_secs(20), "the answer waits for all passwords");
     assert!(reader.is_empty().expect("an answer"), "links are stored for a key that has ended");
+}
+
+#[test]
+fn an_export_ends_with_its_key() {
+    let server = Server::start();
+    // Together they are far longer than what sockets hold.
+    let rows = format!("https://example.com/{}\n", "x".repeat(1_500)).repeat(10_000);
+    for _ in 0..5 {
+        let csv = [("content-type", "text/csv")];
+        let imported = server.ask("POST", "/api/v1/links/import", &csv, &format!("target\n{rows}"));
+        assert_eq!(imported.json()["created"], 10_000, "{}", imported.text());
+    }
+    let new = NewToken { name: "leaked".to_owned(), scope: Scope::Read, domains: None, expires_at: None };
+    let (info, key) = server.store.create_token_as(new).wait().expect("a key");
+    let mut client = Client::connect(server.address);
+    client.send(format!(
+        "GET /api/v1/links/export?format=csv HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Authorization: Bearer {key}\r\n\r\n"
+    ));
+    assert_eq!(client.receive_head().expect("an answer").status, 200);
+    server.store.revoke_token(info.id).wait().expect("it is known");
+    let (mut body, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+    // A reset ends it too.
+    while let Ok(count @ 1..) = uninterrupted(|| client.stream.read(&mut piece)) {
+        body.extend_from_slice(&piece[..count]);
+        // All of it takes longer than it takes to see that the key has ended.
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!body.ends_with(b"\r\n0\r\n\r\n"), "all of it is there: {} bytes", body.len());
 }

@@ -92,7 +92,7 @@ pub(in crate::admin) async fn export(
     }));
     let (reader, of, locked) = opened.await.map_err(|_| Error::Closed)??;
     response.insert_header((LOCKED, locked));
-    let (sender, mut receiver) = mpsc::channel(CHUNKS);
+    let (sender, receiver) = mpsc::channel(CHUNKS);
     let runtime = Handle::current();
     spawn_blocking(carrying(move || {
         let _permit = permit;
@@ -113,7 +113,17 @@ pub(in crate::admin) async fn export(
             output.give(Err(error)).ok();
         }
     }));
-    Ok(response.streaming(stream::poll_fn(move |context| receiver.poll_recv(context))))
+    let ended = Box::pin(async move { key_ended(&request).await });
+    // An error is the last piece.
+    let pieces = stream::unfold(Some((receiver, ended)), |left| async move {
+        let (mut receiver, mut ended) = left?;
+        tokio::select! {
+            biased;
+            failure = &mut ended => Some((Err(io::Error::other(failure.to_string())), None)),
+            piece = receiver.recv() => Some((piece?, Some((receiver, ended)))),
+        }
+    });
+    Ok(response.streaming(pieces))
 }
 
 /// The blocking thread's end of an export.
