@@ -33,7 +33,7 @@ use click_limits::ClickLimits;
 use freshness::Freshness;
 use generations::Generations;
 
-pub use click_limits::{Grants, Turns};
+pub use click_limits::{Turns, Unspent};
 pub use entry::{Entry, Rules, Verdict};
 pub use local::LocalCache;
 
@@ -201,7 +201,8 @@ impl Cache {
         self.limits.grant(link, clicks);
     }
 
-    /// Records the limit of a link whose clicks are granted. Returns whether it differs from the recorded one.
+    /// Records the limit of a link whose clicks are granted. Returns whether it differs from the recorded one. If so,
+    /// no visit gets the clicks that were granted before.
     pub fn limits_changed(&self, link: i64, most: Option<u64>) -> bool {
         self.limits.changed(link, most)
     }
@@ -226,9 +227,20 @@ impl Cache {
         self.limits.turns(link)
     }
 
-    /// Takes back unused grants: those of one link, or those of all links that were granted nothing for this long.
-    pub fn take_grants(&self, of: Grants) -> Vec<(i64, u64)> {
-        self.limits.take(of)
+    /// Waits until there are grants of earlier limits.
+    pub async fn outdated_grants(&self) {
+        self.limits.outdated().await;
+    }
+
+    /// Takes unused grants: those of links that were granted nothing for this long, and those of earlier limits.
+    pub fn take_grants(&self, idle: Duration) -> Vec<Unspent> {
+        self.limits.take(idle)
+    }
+
+    /// Puts grants back that were taken. No visit gets those whose link has got another limit since, so that it is not
+    /// exceeded. They wait to be taken again.
+    pub fn put_back(&self, grants: Vec<Unspent>) {
+        self.limits.put_back(grants);
     }
 
     /// Makes changed entries outdated. Called after the commit, before it is acknowledged.

@@ -315,6 +315,28 @@ fn a_link_counts_as_used_up_for_a_second_unless_it_may_have_clicks_again() {
 }
 
 #[test]
+fn grants_that_are_not_given_back_are_there_again_unless_the_limit_has_changed_since() {
+    let cache = Cache::new(1 << 20);
+    let counter = cache.limits.counter(1, LEASED);
+    let left = || LEASED - counter.load(Ordering::Relaxed);
+    assert!(!cache.limits_changed(1, Some(10)));
+    cache.grant(1, 4);
+    assert!(cache.take_grants(Duration::MAX).is_empty(), "they were granted just now");
+    let taken = cache.take_grants(Duration::ZERO);
+    assert_eq!((taken.len(), taken[0].clicks, left()), (1, 4, 0));
+    cache.put_back(taken.clone());
+    assert_eq!(left(), 4);
+    assert_eq!(cache.take_grants(Duration::ZERO), taken);
+    // The link may only be followed twice from now on.
+    assert!(cache.limits_changed(1, Some(2)));
+    cache.put_back(taken.clone());
+    assert_eq!((left(), cache.take_grants(Duration::MAX)), (0, taken));
+    cache.grant(1, 1);
+    assert!(cache.limits_changed(1, Some(1)));
+    assert_eq!((left(), cache.take_grants(Duration::MAX).len()), (0, 1));
+}
+
+#[test]
 fn one_visit_at_a_time_requests_clicks_of_a_link() {
     let cache = Cache::new(1 << 20);
     let _counters = [1, 2].map(|link| cache.limits.counter(link, LEASED));

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use service::shutdown::Shutdown;
 
-use crate::cache::{Cache, Grants};
+use crate::cache::Cache;
 use crate::clicks::{ClickBuffer, Counted};
 use crate::geoip::GeoIp;
 use crate::store::Store;
@@ -214,12 +214,7 @@ impl Front {
     /// Flushes the last clicks, after the workers have ended.
     pub fn close(&self) {
         if let Some(store) = self.store.remote() {
-            let grants = self.cache.take_grants(Grants::Idle(Duration::ZERO));
-            if !grants.is_empty()
-                && let Err(error) = store.give_back(grants).wait()
-            {
-                tracing::warn!(%error, "clicks that were granted are not given back: nobody answers them");
-            }
+            remote::give_back_all(&self.cache, &store);
         }
         let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return };
         let clicks = batch.total();

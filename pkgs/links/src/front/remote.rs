@@ -3,9 +3,11 @@
 //! Results are cached for other visits, unless something has changed since the read started. While the database is
 //! unreachable, a visit gets the last known state, or otherwise a standby's. The answer says which.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::cache::{Cache, Entry, Grants};
+use crate::cache::{Cache, Entry, Unspent};
 use crate::domains::DomainId;
 use crate::store::{Error, FoundRoute, Lease, Remote};
 
@@ -21,6 +23,9 @@ const AGREED: Duration = Duration::from_secs(10);
 
 /// How often that read checks again.
 const AGAIN: Duration = Duration::from_millis(20);
+
+/// The log's line if grants are not given back.
+const LOST: &str = "clicks that were granted are not given back: nobody answers them";
 
 /// How certain a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +57,7 @@ pub async fn find(
     } else {
         match remote.route(domain, code).await {
             Ok(found) => {
-                let entry = cache.keep(reading, domain, code, route(cache, remote, found));
+                let entry = cache.keep(reading, domain, code, route(cache, found));
                 return Ok((entry, Certainty::Sure));
             }
             Err(error) => error,
@@ -75,7 +80,7 @@ pub async fn find(
         Some(Err(error)) => error,
         None if away => match remote.route(domain, code).await {
             Ok(found) => {
-                let entry = cache.keep(reading, domain, code, route(cache, remote, found));
+                let entry = cache.keep(reading, domain, code, route(cache, found));
                 return Ok((entry, Certainty::Sure));
             }
             Err(error) => error,
@@ -90,7 +95,7 @@ pub async fn find(
         if cache.is_fresh() {
             let reading = cache.reading(domain, code);
             if let Ok(found) = remote.route(domain, code).await {
-                let entry = cache.keep(reading, domain, code, route(cache, remote, found));
+                let entry = cache.keep(reading, domain, code, route(cache, found));
                 return Ok((entry, Certainty::Sure));
             }
         }
@@ -99,16 +104,10 @@ pub async fn find(
     Err(failed)
 }
 
-/// The route. If the link's click limit has changed, returns what was granted under the old limit.
-fn route(cache: &Cache, remote: &Remote, found: Option<FoundRoute>) -> Option<crate::store::Route> {
+/// The route. If the link's click limit has changed, no visit gets what was granted under the old one.
+fn route(cache: &Cache, found: Option<FoundRoute>) -> Option<crate::store::Route> {
     let FoundRoute { route, max_clicks } = found?;
-    if cache.limits_changed(route.id, max_clicks) {
-        let grants = cache.take_grants(Grants::Of(route.id));
-        if !grants.is_empty() {
-            // This runs to its end even if nobody waits for it.
-            drop(remote.give_back(grants));
-        }
-    }
+    cache.limits_changed(route.id, max_clicks);
     Some(route)
 }
 
@@ -125,17 +124,35 @@ pub async fn lease(cache: &Cache, remote: &Remote, link: i64) -> Result<(), Erro
 /// Returns grants that no visit needs; never ends.
 pub async fn give_back(cache: &Cache, remote: &Remote) -> std::convert::Infallible {
     loop {
-        tokio::time::sleep(LOOK).await;
-        give_back_idle(cache, remote, IDLE).await;
+        // Those of an earlier limit are returned at once, since the new one may have none left without them.
+        let _ = tokio::time::timeout(LOOK, cache.outdated_grants()).await;
+        // While the database is away, others cannot get what is idle, and this node's visitors can.
+        let idle = if cache.is_fresh() { IDLE } else { Duration::MAX };
+        let grants = cache.take_grants(idle);
+        if !grants.is_empty() {
+            let committing = Arc::default();
+            if let Err(error) = remote.give_back(counts(&grants), &committing).await {
+                if committing.load(Ordering::Relaxed) {
+                    tracing::warn!(%error, "{LOST}");
+                } else {
+                    tracing::debug!(%error, "clicks that were granted are not given back yet");
+                    cache.put_back(grants);
+                }
+            }
+        }
     }
 }
 
-/// Returns what was granted at least `idle` ago and is unused.
-pub async fn give_back_idle(cache: &Cache, remote: &Remote, idle: Duration) {
-    let grants = cache.take_grants(Grants::Idle(idle));
+/// Returns all grants, as the last thing that this node does.
+pub fn give_back_all(cache: &Cache, remote: &Remote) {
+    let grants = cache.take_grants(Duration::ZERO);
     if !grants.is_empty()
-        && let Err(error) = remote.give_back(grants).await
+        && let Err(error) = remote.give_back(counts(&grants), &Arc::default()).wait()
     {
-        tracing::warn!(%error, "clicks that were granted are not given back: nobody answers them");
+        tracing::warn!(%error, "{LOST}");
     }
+}
+
+fn counts(grants: &[Unspent]) -> Vec<(i64, u64)> {
+    grants.iter().map(|grant| (grant.link, grant.clicks)).collect()
 }

@@ -1,6 +1,6 @@
 //! The database is unreachable: redirects continue, writes are refused, and everything works once it is back.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bench::postgres::Durability;
 use serde_json::json;
@@ -67,5 +67,37 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     assert_eq!((answer.location(), answer.value("cache-status")), ("https://t.example/back", None));
     until("it hears again", || metric(&server, AGE) < STALENESS.as_secs_f64());
     until("clicks from before and meanwhile are counted", || api().clicks("known") >= 7);
+    server.stop();
+}
+
+#[test]
+fn clicks_that_a_server_was_granted_outlast_an_outage_of_the_database() {
+    let _alone = alone();
+    let (mut postgres, place) = start(Durability::Machine);
+    let server = node(&place, &[]);
+    let link = json!({ "code": "some", "target": "https://t.example/", "max_clicks": 4_096 });
+    assert_eq!(server.api().add(&link).expect("an answer"), 201);
+    let mut visitor = server.connect();
+    assert_eq!(ask(&mut visitor, "some").0, 307);
+    let mut followed = 1;
+    postgres.kill();
+    // Longer than a server keeps clicks that nobody asks for while it has a database.
+    let away = Instant::now();
+    while away.elapsed() < Duration::from_secs(10) {
+        match ask(&mut visitor, "some").0 {
+            307 => followed += 1,
+            503 => {}
+            status => panic!("{status}"),
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    postgres.resume().expect("it starts again");
+    until("all clicks are answered", || {
+        while ask(&mut visitor, "some").0 == 307 {
+            followed += 1;
+        }
+        followed >= 4_096
+    });
+    assert_eq!((followed, ask(&mut visitor, "some").0), (4_096, 410));
     server.stop();
 }

@@ -1,6 +1,7 @@
 //! The reads that a redirect waits for: the row of a code, and grants of clicks of a limited link.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use postgres::{Kind, Row};
 
@@ -100,9 +101,11 @@ impl Remote {
         self.0.run_for_visitor(move |pool| async move { limits::lease(&pool, link).await })
     }
 
-    /// Returns unused grants. If this fails, those clicks are lost.
-    pub fn give_back(&self, grants: Vec<(i64, u64)>) -> Pending<()> {
-        self.0.run(move |pool| async move { limits::give_back(&pool, &grants).await })
+    /// Returns unused grants. If this fails before it was `committing`, this node still has them. If it fails then,
+    /// nobody knows.
+    pub fn give_back(&self, grants: Vec<(i64, u64)>, committing: &Arc<AtomicBool>) -> Pending<()> {
+        let committing = Arc::clone(committing);
+        self.0.run(move |pool| async move { limits::give_back(&pool, &grants, &committing).await })
     }
 }
 

@@ -398,6 +398,18 @@ fn visitors_who_wait_for_clicks_leave_the_queue_and_connections_to_writes() {
 }
 
 #[test]
+fn what_a_link_was_granted_under_two_limits_is_given_back_together() {
+    let fixture = Fixture::new();
+    let link = fixture.add("one");
+    fixture.limit("one", Some(50));
+    assert_eq!(fixture.granted(link), 50);
+    let (remote, committing) = (Remote::of(Arc::clone(&fixture.node)), Arc::default());
+    remote.give_back(vec![(link, 2), (link, 3)], &committing).wait().unwrap();
+    assert!(committing.load(Ordering::Relaxed));
+    assert_eq!(fixture.granted(link), 5);
+}
+
+#[test]
 fn a_limit_that_an_import_sets_counts_the_clicks_from_before_too() {
     let fixture = Fixture::new();
     let link = fixture.add("one");

@@ -1,5 +1,7 @@
 //! Click limits: nodes are granted a few clicks at a time, so that all of them together never exceed the limit.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use postgres::{Pool, Session};
 
 use crate::store::{Error, Lease};
@@ -55,14 +57,20 @@ pub async fn begin(session: &Session, links: &[i64]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns unused grants. They are locked in the order in which [`begin`] does it, so that the two never deadlock.
-pub async fn give_back(pool: &Pool, grants: &[(i64, u64)]) -> Result<(), Error> {
+/// Returns unused grants, of which a link may have several. They are locked in the order in which [`begin`] does it, so
+/// that the two never deadlock. A failure before it is `committing` changes nothing.
+pub async fn give_back(pool: &Pool, grants: &[(i64, u64)], committing: &AtomicBool) -> Result<(), Error> {
     let links: Vec<i64> = grants.iter().map(|(link, _)| *link).collect();
     let clicks: Vec<i64> = grants.iter().map(|(_, clicks)| integer(*clicks)).collect();
-    let sql = "WITH locked AS (SELECT link FROM limits WHERE link = ANY($1) ORDER BY link FOR UPDATE) \
-         UPDATE limits SET taken = greatest(0, taken - given.clicks) \
-         FROM unnest($1::int8[], $2::int8[]) AS given (link, clicks) JOIN locked USING (link) \
+    let sql = "WITH locked AS (SELECT link FROM limits WHERE link = ANY($1) ORDER BY link FOR UPDATE), \
+         given AS (SELECT link, sum(clicks)::int8 AS clicks FROM unnest($1::int8[], $2::int8[]) AS g (link, clicks) \
+         GROUP BY link) \
+         UPDATE limits SET taken = greatest(0, taken - given.clicks) FROM given JOIN locked USING (link) \
          WHERE limits.link = given.link";
-    pool.get().await?.execute(sql, values![links => INT8_ARRAY, clicks => INT8_ARRAY]).await?;
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    transaction.execute(sql, values![links => INT8_ARRAY, clicks => INT8_ARRAY]).await?;
+    committing.store(true, Ordering::Relaxed);
+    transaction.commit().await?;
     Ok(())
 }
