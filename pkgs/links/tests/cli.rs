@@ -2,6 +2,7 @@
 
 mod place;
 
+use std::net::TcpListener;
 use std::process::Stdio;
 
 use place::{Place, command, on_both, squeezed};
@@ -584,6 +585,23 @@ fn an_api_that_cannot_be_used_is_told_of() {
         place.run(args).failed(code, why);
     }
     Place::with_database().run(&["list", "--api", url, "--database", "links.db"]).failed(2, "cannot be");
+}
+
+#[test]
+fn a_change_that_is_not_answered_may_have_been_made() {
+    use std::io::BufRead;
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    // A server that is killed once it has read the request.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::io::BufReader::new(stream).read_line(&mut String::new()).ok();
+        }
+    });
+    let place = Place::with_api();
+    place.run(&["add", "https://example.com", "--api", &url]).failed(1, "not known whether it has done this");
+    place.run(&["list", "--api", &url]).failed(1, "no server answers");
 }
 
 #[test]

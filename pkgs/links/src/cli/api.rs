@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use service::problem::Problem;
 use ureq::http::{Request, Response};
 use ureq::tls::TlsConfig;
-use ureq::{Agent, Body, SendBody};
+use ureq::{Agent, Body, SendBody, Timeout};
 use url::Url;
 
 use super::trust;
@@ -26,8 +26,12 @@ use crate::transfer::{Format, ImportOptions};
 /// Timeout of connecting to a server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a server may send nothing. It cancels a query after 5 s itself.
+/// How long a server may send nothing while it reads. It cancels a query after 5 s itself.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long it may send nothing, and take no more of a request's body, while it changes something. The passwords of a
+/// long import take hours, and nothing is sent meanwhile.
+const WORK: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest JSON answer, in bytes: a page of 1,000 links, each at its limits.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
@@ -53,6 +57,14 @@ pub enum Error {
         "no server answers at {url} ({source}): is 'linerate-links serve' running, and is this its --admin address?"
     )]
     Unreachable {
+        /// The server's base URL.
+        url: Url,
+        /// The reason.
+        source: Box<ureq::Error>,
+    },
+    /// The server was asked to change something, and has not answered.
+    #[error("{url} has not answered ({source}): it is not known whether it has done this, or still does it")]
+    Unanswered {
         /// The server's base URL.
         url: Url,
         /// The reason.
@@ -105,6 +117,10 @@ pub struct Client {
     base: Url,
     authorization: String,
     agent: Agent,
+    /// [`SILENCE`], except in tests.
+    silence: Duration,
+    /// [`WORK`], except in tests.
+    work: Duration,
 }
 
 /// The error for a URL that cannot be an API's.
@@ -142,12 +158,11 @@ impl Client {
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECT))
-            .timeout_per_read(Some(SILENCE))
-            .timeout_per_write(Some(SILENCE))
             .user_agent(concat!("linerate-links/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Ok(Self { base, authorization: format!("Bearer {token}"), agent })
+        let authorization = format!("Bearer {token}");
+        Ok(Self { base, authorization, agent, silence: SILENCE, work: WORK })
     }
 
     /// `POST /links`.
@@ -322,7 +337,15 @@ impl Client {
 
     fn send(&self, request: http::request::Builder, body: SendBody<'_>) -> Result<Response<Body>, Error> {
         let request = request.body(body).map_err(|error| self.unreachable(error.into()))?;
-        let mut response = self.agent.run(request).map_err(|source| self.unreachable(source))?;
+        let changes = !request.method().is_safe();
+        let patience = Some(if changes { self.work } else { self.silence });
+        let request = self.agent.configure_request(request);
+        let request = request.timeout_per_read(patience).timeout_per_write(patience).build();
+        let mut response =
+            self.agent.run(request).map_err(|source| match changes && may_be_sent(&source) {
+                true => Error::Unanswered { url: self.base.clone(), source: Box::new(source) },
+                false => self.unreachable(source),
+            })?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -341,6 +364,21 @@ impl Client {
             Some(reason) => Error::Untrusted { url, reason },
             None => Error::Unreachable { url, source: Box::new(source) },
         }
+    }
+}
+
+/// Whether a request may have reached the server before this error.
+fn may_be_sent(error: &ureq::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
+    match error {
+        ureq::Error::Timeout(Timeout::PerRead | Timeout::PerWrite) => true,
+        ureq::Error::Io(error) => {
+            matches!(
+                error.kind(),
+                BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut | UnexpectedEof
+            )
+        }
+        _ => false,
     }
 }
 
@@ -377,5 +415,48 @@ fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+
+    /// Answers the deletion of `late`, after a while, and nothing else.
+    fn serve(stream: &TcpStream) {
+        let mut is_late = false;
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if is_late && line.is_empty() {
+                thread::sleep(Duration::from_millis(500));
+                let mut stream = stream;
+                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("the client waits");
+            }
+            is_late |= line.contains("/links/late");
+        }
+    }
+
+    #[test]
+    fn a_change_has_its_time_and_nobody_knows_of_one_without_an_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || serve(&stream));
+            }
+        });
+        let short = Duration::from_millis(50);
+        let client = |silence, work| {
+            let client = Client::new(base(&url).expect("a URL"), "lr_token", None).expect("a client");
+            Client { silence, work, ..client }
+        };
+        client(short, WORK).delete(None, "late").expect("it is waited for");
+        let read = client(short, WORK).domains().expect_err("there is no answer");
+        assert!(matches!(read, Error::Unreachable { .. }), "{read}");
+        let changed = client(SILENCE, short).delete(None, "never").expect_err("there is no answer");
+        assert!(matches!(changed, Error::Unanswered { .. }), "{changed}");
     }
 }
