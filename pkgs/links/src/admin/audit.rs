@@ -1,7 +1,7 @@
 //! Entries of the audit log.
 //!
-//! A digest is the SHA-256 of a link as JSON, without its clicks. Its first 24 digits are the link's `ETag`. The
-//! digest before a write is taken within the write's transaction.
+//! A digest is the SHA-256 of a link as JSON, without its clicks, and of the end of its password's hash. Its first 24
+//! digits are the link's `ETag`. The digest before a write is taken within the write's transaction.
 
 use std::sync::{Arc, OnceLock};
 
@@ -68,7 +68,9 @@ impl Before {
 /// SHA-256 of everything that an edit can change.
 pub(super) fn sum(link: &Link) -> [u8; 32] {
     let edited = Link { clicks: 0, ..link.clone() };
-    Sha256::digest(serde_json::to_vec(&edited).unwrap_or_default()).into()
+    let mut sum = Sha256::new_with_prefix(serde_json::to_vec(&edited).unwrap_or_default());
+    sum.update(edited.password_end.unwrap_or_default());
+    sum.finalize().into()
 }
 
 /// [`sum`] in the audit log's form.

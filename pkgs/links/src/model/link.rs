@@ -44,7 +44,7 @@ pub enum Status {
     Disabled,
 }
 
-/// A link as stored. The password's hash never leaves the store; `protected` says whether there is one.
+/// A link as stored. Its password's hash stays in the store; `protected` says whether there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Link {
     /// Its number in the order of creation, used in every list's cursor. Not part of the API.
@@ -76,6 +76,9 @@ pub struct Link {
     pub forward_query: bool,
     /// Whether a visitor must give a password.
     pub protected: bool,
+    /// The end of that password's hash, which tells one password from the next. Not part of the API.
+    #[serde(skip)]
+    pub password_end: Option<String>,
     /// 404 before this instant.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub not_before: Option<Timestamp>,

@@ -9,6 +9,7 @@ use crate::link::{self, Link, LinkPatch, ManyPatch, NewLink, RedirectStatus, Sta
 use crate::when::Timestamp;
 use service::password;
 
+use crate::store::rules::links::end_of;
 use crate::store::{Error, Policy, Record};
 
 /// A link that follows every rule, except that its code may be taken.
@@ -84,6 +85,7 @@ impl Draft {
             redirect: self.redirect,
             forward_query: self.forward_query,
             protected: self.password_hash.is_some(),
+            password_end: self.password_hash.as_deref().map(end_of),
             not_before: self.not_before,
             expires_at: self.expires_at,
             max_clicks: self.max_clicks,

@@ -120,6 +120,26 @@ fn what_is_wrong_with_a_body_is_pointed_at() {
 }
 
 #[test]
+fn a_new_password_makes_another_etag_even_within_a_second() {
+    let server = Server::start();
+    let (address, created, edited) = (0..100)
+        .find_map(|number| {
+            let link =
+                json!({ "code": format!("p{number}"), "target": "https://example.com/", "password": "a" });
+            let created = server.post("/api/v1/links", &link.to_string());
+            let address = format!("/api/v1/links/p{number}");
+            let edited = server.ask("PATCH", &address, &[], r#"{"password":"b"}"#);
+            assert_eq!((created.status, edited.status), (201, 200), "{}", edited.text());
+            (created.json() == edited.json()).then_some((address, created, edited))
+        })
+        .expect("both are done within a second");
+    assert_ne!(edited.header("etag"), created.header("etag"));
+    assert_eq!(server.get(&address).header("etag"), edited.header("etag"));
+    let condition = [("if-match", created.header("etag"))];
+    server.ask("PATCH", &address, &condition, r#"{"title":"1"}"#).problem(412);
+}
+
+#[test]
 fn an_edit_on_condition_loses_to_an_edit_in_between_but_not_to_clicks() {
     let server = Server::start();
     server.create("a");

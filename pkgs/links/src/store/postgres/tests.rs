@@ -369,6 +369,20 @@ fn a_limit_counts_the_clicks_from_before_it_was_set() {
 }
 
 #[test]
+fn a_link_is_read_as_its_write_was_answered_and_each_password_differs() {
+    let fixture = Fixture::new();
+    let target = "https://example.com/".to_owned();
+    let password = Some("a".to_owned());
+    let new = NewLink { code: Some("one".to_owned()), target, password, ..NewLink::default() };
+    let created = fixture.node.create(new, None).wait().unwrap().link;
+    assert_eq!(fixture.node.get("one".into()).wait().unwrap(), created);
+    let patch = LinkPatch { password: Some(Some("b".to_owned())), ..LinkPatch::default() };
+    let edited = fixture.node.edit("one".to_owned(), patch).wait().unwrap();
+    assert_eq!(fixture.node.get("one".into()).wait().unwrap(), edited);
+    assert!(created.password_end.is_some() && created.password_end != edited.password_end);
+}
+
+#[test]
 fn visitors_who_wait_for_clicks_leave_the_queue_and_connections_to_writes() {
     let fixture = Fixture::new();
     let link = fixture.add("one");

@@ -12,6 +12,11 @@ pub const KEY_SECONDS: i64 = 24 * 60 * 60;
 /// The most refusals that a [`Tally`](crate::store::Tally) lists.
 pub const MAX_ERRORS: usize = 100;
 
+/// The end of a password's hash, as the databases read it for a link: 16 characters, all of them ASCII.
+pub fn end_of(hash: &str) -> String {
+    hash[hash.len().saturating_sub(16)..].to_owned()
+}
+
 /// The status stored as this number.
 pub fn status_of(number: i64) -> Status {
     if number == 0 { Status::Active } else { Status::Disabled }

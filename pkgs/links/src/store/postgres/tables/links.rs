@@ -10,7 +10,7 @@ use crate::code::{self, CodePolicy};
 use crate::domains::{DomainId, LinkKey};
 use crate::link::Link;
 use crate::store::draft::{Draft, Edit};
-use crate::store::rules::links::{DRAWS, KEY_SECONDS, number_of, redirect_of, status_of};
+use crate::store::rules::links::{DRAWS, KEY_SECONDS, end_of, number_of, redirect_of, status_of};
 use crate::store::{Created, Error, IdempotencyKey};
 use crate::when::Timestamp;
 
@@ -19,7 +19,7 @@ use crate::store::postgres::values::{count, integer, values};
 
 /// The columns for [`link_of`]; `l` is the table of links.
 pub const SELECT: &str = "SELECT l.id, l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, \
-    l.password_hash IS NOT NULL, l.not_before, l.expires_at, l.max_clicks, coalesce(t.clicks, 0), l.created_at, \
+    right(l.password_hash, 16), l.not_before, l.expires_at, l.max_clicks, coalesce(t.clicks, 0), l.created_at, \
     l.updated_at, l.domain, d.host FROM links l LEFT JOIN totals t ON t.link = l.id \
     LEFT JOIN domains d ON d.id = l.named_domain";
 
@@ -30,6 +30,7 @@ pub fn is_referred(error: &postgres::Error) -> bool {
 
 /// The link of a row of [`SELECT`].
 pub fn link_of(row: &Row) -> Result<Link, Error> {
+    let password_end: Option<String> = row.try_get(8)?;
     Ok(Link {
         id: row.try_get(0)?,
         code: row.try_get(1)?,
@@ -39,7 +40,8 @@ pub fn link_of(row: &Row) -> Result<Link, Error> {
         status: status_of(row.try_get::<_, i16>(5)?.into()),
         redirect: redirect_of(row.try_get::<_, i16>(6)?.unsigned_abs()),
         forward_query: row.try_get(7)?,
-        protected: row.try_get(8)?,
+        protected: password_end.is_some(),
+        password_end,
         not_before: row.try_get::<_, Option<i64>>(9)?.map(Timestamp),
         expires_at: row.try_get::<_, Option<i64>>(10)?.map(Timestamp),
         max_clicks: row.try_get::<_, Option<i64>>(11)?.map(count),
@@ -367,6 +369,7 @@ impl Change {
         let password = edit.apply(link)?;
         if let Some(password) = &password {
             link.protected = password.is_some();
+            link.password_end = password.as_deref().map(end_of);
         }
         Ok(Self { password, begins_limit: !had_limit && link.max_clicks.is_some() })
     }

@@ -9,19 +9,20 @@ use crate::when::Timestamp;
 
 use super::{clicks, domains};
 use crate::store::draft::{Draft, Edit};
-use crate::store::rules::links::{DRAWS, KEY_SECONDS, MAX_ERRORS, number_of, redirect_of, status_of};
+use crate::store::rules::links::{DRAWS, KEY_SECONDS, MAX_ERRORS, end_of, number_of, redirect_of, status_of};
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{Created, Error, IdempotencyKey, OnConflict, Tally};
 
 /// The columns for [`link_of`], in order.
 pub(in crate::store::sqlite) const COLUMNS: &str = "id, code, target, title, tags, status, redirect, forward_query, \
-    password_hash IS NOT NULL, not_before, expires_at, max_clicks, \
+    substr(password_hash, -16), not_before, expires_at, max_clicks, \
     ifnull((SELECT clicks FROM totals WHERE link = id), 0) AS clicks, created_at, updated_at, domain, \
     iif(domain = 0, NULL, (SELECT host FROM domains WHERE domains.id = domain))";
 
 /// The link of a row of [`COLUMNS`].
 pub(in crate::store::sqlite) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link> {
     let tags: String = row.get(4)?;
+    let password_end: Option<String> = row.get(8)?;
     Ok(Link {
         id: row.get(0)?,
         code: row.get(1)?,
@@ -31,7 +32,8 @@ pub(in crate::store::sqlite) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link>
         status: status_of(row.get(5)?),
         redirect: redirect_of(row.get(6)?),
         forward_query: row.get(7)?,
-        protected: row.get(8)?,
+        protected: password_end.is_some(),
+        password_end,
         not_before: row.get::<_, Option<i64>>(9)?.map(Timestamp),
         expires_at: row.get::<_, Option<i64>>(10)?.map(Timestamp),
         max_clicks: row.get(11)?,
@@ -215,6 +217,7 @@ pub(in crate::store::sqlite) fn edit(
             .prepare_cached("UPDATE links SET password_hash = ?2 WHERE id = ?1")?
             .execute(params![link.id, hash])?;
         link.protected = hash.is_some();
+        link.password_end = hash.as_deref().map(end_of);
     }
     if retagged {
         replace_tags(connection, link.id, &link.tags)?;
