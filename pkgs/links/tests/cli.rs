@@ -442,6 +442,21 @@ fn tags_are_added_and_removed_one_by_one() {
         let edited = place.json(&["edit", "a", "--add-tag", "z", "--remove-tag", "x", "--add-tag", "y"]);
         assert_eq!(edited["tags"], json!(["y", "z"]));
         place.run(&["edit", "a", "--add-tag", "z", "--tag", "q"]).failed(2, "cannot be used with");
+        place.run(&["edit", "none", "--add-tag", "z"]).failed(2, "no link has the code");
+    });
+}
+
+#[test]
+fn tags_that_are_added_at_once_are_all_there() {
+    on_both(|place| {
+        place.ok(&["add", "https://example.com", "--code", "a"]);
+        let tags: Vec<_> = (0..8).map(|number| format!("t{number}")).collect();
+        let add = |tag: &str| place.command(&["edit", "a", "--add-tag", tag]).stdout(Stdio::null()).spawn();
+        let adding: Vec<_> = tags.iter().map(|tag| add(tag).expect("the binary starts")).collect();
+        for mut child in adding {
+            assert!(child.wait().expect("it ends").success());
+        }
+        assert_eq!(place.json(&["get", "a"])["tags"], json!(tags));
     });
 }
 

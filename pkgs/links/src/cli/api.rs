@@ -206,7 +206,7 @@ impl Client {
         domain: Option<&str>,
         codes: &[String],
         patch: &ManyPatch,
-    ) -> Result<Vec<Result<(), String>>, Error> {
+    ) -> Result<Vec<Result<(), Error>>, Error> {
         /// The body of the request.
         #[derive(Serialize)]
         struct Sent<'a> {
@@ -217,8 +217,9 @@ impl Client {
         let name = |code: &String| LinkName { domain: domain.map(str::to_owned), code: code.clone() };
         let sent = Sent { links: codes.iter().map(name).collect(), patch };
         let outcomes: Vec<Outcome> = self.json("POST", self.url(&["links", "batch-edit"]), Some(&sent))?;
-        let told = |outcome: Outcome| outcome.problem.map_or(Ok(()), |problem| Err(problem.detail));
-        Ok(outcomes.into_iter().map(told).collect())
+        let refused =
+            |problem: Problem| Err(Error::Refused { status: problem.status, detail: in_words(&problem) });
+        Ok(outcomes.into_iter().map(|outcome| outcome.problem.map_or(Ok(()), refused)).collect())
     }
 
     /// `DELETE /links/{code}`.

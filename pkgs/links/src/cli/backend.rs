@@ -122,15 +122,18 @@ impl Backend {
         domain: Option<&str>,
         codes: &[String],
         patch: ManyPatch,
-    ) -> Result<Vec<Result<(), String>>, Error> {
+    ) -> Result<Vec<Result<(), Error>>, Error> {
         match self {
             Self::Database { store, .. } => {
                 let domain = id(store, domain)?;
                 let keys = codes.iter().map(|code| LinkKey { domain, code: code.clone() }).collect();
                 let edited = store.done(store.edit_many(keys, patch, |_, _| ()))?;
-                Ok(edited.into_iter().map(|edited| edited.map_err(|error| error.to_string())).collect())
+                Ok(edited.into_iter().map(|edited| edited.map_err(Error::from)).collect())
             }
-            Self::Api(client) => Ok(client.edit_many(domain, codes, &patch)?),
+            Self::Api(client) => {
+                let edited = client.edit_many(domain, codes, &patch)?;
+                Ok(edited.into_iter().map(|edited| edited.map_err(Error::from)).collect())
+            }
         }
     }
 

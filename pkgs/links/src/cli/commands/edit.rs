@@ -81,7 +81,7 @@ pub struct Clear {
 pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     let password = args.fields.password()?;
     let (fields, clear) = (args.fields, args.clear);
-    let mut patch = LinkPatch {
+    let patch = LinkPatch {
         target: args.target,
         title: set_or_clear(fields.title, clear.clear_title),
         tags: (clear.clear_tags || !fields.tags.is_empty()).then_some(fields.tags),
@@ -103,13 +103,14 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
         let patch = ManyPatch { set: patch, add_tags: args.add_tags, remove_tags: args.remove_tags };
         return several(&backend, domain, args.codes, patch, output);
     };
-    if retags {
-        let mut tags = backend.get(domain, code)?.link.tags;
-        tags.extend(args.add_tags);
-        tags.retain(|tag| !args.remove_tags.contains(tag));
-        patch.tags = Some(tags);
-    }
-    let link = backend.edit(domain, code, patch)?;
+    let link = if retags {
+        // Within one write, so that tags that others add meanwhile are kept.
+        let patch = ManyPatch { set: patch, add_tags: args.add_tags, remove_tags: args.remove_tags };
+        backend.edit_many(domain, &args.codes, patch)?.into_iter().collect::<Result<(), Error>>()?;
+        backend.get(domain, code)?
+    } else {
+        backend.edit(domain, code, patch)?
+    };
     shown::note_expired(&link);
     output.show(&link, shown::print)
 }
@@ -141,7 +142,7 @@ fn several(
     for (code, edited) in codes.into_iter().zip(edited) {
         match edited {
             Ok(()) => outcome.edited.push(code),
-            Err(error) => outcome.failed.push(Failed { code, error }),
+            Err(error) => outcome.failed.push(Failed { code, error: error.to_string() }),
         }
     }
     output.show(&outcome, |outcome, output| {
