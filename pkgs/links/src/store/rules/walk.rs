@@ -14,12 +14,16 @@ use crate::store::{ListQuery, Page, Sort};
 /// exceed it.
 pub const FEW: usize = if cfg!(test) { 8 } else { 5_000 };
 
+/// With more links than this, none are sorted at once. That would take a second or more, and fail as too slow from some
+/// ten million on. Tests need few links to exceed it.
+const MANY: i64 = if cfg!(test) { 64 } else { 2_000_000 };
+
 /// The default time of a page. People wait this long, and it ends well before a query fails as too slow.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// A page needs at least this much time in total to sort. If such a page is in the order of clicks and not full after a
 /// part, it reads all remaining links as they are stored, and sorts those that match. For a million links this takes a
-/// few hundred milliseconds, instead of going part by part.
+/// few hundred milliseconds, instead of going part by part. See also [`MANY`].
 const SORTS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The most bytes of text on a page, but for the link that exceeds them, which is its last one. Each page is in memory
@@ -63,6 +67,11 @@ impl Walk {
     #[cfg(test)]
     pub fn in_parts_of(rows: usize) -> Self {
         Self { within: Duration::MAX, rows, grows: false, ..Self::of(&ListQuery::default()) }
+    }
+
+    /// The same walk in a database whose greatest id is `newest`. It is found at once, and there are no more links.
+    pub fn up_to(self, newest: i64) -> Self {
+        Self { sorts: self.sorts && newest <= MANY, ..self }
     }
 
     /// How many links the next part has.
@@ -194,4 +203,23 @@ pub fn stretches(query: &ListQuery, last: Option<Vec<Place>>) -> Vec<(Stretch, O
         *place = Some(last);
     }
     behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_sorted_at_once_unless_they_are_too_many() {
+        let query = ListQuery { sort: Sort::Clicks, ..ListQuery::default() };
+        for (newest, is_sorted) in [(MANY, true), (MANY + 1, false)] {
+            let until = vec![Place::Number(3), Place::Number(7)];
+            let mut walk = Walk::in_parts_of(4).up_to(newest);
+            match walk.after(Stretch::Clicked, Some(until.clone()), &mut Vec::new(), &query) {
+                Next::Sorted(behind) => assert!(is_sorted && behind == until),
+                Next::Part(from) => assert!(!is_sorted && from == until),
+                Next::Page(_) | Next::Stretch => panic!("there is time, and more to read"),
+            }
+        }
+    }
 }

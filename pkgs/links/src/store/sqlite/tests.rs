@@ -1088,6 +1088,37 @@ fn a_page_whose_time_is_over_says_so_and_the_next_goes_on_behind_it() {
 }
 
 #[test]
+fn links_that_are_too_many_to_be_sorted_at_once_are_each_on_one_page_by_clicks() {
+    let fixture = Fixture::new();
+    let links = (0..100).map(|n| link(&format!("n{n:02}")));
+    let made = fixture.store.create_many(&InDomains::All, links.collect()).wait().unwrap();
+    let some = made.iter().flatten().enumerate().filter(|(n, _)| n % 3 > 0);
+    fixture.count(ClickBatch {
+        referrers: vec![String::new()],
+        clicks: some.map(|(n, link)| click(link.id, 0, 0, Agent::Chrome, 1 + n as u32 % 5)).collect(),
+        ..ClickBatch::default()
+    });
+    let connection = Connection::open(fixture.path()).unwrap();
+    for descending in [false, true] {
+        let search = Some("n".to_owned());
+        let mut query =
+            ListQuery { sort: Sort::Clicks, descending, search, limit: 7, ..ListQuery::default() };
+        let mut found = Vec::new();
+        loop {
+            let page = list::walk(&connection, &query, Walk::in_parts_of(3)).unwrap();
+            found.extend(page.links.into_iter().map(|link| (link.clicks, link.id)));
+            let Some(next) = page.next else { break };
+            query.cursor = Some(next);
+        }
+        if descending {
+            found.reverse();
+        }
+        assert_eq!(found.len(), 100);
+        assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+    }
+}
+
+#[test]
 fn a_page_of_long_links_ends_early_and_the_next_goes_on_behind_it() {
     let fixture = Fixture::new();
     let target = format!("https://example.com/{}", "x".repeat(7_900));

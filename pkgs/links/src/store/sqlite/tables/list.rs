@@ -31,6 +31,10 @@ pub(in crate::store::sqlite) fn walk(
     if query.domains == InDomains::Only(Vec::new()) {
         return Ok(Page::default());
     }
+    if query.sort == Sort::Clicks {
+        let newest = "SELECT ifnull(max(id), 0) FROM links";
+        walk = walk.up_to(connection.prepare_cached(newest)?.query_row([], |row| row.get(0))?);
+    }
     let filter = Filter::of(connection, query)?;
     let stretches = if filter.is_few { vec![(Stretch::Whole, last)] } else { stretches(query, last) };
     // One more than requested shows whether there is a next page.
