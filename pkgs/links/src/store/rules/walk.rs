@@ -155,6 +155,21 @@ pub fn page_of(mut links: Vec<Link>, limit: usize, query: &ListQuery) -> Page {
     Page { links, next, looked_at: None }
 }
 
+/// Adds links as they are read, until there is one more than [`PAGE_BYTES`] allow on a page. Returns whether there is.
+pub fn add<E>(links: &mut Vec<Link>, read: impl Iterator<Item = Result<Link, E>>) -> Result<bool, E> {
+    let mut bytes = 0;
+    for link in read {
+        let link = link?;
+        let is_more = bytes > PAGE_BYTES;
+        bytes += text_bytes(&link);
+        links.push(link);
+        if is_more {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// How many of these links, and of further ones, a page has: at least one.
 fn fitting(links: &[Link], limit: usize) -> usize {
     let mut bytes = 0;
@@ -221,5 +236,25 @@ mod tests {
                 Next::Page(_) | Next::Stretch => panic!("there is time, and more to read"),
             }
         }
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_link_behind_a_page() {
+        let at = "2030-01-01T00:00:00Z";
+        let link: Link = serde_json::from_value(serde_json::json!({
+            "code": "a", "target": "x".repeat(7_999), "title": null, "tags": [], "status": "active",
+            "redirect": 307, "forward_query": false, "protected": false, "not_before": null, "expires_at": null,
+            "max_clicks": null, "clicks": 0, "created_at": at, "updated_at": at,
+        }))
+        .expect("a link");
+        let mut links = Vec::new();
+        let mut read = 0;
+        let rows = std::iter::repeat_with(|| {
+            read += 1;
+            Ok::<_, ()>(link.clone())
+        });
+        assert_eq!(add(&mut links, rows.take(MAX_LIMIT + 1)), Ok(true));
+        assert_eq!((read, fitting(&links, MAX_LIMIT)), (links.len(), links.len() - 1));
+        assert_eq!(links.len(), PAGE_BYTES / 8_000 + 2);
     }
 }

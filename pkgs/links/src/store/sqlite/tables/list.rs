@@ -11,7 +11,7 @@ use crate::domains::{DomainId, InDomains};
 use crate::link::Link;
 use crate::store::rules::links::number_of;
 use crate::store::rules::list::{Place, check_search, order, pattern, read_cursor};
-use crate::store::rules::walk::{FEW, Next, Stretch, Walk, limit_of, page_of, stretches};
+use crate::store::rules::walk::{FEW, Next, Stretch, Walk, add, limit_of, page_of, stretches};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 pub(in crate::store::sqlite) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
@@ -213,7 +213,8 @@ impl Order {
         values.extend_from_slice(&filter.values);
         values.push(Value::Integer(most as i64));
         let mut statement = connection.prepare_cached(&sql)?;
-        let links = statement.query_map(params_from_iter(values), link_of)?.collect::<Result<_, _>>()?;
+        let mut links = Vec::new();
+        add(&mut links, statement.query_map(params_from_iter(values), link_of)?)?;
         Ok((links, end))
     }
 
@@ -277,10 +278,8 @@ impl Order {
             values.extend_from_slice(&filter.values);
             values.push(Value::Integer((most - links.len()) as i64));
             let mut statement = connection.prepare_cached(&sql)?;
-            for link in statement.query_map(params_from_iter(values), link_of)? {
-                links.push(link?);
-            }
-            if links.len() == most {
+            let is_full = add(&mut links, statement.query_map(params_from_iter(values), link_of)?)?;
+            if is_full || links.len() == most {
                 break;
             }
         }
