@@ -78,8 +78,13 @@ impl Transfer {
         self.pipe = Some(pipe);
     }
 
-    /// The rest of it, if that is in memory.
+    /// The rest of it, if that is in memory and can be sent from there.
     pub fn bytes(&self) -> Option<&[u8]> {
+        // The file may be in memory only since its transfer began in another way: a pipe may hold what comes next, and
+        // a socket that was corked would stay so.
+        if self.corked || self.pipe.as_ref().is_some_and(|pipe| pipe.holds > 0) {
+            return None;
+        }
         let (at, end) = (usize::try_from(self.at).ok()?, usize::try_from(self.end).ok()?);
         self.file.bytes().and_then(|bytes| bytes.get(at..end))
     }
@@ -474,5 +479,62 @@ fn fell_short(socket: impl AsFd) -> SendStatus {
     match poll(&mut sockets, Some(&Timespec::default())) {
         Ok(0) => SendStatus::Blocked,
         _ => SendStatus::Yield,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::cache::copies::tests::copy_of;
+    use crate::disk::admission::GhostQueue;
+    use crate::site::root::{FileIdentity, OpenedFile};
+    use crate::site::rules::Policy;
+
+    #[test]
+    fn a_transfer_ends_as_it_began_though_the_file_is_in_memory_by_now() {
+        let test = "a_transfer_ends_as_it_began_though_the_file_is_in_memory_by_now";
+        let bytes: Vec<u8> = (0..4000_u32).map(|at| (at / 7) as u8).collect();
+        let now = SystemTime::now() + Duration::from_secs(60);
+        let mut engine = EngineState::new(Engine::Auto, 1, None, &Arc::new(GhostQueue::new(1 << 20)));
+        for begun in ["as a kept answer", "from a copy", "corked"] {
+            // On a disk, since tmpfs reads nothing for those who don't wait.
+            let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+            std::io::Write::write_all(&mut file, &bytes).expect("room");
+            let fd = OwnedFd::from(file);
+            let (identity, _) = FileIdentity::of(&fd).expect("a file");
+            let opened = OpenedFile { fd, identity, origin: None };
+            let file = Rc::new(OpenFile::new(opened, b"f", None, false, &Policy::default(), "", now));
+            let mut transfer = Transfer::new(Rc::clone(&file), 0..4000);
+            let copy = copy_of(&bytes);
+            match begun {
+                "as a kept answer" => {
+                    let mut pipe = engine.pipes.lend().expect("a pipe");
+                    let kept = &copy.content().segment(0).expect("a segment").pipe;
+                    pipe.holds = tee(kept, &pipe.write, 4000, SpliceFlags::NONBLOCK).expect("bytes");
+                    transfer.all_but(pipe);
+                }
+                "from a copy" => {
+                    transfer = transfer.from_copy(Some(copy));
+                    assert_eq!(transfer.take(&mut engine), 4000);
+                }
+                _ => transfer.corked = true,
+            }
+            if !file.keep_bytes(now) {
+                return bench::skipped(test, "this file system reads nothing for those who don't wait");
+            }
+            let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+            assert_eq!(transfer.left(), 4000, "{begun}");
+            let turn = transfer.push(&ours, &mut engine, false, 1).expect("sent");
+            assert_eq!((turn, transfer.corked), (SendStatus::Done, false), "{begun}");
+            drop(ours);
+            let mut sent = Vec::new();
+            theirs.read_to_end(&mut sent).expect("bytes");
+            assert!(sent == bytes, "{begun}: {} bytes", sent.len());
+        }
     }
 }
