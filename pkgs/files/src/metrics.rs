@@ -7,11 +7,14 @@ use listener::Protocol;
 use listener::metrics::{Counted, Counts};
 use service::metrics::{Family, LocalCounter, Registry};
 
-/// The statuses an answer can have.
-const STATUSES: [u16; 22] = [
-    200, 204, 206, 301, 304, 400, 403, 404, 405, 408, 412, 414, 416, 417, 429, 431, 500, 501, 502, 503, 504,
-    505,
+/// The statuses an answer can have. Should it have another, it counts as [`OTHER`].
+const STATUSES: [u16; 29] = [
+    200, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 408, 412, 413, 414, 416, 417, 421,
+    429, 431, 500, 501, 502, 503, 504, 505,
 ];
+
+/// What is shown as the status of answers that have none of [`STATUSES`].
+const OTHER: &str = "other";
 
 /// Which listener a worker serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +62,8 @@ impl Counts for Metrics {
 /// The counters of one worker; written by its thread alone.
 #[derive(Debug, Default)]
 pub struct WorkerMetrics {
-    /// Answers, by the index of their status in [`STATUSES`].
-    answers: [LocalCounter; STATUSES.len()],
+    /// Answers, by the index of their status in [`STATUSES`]; the last are those of [`OTHER`].
+    answers: [LocalCounter; STATUSES.len() + 1],
     /// Bytes sent, heads and bodies.
     pub sent: LocalCounter,
     /// Answers by TLS that were given at once, from copies in memory.
@@ -96,9 +99,8 @@ pub struct WorkerMetrics {
 impl WorkerMetrics {
     /// Counts an answer.
     pub fn answered(&self, status: u16) {
-        if let Some(index) = STATUSES.iter().position(|known| *known == status) {
-            self.answers[index].add(1);
-        }
+        let index = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
+        self.answers[index].add(1);
     }
 }
 
@@ -121,9 +123,10 @@ impl Metrics {
             Family::new("linerate_files_answers_cut", "Answers cut short: the client or the file was gone");
         for side in ListenerKind::ALL {
             let listener = ("listener", side.label());
-            for (index, status) in STATUSES.iter().enumerate() {
+            let statuses = STATUSES.iter().map(u16::to_string).chain([OTHER.to_owned()]);
+            for (index, status) in statuses.enumerate() {
                 let count = self.summing(Some(side), move |worker| worker.answers[index].get());
-                answers = answers.with(&[listener, ("status", &status.to_string())], count);
+                answers = answers.with(&[listener, ("status", &status)], count);
             }
             sent = sent.with(&[listener], self.summing(Some(side), |worker| worker.sent.get()));
             cut = cut.with(&[listener], self.summing(Some(side), |worker| worker.cut.get()));
@@ -174,5 +177,72 @@ impl Metrics {
 
     fn lock(&self) -> MutexGuard<'_, Vec<(ListenerKind, Arc<WorkerMetrics>)>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use listener::Refusal;
+
+    use super::*;
+    use crate::site::errors::HttpError;
+
+    #[test]
+    fn every_answer_is_counted_by_its_status() {
+        let errors = [
+            HttpError::Path,
+            HttpError::Query,
+            HttpError::Archive,
+            HttpError::ArchiveTooLarge,
+            HttpError::ArchivesBusy,
+            HttpError::Denied,
+            HttpError::Unauthorized,
+            HttpError::Unsigned,
+            HttpError::Referrer,
+            HttpError::Missing,
+            HttpError::Method,
+            HttpError::PreconditionFailed,
+            HttpError::Range,
+            HttpError::Misdirected,
+            HttpError::TooMany,
+            HttpError::Tries,
+            HttpError::Busy,
+            HttpError::Failed,
+            HttpError::OriginFailed,
+            HttpError::OriginSlow,
+            HttpError::Exhausted,
+        ];
+        let refusals = [
+            Refusal::Malformed(""),
+            Refusal::NotTls,
+            Refusal::Slow,
+            Refusal::BodyTooLarge,
+            Refusal::TargetTooLong,
+            Refusal::Expectation,
+            Refusal::HeadTooLarge,
+            Refusal::Panicked,
+            Refusal::Method,
+            Refusal::Coding,
+            Refusal::Busy,
+            Refusal::Version,
+        ];
+        let refused = errors.into_iter().chain(refusals.map(HttpError::Protocol)).map(HttpError::status);
+        let files = [200, 204, 206, 304];
+        let redirects = [301, 302, 303, 307, 308];
+        let metrics = Arc::<Metrics>::default();
+        let worker = metrics.worker(ListenerKind::Plain);
+        let mut all: Vec<u16> = files.into_iter().chain(redirects).chain(refused).collect();
+        all.iter().for_each(|status| worker.answered(*status));
+        worker.answered(418);
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let shown = service::metrics::encode(&registry);
+        all.sort_unstable();
+        let counts = all.chunk_by(|one, next| one == next).map(|same| (same[0].to_string(), same.len()));
+        for (status, count) in counts.chain([(OTHER.to_owned(), 1)]) {
+            let line =
+                format!("linerate_files_requests_total{{listener=\"plain\",status=\"{status}\"}} {count}\n");
+            assert!(shown.contains(&line), "{line}{shown}");
+        }
     }
 }
