@@ -199,7 +199,7 @@ impl<'w> ResponseBuilder<'w> {
                 let found = match found {
                     Some((_, Ok(found))) => Ok(found),
                     // It has already waited, and won't get it any sooner.
-                    Some((_, Err(error))) => return Ok(self.refused(error, path, request, out)),
+                    Some((_, Err(error))) => return self.refused(error, (path, &[]), request, out),
                     None => {
                         if let Some(entry) = self.known(path) {
                             return self.answer_entry(&entry, path, request, out);
@@ -220,7 +220,7 @@ impl<'w> ResponseBuilder<'w> {
                     }
                     Err(error) => {
                         let codings = self.cache.codings_of(self.site, path, self.tick);
-                        self.failed(error, Lookup::One(path.to_vec(), codings), path, request, out)
+                        self.failed(error, Lookup::One(path.to_vec(), codings), (path, &[]), request, out)
                     }
                 };
             }
@@ -246,7 +246,7 @@ impl<'w> ResponseBuilder<'w> {
                     self.access_fields = fields_of(&entry);
                     self.answer_entry(&entry, path, request, out)
                 }
-                Err(error) => Ok(self.refused(error, path, request, out)),
+                Err(error) => self.refused(error, (path, &paths), request, out),
             };
         }
         let mut candidates = Candidates::new(&paths, path);
@@ -270,7 +270,7 @@ impl<'w> ResponseBuilder<'w> {
                         self.cache.insert(self.site, candidate, found, (self.tick, self.now))
                     }
                     Err(root::Error::Missing) => continue,
-                    Err(error) => return self.failed(error, rest(), path, request, out),
+                    Err(error) => return self.failed(error, rest(), (path, &paths), request, out),
                 },
             };
             let named = match &entry.kind {
@@ -291,7 +291,7 @@ impl<'w> ResponseBuilder<'w> {
         }
         match kept {
             Some((_, entry)) => self.answer_entry(&entry, path, request, out),
-            None => Ok(self.refused(root::Error::Missing, path, request, out)),
+            None => self.refused(root::Error::Missing, (path, &paths), request, out),
         }
     }
 
@@ -374,12 +374,13 @@ impl<'w> ResponseBuilder<'w> {
         Ok(Some(self.refuse(refusal, request, &fields, out)))
     }
 
-    /// Answers a failed look-up, or makes the request wait.
+    /// Answers a failed look-up, or makes the request wait. `path` is the requested path, and `led` are those that
+    /// rules led it to.
     fn failed(
         &mut self,
         error: root::Error,
         lookup: Lookup,
-        path: &[u8],
+        (path, led): (&[u8], &[Vec<u8>]),
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Result<BuiltResponse, PendingWork> {
@@ -391,7 +392,7 @@ impl<'w> ResponseBuilder<'w> {
                 self.cache.clear();
                 Err(PendingWork::Lookup(lookup))
             }
-            error => Ok(self.refused(error, path, request, out)),
+            error => self.refused(error, (path, led), request, out),
         }
     }
 
@@ -403,15 +404,24 @@ impl<'w> ResponseBuilder<'w> {
         self.refuse(refusal, request, "", out)
     }
 
+    /// Answers a failed look-up, as above.
     fn refused(
         &mut self,
         error: root::Error,
-        path: &[u8],
+        (path, led): (&[u8], &[Vec<u8>]),
         request: &Request<'_>,
         out: &mut Vec<u8>,
-    ) -> BuiltResponse {
+    ) -> Result<BuiltResponse, PendingWork> {
         if request.method == Method::Options {
-            return self.options(&self.site.policy(path), request, out);
+            return Ok(self.options(&self.site.policy(path), request, out));
+        }
+        // Somebody who isn't allowed to have what rules lead to isn't told that it doesn't exist either.
+        for led in led {
+            if let Some(access) = self.site.access_to(&[led.as_slice()])
+                && let Some(refused) = self.check_access(&access, path, request, out)?
+            {
+                return Ok(refused);
+            }
         }
         let refusal = match error {
             root::Error::Missing => HttpError::Missing,
@@ -424,7 +434,7 @@ impl<'w> ResponseBuilder<'w> {
                 HttpError::Failed
             }
         };
-        self.refuse(refusal, request, "", out)
+        Ok(self.refuse(refusal, request, "", out))
     }
 
     /// Appends the head of a refusal and its body.

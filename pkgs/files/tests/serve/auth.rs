@@ -55,6 +55,7 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
         + "[[rule]]\npath = '/private/*'\nauth = 'staff'\ncors = ['https://app.example']\n\
            [[rule]]\npath = '/alias/*'\nrewrite = '/private/$1'\n\
            [[rule]]\npath = '/any/*'\ntry = ['/private/$1', '/public']\n\
+           [[rule]]\npath = '/first/*'\ntry = ['/none/$1', '/private/$1']\n\
            [[rule]]\npath = '/spa/*'\nfallback = '/private/index.html'\n\
            [[rule]]\npath = '/private/sub/*'\nlisting = true\n\
            [[rule]]\npath = '/member/*'\nauth = 'staff'\nrewrite = '/$1'\n\
@@ -76,7 +77,10 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
             "/private/missing",
             "/private/old/x",
             "/alias/a.js",
+            "/alias/missing",
             "/any/a.js",
+            "/first/a.js",
+            "/first/missing",
             "/spa/x",
             "/private/big",
             "/member/public",
@@ -112,6 +116,9 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
                 ("/private/missing", 404),
                 ("/private/old/x", 301),
                 ("/alias/a.js", 200),
+                ("/alias/missing", 404),
+                ("/first/a.js", 200),
+                ("/first/missing", 404),
                 ("/any/a.js", 200),
                 ("/any/b", 200),
                 ("/spa/x", 200),
@@ -266,6 +273,7 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
     let (path, query) = url.split_once('?').expect("a query");
     let listing = sign("/dl/list/", 1000);
     let led = sign("/to/c", 1000);
+    let missing = sign("/to/missing", 1000);
     let away = sign("/away/c", 1000);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let later = query.replacen(&query[8..18], &(now + 5000).to_string(), 1);
@@ -278,12 +286,15 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
             (listing.clone(), 200),
             (format!("{listing}&format=json&sort=-name"), 200),
             (led.clone(), 200),
+            (missing.clone(), 404),
             (away.clone(), 301),
             ("/away/c".to_owned(), 403),
             (path.to_owned(), 403),
             (format!("/dl/c?{query}"), 403),
             (format!("{path}.gz?{query}"), 403),
             (format!("/to/a%20b?{query}"), 403),
+            (format!("/to/missing?{query}"), 403),
+            ("/to/missing".to_owned(), 403),
             (format!("{path}?{later}"), 403),
             (format!("{path}?{query}x"), 403),
             (format!("{path}?{query}&{query}"), 403),
@@ -292,7 +303,7 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
             for field in [("accept-encoding", "gzip"), ("if-none-match", "\"x\"")] {
                 let answer = versions::get(&server, version, &target, &[field]);
                 assert_eq!(answer.status, status, "{version} {target}");
-                let kept = if status == 403 { "no-store" } else { "private" };
+                let kept = if status < 400 { "private" } else { "no-store" };
                 assert_eq!(answer.field("cache-control").as_deref(), Some(kept), "{version} {target}");
             }
         }

@@ -255,6 +255,8 @@ fn pages_of_other_origins_may_not_refer_to_what_is_not_for_them() {
             // A client that may not have it isn't told whether it exists.
             ("/img/gone", "", 403),
             ("/img/gone", "https://example.org/", 404),
+            ("/to/gone.png", "https://evil.example/", 403),
+            ("/to/gone.png", "https://example.org/", 404),
             ("/a", "https://evil.example/", 200),
             // Where the protected path leads to what everybody may have.
             ("/led/a", "https://evil.example/", 403),
