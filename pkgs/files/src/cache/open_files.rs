@@ -215,7 +215,9 @@ impl OpenFileCache {
         match place {
             Some(place) => {
                 let old = std::mem::replace(&mut self.slots[place].entry, Rc::clone(&entry));
-                if !old.kind.files().zip(entry.kind.files()).all(|(old, new)| Rc::ptr_eq(old, new)) {
+                // The encodings stay with the plain file, which may also be gone.
+                let plain = |entry: &CacheEntry| entry.kind.files().next().map(Rc::as_ptr);
+                if plain(&old) != plain(&entry) {
                     self.memory += bytes_kept(&old);
                 }
             }
@@ -389,4 +391,47 @@ fn files_of(
         opened.map(|opened| file(opened, Some((coding, metadata))))
     });
     (EntryKind::File(plain, coded), (is_made_of && is_whole).then(Rc::default))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::site::root::LookupMode;
+    use crate::worker::shared::tests::load;
+
+    #[test]
+    fn a_small_file_gives_its_memory_back_whatever_its_path_names_next() {
+        let test = "a_small_file_gives_its_memory_back_whatever_its_path_names_next";
+        // On a disk, since tmpfs reads nothing for those who don't wait.
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        let named = place.path().join("a");
+        let site = load(place.path(), None);
+        // Long after the files have changed.
+        let time = (1, SystemTime::now() + Duration::from_secs(60));
+        for next in ["another file", "a directory"] {
+            let mut cache = OpenFileCache::new(4, 1, 100, None);
+            let look = |cache: &mut OpenFileCache| {
+                let found = site.find(b"a", LookupMode::MayBlock, CodingLookup::Wanted).expect("it is there");
+                let entry = cache.insert(&site, b"a", found, time);
+                entry.kind.files().for_each(|file| cache.keep_bytes(file, time.1));
+                cache.memory
+            };
+            std::fs::write(&named, "text").expect("a file");
+            if look(&mut cache) == 100 {
+                return bench::skipped(test, "this file system reads nothing for those who don't wait");
+            }
+            assert_eq!((look(&mut cache), look(&mut cache)), (96, 96), "{next}");
+            std::fs::remove_file(&named).expect("it was there");
+            let left = match next {
+                "another file" => std::fs::write(&named, "longer text").map(|()| 89),
+                _ => std::fs::create_dir(&named).map(|()| 100),
+            };
+            assert_eq!(look(&mut cache), left.expect("it is made"), "{next}");
+            if next == "another file" {
+                std::fs::remove_file(&named).expect("it was there");
+            }
+        }
+    }
 }
