@@ -412,7 +412,7 @@ impl Connection {
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
         // If it has a result, it was started before.
         if !has_waited {
-            let asked = || RequestSummary::of_whole_head(head, request.path);
+            let asked = || RequestSummary::of_whole_head(head, request.host(), request.path);
             let http = if request.old { "1.0" } else { "1.1" };
             let entry = self.begin(&worker.context, asked, (http, client), given);
             self.logged = entry.map(|entry| Box::new(Logged { entry, ahead: 0, is_answered: false }));

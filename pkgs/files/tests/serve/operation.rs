@@ -78,6 +78,13 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     assert_eq!((&line["http"], &line["tls"], &line["host"]), (&"1.1".into(), &Value::Null, &"h".into()));
     assert_eq!((&line["kind"], &line["key"]), (&"access".into(), &Value::Null));
     assert!(line["duration"].as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds)), "{line}");
+    // The target's host, which chooses the site, goes before the field.
+    let mut client = server.connect();
+    client.send("GET http://other:8090/a HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.receive(true).expect("an answer").status, 200);
+    until("its line", || logged(&log).len() == 2);
+    let line = logged(&log).remove(1);
+    assert_eq!((&line["host"], &line["path"]), (&"other:8090".into(), &"/a".into()));
     let moved = place.beside("access.log.1");
     fs::rename(&log, &moved).unwrap();
     server.signal(Signal::HUP);

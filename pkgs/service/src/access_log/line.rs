@@ -87,13 +87,13 @@ impl<'r> RequestSummary<'r> {
         Self { method: words.next(), path: words.next().map(without_query), ..Self::default() }
     }
 
-    /// The summary of a request with this valid head and this path.
+    /// The summary of a request with this valid head, for this host and path.
     #[must_use]
-    pub fn of_whole_head(head: &'r [u8], path: &'r str) -> Self {
+    pub fn of_whole_head(head: &'r [u8], host: Option<&'r str>, path: &'r str) -> Self {
         let first = |name| crate::proxies::lines(head, name).next();
         Self {
             method: Self::of_bytes(head).method,
-            host: first(b"host"),
+            host: host.map(str::as_bytes),
             path: Some(path.as_bytes()),
             agent: first(b"user-agent"),
             referrer: first(b"referer"),
