@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{Browser, Kept, escaped, rules};
 use crate::http::encoding::Coding;
 use crate::http::media_type::media_type;
+use crate::http::path::normal;
 use crate::site::Site;
 use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
 
@@ -97,7 +98,10 @@ fn entry(browser: &Browser, site: &Site, (place, name): (&[u8], &[u8]), link: bo
         rules: Vec::new(),
         why: None,
     };
+    // No request gets as far as the disk with a control character in its path.
+    let is_asked_for = normal(&[b"/", &path[..]].concat(), site.hidden).is_ok();
     match site.find(&path, LookupMode::MayBlock, CodingLookup::Wanted) {
+        _ if !is_asked_for => entry.why = Some("no client can ask for this name".into()),
         Ok(Found::File(files)) => {
             entry.kind = "file";
             if let Some(file) = &files[0] {

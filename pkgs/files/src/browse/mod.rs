@@ -15,7 +15,7 @@ mod directory;
 
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use serde::Serialize;
 use service::health::Answer;
 use service::problem::Problem;
@@ -86,7 +86,7 @@ impl Browser {
         let path = path::decode(raw, site.hidden)
             .map_err(|_| Box::new(Problem::unprocessable("this path leads to nothing that is served")))?;
         let told = if browses {
-            let after = after.is_empty().then(Vec::new).map_or_else(|| decoded_name(after), Ok)?;
+            let after = decoded_name(after)?;
             serde_json::to_string(&directory::page(self, &site, &path, &after).map_err(problem)?)
         } else {
             serde_json::to_string(&answer::of(self, &site, &path)?)
@@ -105,11 +105,13 @@ impl Browser {
     }
 }
 
-/// The name of a directory's entry: a path of one part.
+/// The name of a directory's entry, which need not be one that clients can ask for; or nothing.
 fn decoded_name(raw: &str) -> Result<Vec<u8>, Box<Problem>> {
-    path::decode(&format!("/{raw}"), true)
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|_| Box::new(Problem::unprocessable("there can be no entry of this name")))
+    let name: Vec<u8> = percent_decode_str(raw).collect();
+    if name.contains(&b'/') || name.contains(&0) {
+        return Err(Problem::unprocessable("there can be no entry of this name").into());
+    }
+    Ok(name)
 }
 
 /// Escapes a path for a query.
