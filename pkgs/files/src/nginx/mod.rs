@@ -61,6 +61,9 @@ const SILENT: [&str; 33] = [
     "types_hash_max_size",
 ];
 
+/// How expressions begin whose letters match in any case.
+const ANY_CASE: &str = "(?i)";
+
 /// Converts a configuration to rules.
 ///
 /// # Errors
@@ -184,7 +187,7 @@ impl Import {
         for directive in inherited.copied().chain(block) {
             let argument = |at: usize| directive.arguments.get(at).cloned();
             match (&*directive.name, &directive.block) {
-                ("location", Some(block)) => self.location(&mut server, directive, block),
+                ("location", Some(block)) => self.location(&mut server, directive, block, None),
                 ("server_name", None) => self.names(&mut server, directive),
                 ("listen", None) => {
                     server.is_default |= directive.arguments.iter().any(|word| word == "default_server");
@@ -221,35 +224,52 @@ impl Import {
         }
     }
 
-    fn location(&mut self, server: &mut Server, directive: &Directive, block: &[Directive]) {
+    /// Converts a location, which matches only what the expression `outer` matches if it is in another one.
+    fn location(
+        &mut self,
+        server: &mut Server,
+        directive: &Directive,
+        block: &[Directive],
+        outer: Option<&str>,
+    ) {
         let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
         let longer = |path: &str| isize::try_from(path.len()).unwrap_or(isize::MAX);
         let earlier = self.earlier();
         let prefix = |path: &str| ("path", if path == "/" { "*".to_owned() } else { format!("{path}*") });
         let begins = |path: &str| format!("^{}", escaped(path));
-        // The last is an expression: one that begins like it matches nothing outside of the location.
+        // The last is an expression: one that begins like it matches nothing outside the location.
         let (order, (key, value), inside) = match words[..] {
             ["=", path] => ((4, longer(path)), ("path", path.to_owned()), begins(path) + "$"),
             ["~", regex] => ((2, earlier), ("match", regex.to_owned()), regex.to_owned()),
-            ["~*", regex] => ((2, earlier), ("match", format!("(?i){regex}")), regex.to_owned()),
+            ["~*", regex] => {
+                ((2, earlier), ("match", format!("{ANY_CASE}{regex}")), format!("{ANY_CASE}{regex}"))
+            }
             ["^~", path] => ((3, longer(path)), prefix(path), begins(path)),
             [path] if path.starts_with('/') => ((1, longer(path)), prefix(path), begins(path)),
             _ => return self.leave(directive, "no file is sent for it by name"),
         };
+        if outer.is_some_and(|outer| !is_within(&inside, outer)) {
+            return self.leave(directive, "it may match what the location around it does not");
+        }
         let mut rewrites = Vec::new();
         let keys = vec![(key.to_owned(), quoted(&value))];
         let mut made = Made { line: directive.line, order, keys, ..Made::default() };
         self.chains(block);
         for inner in block {
             match (&*inner.name, inner.arguments.first()) {
-                ("location", _) => self.location(server, inner, inner.block.as_deref().unwrap_or_default()),
+                ("location", _) => {
+                    let block = inner.block.as_deref().unwrap_or_default();
+                    self.location(server, inner, block, Some(&inside));
+                }
                 ("rewrite", _) => match self.rewrite(inner) {
                     None => {}
                     Some(_) if made.leads_elsewhere() => {
                         self.leave(inner, "all of its location leads elsewhere before it");
                     }
                     Some(rewrite) if rewrite.is_of_everything() => made.keys.extend(rewrite.keys),
-                    Some(rewrite) if (key, &*value) == ("path", "*") || rewrite.is_within(&inside) => {
+                    Some(rewrite)
+                        if (key, &*value) == ("path", "*") || is_within(&rewrite.regex, &inside) =>
+                    {
                         rewrites.push(rewrite.rule(order));
                     }
                     Some(_) => self.leave(inner, "it may match what its location does not"),
@@ -437,19 +457,23 @@ impl Rewrite {
         is_all && !self.has_captures
     }
 
-    /// Whether it matches only what the expression `outer` matches, as far as its text shows.
-    fn is_within(&self, outer: &str) -> bool {
-        // A quantifier would make the last character optional, and an alternative may match anything.
-        let is_narrower = |rest: &str| !rest.starts_with(['?', '*', '{']) && !rest.contains('|');
-        self.regex.strip_prefix(outer).is_some_and(is_narrower)
-    }
-
     /// The rule for the paths that it matches.
     fn rule(self, order: (u8, isize)) -> Made {
         let mut keys = vec![("match".to_owned(), quoted(&self.regex))];
         keys.extend(self.keys);
         Made { line: self.line, order, keys, ..Made::default() }
     }
+}
+
+/// Whether an expression matches only what the expression `outer` matches, as far as its text shows.
+fn is_within(regex: &str, outer: &str) -> bool {
+    let (regex, outer) = match outer.strip_prefix(ANY_CASE) {
+        Some(outer) => (regex.strip_prefix(ANY_CASE).unwrap_or(regex), outer),
+        None => (regex, outer),
+    };
+    // A quantifier would make the last character optional, and an alternative may match anything.
+    let is_narrower = |rest: &str| !rest.starts_with(['?', '*', '{']) && !rest.contains('|');
+    regex.strip_prefix(outer).is_some_and(is_narrower)
 }
 
 /// Whether a directive outside of servers applies to each of them.
@@ -705,6 +729,42 @@ http {
             }
             assert_eq!(imported.left.is_empty(), !is_left, "{location} {:?}", imported.left);
         }
+    }
+
+    #[test]
+    fn a_location_in_another_one_is_a_rule_for_nothing_outside_it() {
+        let fields = |rules: &Rules, path: &str| rules.policy(path.as_bytes(), false).fields;
+        for (inner, of_outside, of_inside, is_left) in [
+            ("~ \\.js$ { expires 1h; }", "", "", true),
+            ("~ ^/a/.*\\.js$ { expires 1h; }", "", "3600", false),
+            ("~* ^/a/.*\\.js$ { expires 1h; }", "", "", true),
+            ("~ ^/a/|\\.js$ { expires 1h; }", "", "", true),
+            ("~ ^/a/?x { expires 1h; }", "", "", true),
+            ("/a/x { expires 1h; }", "", "3600", false),
+            ("= /a/x.js { expires 1h; }", "", "3600", false),
+            ("/x { expires 1h; }", "", "", true),
+            // Nor is what is in it.
+            ("~ \\.js$ { location ~ ^/a/x { expires 1h; } }", "", "", true),
+            ("/a/x { location ~ ^/a/x.js { expires 1h; } }", "", "3600", false),
+        ] {
+            let imported = import(&format!("server {{ root /srv; location /a/ {{ location {inner} }} }}"));
+            let imported = imported.expect("a configuration");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            for (path, age) in [("/x.js", of_outside), ("/A/x.js", of_outside), ("/a/x.js", of_inside)] {
+                let line = format!("cache-control: max-age={age}\r\n");
+                assert_eq!(
+                    fields(&rules, path),
+                    if age.is_empty() { "" } else { line.as_str() },
+                    "{inner} {path}"
+                );
+            }
+            assert_eq!(imported.left.len(), usize::from(is_left), "{inner} {:?}", imported.left);
+        }
+        // An expression that matches in any case may be in one that does.
+        let text = "server { root /srv; location ~* ^/a { location ~* ^/a/x { expires 1h; } } }";
+        let imported = import(text).expect("a configuration");
+        let rules = Rules::parse(&imported.rules).expect("rules");
+        assert_eq!(fields(&rules, "/A/X"), "cache-control: max-age=3600\r\n");
     }
 
     #[test]
