@@ -87,6 +87,10 @@ pub fn import(text: &str) -> Result<Imported, Error> {
         note(&mut rules, "--key", &default.cert_key);
         if default.listing == Some(true) {
             rules.push_str("# linerate-files serve --listing\n");
+            // Other sites would take it over.
+            for server in &mut import.servers {
+                server.listing.get_or_insert(false);
+            }
         }
         rules.push_str(&default.tables("", &mut import.left));
         if let Some(site) = default.besides(&import.servers) {
@@ -817,6 +821,26 @@ http {
             let rules = Rules::parse(&imported.rules).expect("rules");
             let hosts: Vec<String> = rules.site.iter().map(|site| site.hosts.join(" ")).collect();
             assert_eq!(hosts, sites, "{names} {others}");
+        }
+    }
+
+    #[test]
+    fn a_site_lists_directories_only_if_its_server_does() {
+        let server = |name: &str, said: &str| format!("server {{ server_name {name}; root /srv; {said} }}\n");
+        let (on, off) = ("autoindex on;", "autoindex off;");
+        for (http, first, second, third, flag, sites) in [
+            ("", on, "", on, true, [Some(false), Some(true)]),
+            ("", on, off, "", true, [Some(false), Some(false)]),
+            ("", "", "", on, false, [None, Some(true)]),
+            (on, "", "", off, true, [Some(true), Some(false)]),
+        ] {
+            let servers =
+                server("a.example", first) + &server("b.example", second) + &server("c.example", third);
+            let imported = import(&format!("http {{ {http} {servers} }}")).expect("a configuration");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            let listings: Vec<_> = rules.site.iter().map(|site| site.listing).collect();
+            assert_eq!(imported.rules.contains("serve --listing\n"), flag, "{servers}");
+            assert_eq!(listings, sites, "{http} {servers}");
         }
     }
 
