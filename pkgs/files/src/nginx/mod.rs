@@ -64,6 +64,9 @@ const SILENT: [&str; 33] = [
 /// How expressions begin whose letters match in any case.
 const ANY_CASE: &str = "(?i)";
 
+/// The place of locations that are expressions among all rules.
+const EXPRESSION: u8 = 2;
+
 /// Converts a configuration to rules.
 ///
 /// # Errors
@@ -131,10 +134,16 @@ struct Server {
 struct Made {
     line: usize,
     order: (u8, isize),
+    /// An expression that begins like this matches only its paths.
+    inside: String,
     /// The rule's keys and values, as TOML.
     keys: Vec<(String, String)>,
     /// The values of which its `cache-control` consists.
     cache_control: Vec<String>,
+    /// Whether one of those is of `expires`.
+    expires: bool,
+    /// What is told of its `expires off`, if another rule's `expires` is for its paths too.
+    never_expires: Option<(usize, String)>,
 }
 
 /// A `rewrite`.
@@ -149,11 +158,7 @@ struct Rewrite {
 
 impl Import {
     fn leave(&mut self, directive: &Directive, why: &str) {
-        let mut shown = directive.name.clone();
-        for argument in directive.arguments.iter().take(8) {
-            shown.extend([" ", argument]);
-        }
-        self.left.push((directive.line, format!("{shown}: {why}")));
+        self.left.push(told(directive, why));
     }
 
     /// The place of an expression among those of its kind: in nginx, the first that matches counts; here, the last
@@ -209,10 +214,13 @@ impl Import {
                 _ => self.said(directive, &mut whole),
             }
         }
-        if whole.keys.len() > 1 {
-            server.rules.push(whole);
-        }
+        server.rules.push(whole);
         server.rules.sort_by_key(|rule| rule.order);
+        for (at, rule) in server.rules.iter().enumerate() {
+            let said = || server.rules[..at].iter().any(|other| other.expires && other.may_cover(rule));
+            self.left.extend(rule.never_expires.clone().filter(|_| said()));
+        }
+        server.rules.retain(|rule| rule.keys.len() > 1);
         server
     }
 
@@ -244,9 +252,9 @@ impl Import {
         // The last is an expression: one that begins like it matches nothing outside the location.
         let (order, (key, value), inside) = match words[..] {
             ["=", path] => ((4, longer(path)), ("path", path.to_owned()), begins(path) + "$"),
-            ["~", regex] => ((2, earlier), ("match", regex.to_owned()), regex.to_owned()),
+            ["~", regex] => ((EXPRESSION, earlier), ("match", regex.to_owned()), regex.to_owned()),
             ["~*", regex] => {
-                ((2, earlier), ("match", format!("{ANY_CASE}{regex}")), format!("{ANY_CASE}{regex}"))
+                ((EXPRESSION, earlier), ("match", format!("{ANY_CASE}{regex}")), format!("{ANY_CASE}{regex}"))
             }
             ["^~", path] => ((3, longer(path)), prefix(path), begins(path)),
             [path] if path.starts_with('/') => ((1, longer(path)), prefix(path), begins(path)),
@@ -257,7 +265,7 @@ impl Import {
         }
         let mut rewrites = Vec::new();
         let keys = vec![(key.to_owned(), quoted(&value))];
-        let mut made = Made { line: directive.line, order, keys, ..Made::default() };
+        let mut made = Made { line: directive.line, order, inside: inside.clone(), keys, ..Made::default() };
         self.chains(block);
         for inner in block {
             match (&*inner.name, inner.arguments.first()) {
@@ -286,9 +294,7 @@ impl Import {
                 _ => self.said(inner, &mut made),
             }
         }
-        if made.keys.len() > 1 {
-            server.rules.push(made);
-        }
+        server.rules.push(made);
         // In nginx, the first that matches counts; here, the last rule.
         server.rules.extend(rewrites.into_iter().rev());
     }
@@ -304,8 +310,14 @@ impl Import {
             },
             ("expires", [time, ..]) => match expires(time) {
                 // nginx sends it before those of `add_header`.
-                Some(Some(value)) => made.cache(0, value),
-                Some(None) => {}
+                Some(Some(value)) => {
+                    made.cache(0, value);
+                    made.expires = true;
+                }
+                Some(None) => {
+                    let why = "no rule takes back the cache-control of another one for these paths";
+                    made.never_expires = Some(told(directive, why));
+                }
                 None => self.leave(directive, "a time is in s, m, h, d, w, M or y"),
             },
             ("add_header", [_, _, ..]) if has_variable => self.leave(directive, "fields have no variables"),
@@ -416,6 +428,11 @@ impl Import {
 }
 
 impl Made {
+    /// Whether it may be for a path of a later rule, as far as their text shows.
+    fn may_cover(&self, later: &Self) -> bool {
+        [self, later].iter().any(|rule| rule.order.0 == EXPRESSION) || later.inside.starts_with(&self.inside)
+    }
+
     /// Whether its paths are redirected or rewritten.
     fn leads_elsewhere(&self) -> bool {
         self.keys.iter().any(|(key, _)| key == "redirect" || key == "rewrite")
@@ -467,6 +484,15 @@ impl Rewrite {
         keys.extend(self.keys);
         Made { line: self.line, order, keys, ..Made::default() }
     }
+}
+
+/// What is told of a directive, with its line.
+fn told(directive: &Directive, why: &str) -> (usize, String) {
+    let mut shown = directive.name.clone();
+    for argument in directive.arguments.iter().take(8) {
+        shown.extend([" ", argument]);
+    }
+    (directive.line, format!("{shown}: {why}"))
 }
 
 /// Whether an expression matches only what the expression `outer` matches, as far as its text shows.
@@ -879,6 +905,30 @@ http {
             let fields = rules.policy(b"/a", false).fields;
             assert_eq!(fields, "cache-control: max-age=2592000, public\r\n", "{said}");
             assert!(imported.left.is_empty(), "{:?}", imported.left);
+        }
+    }
+
+    #[test]
+    fn what_expires_off_takes_back_in_nginx_is_told() {
+        for (said, is_left) in [
+            ("expires 1d; location /a/ { expires off; }", true),
+            ("location / { expires 1d; } location /a/ { expires off; }", true),
+            ("location /a/ { expires off; } location /a { expires 1d; }", true),
+            ("location / { expires off; } location /a/ { expires 1d; }", false),
+            ("location /a/ { expires 1d; } location /b/ { expires off; }", false),
+            ("location /a/ { expires 1d; location = /a/b { expires off; } }", true),
+            ("location /a/ { expires off; } location ~ x$ { expires 1d; }", false),
+            ("location ~ x$ { expires off; } location /a/ { expires 1d; }", true),
+            ("location = /x { expires off; } location ~ x$ { expires 1d; }", true),
+            ("location / { add_header Cache-Control public; } location /a/ { expires off; }", false),
+            ("expires off;", false),
+        ] {
+            for http in ["", "expires off;"] {
+                let text = format!("http {{ {http} server {{ root /srv; {said} }} }}");
+                let left = import(&text).expect("a configuration").left;
+                assert_eq!(left.len(), usize::from(is_left), "{text} {left:?}");
+                assert!(left.iter().all(|(_, why)| why.starts_with("expires off: ")), "{left:?}");
+            }
         }
     }
 
