@@ -5,12 +5,14 @@
 //! length, then expressions from last to first, then exact locations.
 
 mod includes;
+mod listen;
 mod moves;
 mod syntax;
 
 use std::fmt::Write;
 
 use crate::site::rules::Rules;
+use listen::Place;
 use moves::{has_captures, is_url, may_match, target};
 use syntax::Directive;
 pub use syntax::Error;
@@ -25,7 +27,7 @@ pub struct Imported {
 }
 
 /// Directives that rules need not repeat: they are set elsewhere, or always apply.
-const SILENT: [&str; 33] = [
+const SILENT: [&str; 32] = [
     "access_log",
     "aio",
     "charset",
@@ -46,7 +48,6 @@ const SILENT: [&str; 33] = [
     "http2",
     "keepalive_requests",
     "keepalive_timeout",
-    "listen",
     "open_file_cache",
     "open_file_cache_errors",
     "open_file_cache_min_uses",
@@ -60,6 +61,12 @@ const SILENT: [&str; 33] = [
     "tcp_nopush",
     "types_hash_max_size",
 ];
+
+/// Why restrictions of TLS are left out.
+const NEVER_REFUSED: &str = "no client is refused by TLS here";
+
+/// Why it is told where a server listens.
+const EVERYWHERE: &str = "the default server listens elsewhere, and a site is reached wherever that one is";
 
 /// How expressions begin whose letters match in any case.
 const ANY_CASE: &str = "(?i)";
@@ -95,13 +102,24 @@ pub fn import(text: &str) -> Result<Imported, Error> {
                 server.listing.get_or_insert(false);
             }
         }
-        rules.push_str(&default.tables("", &mut import.left));
+        let tables = default.tables("", &mut import.left);
+        let mut sites = String::new();
+        for server in &import.servers {
+            let site = server.site(&mut import.left);
+            if !site.is_empty() {
+                import.left.extend(server.left_open(&default));
+            }
+            sites.push_str(&site);
+        }
+        match default.rejects.clone() {
+            Some(_) if !sites.is_empty() => rules.push_str("unknown-hosts = \"refuse\"\n"),
+            rejects => import.left.extend(rejects),
+        }
+        rules.push_str(&tables);
         if let Some(site) = default.besides(&import.servers) {
             rules.push_str(&site.site(&mut import.left));
         }
-    }
-    for server in std::mem::take(&mut import.servers) {
-        rules.push_str(&server.site(&mut import.left));
+        rules.push_str(&sites);
     }
     import.left.sort();
     import.left.dedup();
@@ -121,6 +139,11 @@ struct Server {
     line: usize,
     is_default: bool,
     names: Vec<String>,
+    /// Where it listens, and what is told of that if it is reached elsewhere too.
+    places: Vec<Place>,
+    listens: Option<(usize, String)>,
+    /// What is told of TLS that it refuses, if others are not refused.
+    rejects: Option<(usize, String)>,
     root: Option<String>,
     cert: Option<String>,
     cert_key: Option<String>,
@@ -200,6 +223,11 @@ impl Import {
                 ("server_name", None) => self.names(&mut server, directive),
                 ("listen", None) => {
                     server.is_default |= directive.arguments.iter().any(|word| word == "default_server");
+                    server.places.extend(argument(0).map(|place| Place::of(&place)));
+                    server.listens.get_or_insert_with(|| told(directive, EVERYWHERE));
+                }
+                ("ssl_reject_handshake", None) if argument(0).as_deref() == Some("on") => {
+                    server.rejects = Some(told(directive, NEVER_REFUSED));
                 }
                 ("root", None) => server.root = argument(0),
                 ("ssl_certificate", None) => server.cert = argument(0),
@@ -213,6 +241,9 @@ impl Import {
                 }
                 _ => self.said(directive, &mut whole),
             }
+        }
+        if server.places.is_empty() {
+            server.places.push(Place::default());
         }
         server.rules.push(whole);
         server.rules.sort_by_key(|rule| rule.order);
@@ -364,6 +395,10 @@ impl Import {
             }
             ("include", _) => self.leave(directive, "its file is not here: import what nginx -T prints"),
             ("set" | "if" | "map", _) => self.leave(directive, "there are no variables"),
+            ("ssl_verify_client" | "ssl_ocsp" | "ssl_reject_handshake", ["off"]) => {}
+            ("ssl_verify_client" | "ssl_crl" | "ssl_ocsp" | "ssl_reject_handshake", _) => {
+                self.leave(directive, NEVER_REFUSED);
+            }
             (name, _) if SILENT.contains(&name) || name.starts_with("ssl_") => {}
             _ => self.leave(directive, "it is not about files"),
         }
@@ -630,6 +665,15 @@ impl Server {
             others().any(|other| other.strip_prefix('*').is_some_and(|parent| name.ends_with(parent)))
         };
         (self.root.is_some() && self.names.iter().any(is_covered)).then_some(self)
+    }
+
+    /// What is told of the server as a site if nobody reaches it where they reach the default server, or if it refuses
+    /// TLS.
+    fn left_open(&self, default: &Self) -> impl Iterator<Item = (usize, String)> {
+        let is_elsewhere = self.places.iter().all(|place| !default.places.contains(place));
+        let here = || (self.line, format!("server: {EVERYWHERE}"));
+        let listens = is_elsewhere.then(|| self.listens.clone().unwrap_or_else(here));
+        listens.into_iter().chain(self.rejects.clone())
     }
 
     /// The server as one of several sites.
@@ -905,6 +949,52 @@ http {
             let fields = rules.policy(b"/a", false).fields;
             assert_eq!(fields, "cache-control: max-age=2592000, public\r\n", "{said}");
             assert!(imported.left.is_empty(), "{:?}", imported.left);
+        }
+    }
+
+    #[test]
+    fn what_nginx_keeps_from_strangers_is_told() {
+        let first = "server { listen 80; listen [::]:80; root /srv; }";
+        for (said, told) in [
+            ("listen 443 ssl; ssl_verify_client on;", "ssl_verify_client on"),
+            ("listen 443 ssl; ssl_verify_client optional;", "ssl_verify_client optional"),
+            ("listen 443 ssl; ssl_verify_client off; ssl_protocols TLSv1.3;", ""),
+            ("listen 443 ssl; ssl_crl /crl.pem;", "ssl_crl /crl.pem"),
+            ("listen 443 ssl; ssl_ocsp leaf;", "ssl_ocsp leaf"),
+            ("listen 443 ssl; ssl_ocsp off;", ""),
+            ("listen 443 ssl; ssl_reject_handshake on;", "ssl_reject_handshake on"),
+            ("", ""),
+            ("listen 127.0.0.1:80;", "listen 127.0.0.1:80"),
+            ("listen unix:/run/x;", "listen unix:/run/x"),
+            ("listen 8081; listen 10.0.0.1:80;", "listen 8081"),
+            ("listen 8081; listen 0.0.0.0:443 ssl;", ""),
+        ] {
+            let text = format!("{first} server {{ server_name a.example; root /srv/a; {said} }}");
+            let left = import(&text).expect("a configuration").left;
+            let left: Vec<&str> = left.iter().filter_map(|(_, why)| why.split(": ").next()).collect();
+            assert_eq!(left.concat(), told, "{text}");
+        }
+        // What has no `listen` listens at port 80.
+        let left =
+            import("server { listen 8080; root /srv; } server { server_name a.example; root /srv/a; }");
+        assert!(left.expect("a configuration").left[0].1.starts_with("server: "));
+    }
+
+    #[test]
+    fn hosts_that_the_default_server_refuses_by_tls_are_refused() {
+        use crate::site::rules::site_rule::UnknownHosts;
+        let default = "server { listen 443 ssl default_server; server_name _; ssl_reject_handshake on; }";
+        let site = "server { listen 443 ssl; server_name a.example; root /srv/a; gzip on; }";
+        for (text, unknown, is_left) in [
+            (format!("{default} {site}"), UnknownHosts::Refuse, false),
+            (format!("{site} {default}"), UnknownHosts::Refuse, false),
+            (site.to_owned(), UnknownHosts::Serve, false),
+            // Without sites, nothing would be refused.
+            (default.to_owned(), UnknownHosts::Serve, true),
+        ] {
+            let imported = import(&text).expect("a configuration");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            assert_eq!((rules.unknown_hosts, !imported.left.is_empty()), (unknown, is_left), "{imported:?}");
         }
     }
 
