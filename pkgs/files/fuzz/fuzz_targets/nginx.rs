@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let Ok(imported) = nginx::import(text) else { return };
-    // A host may be named twice, or a redirect lead nowhere: that is reported when the rules are read.
+    // A host may be none, or a redirect lead nowhere: that is reported when the rules are read.
     if let Err(Error::Syntax(error)) = Rules::parse(&imported.rules) {
         panic!("{error}:\n{}", imported.rules);
     }

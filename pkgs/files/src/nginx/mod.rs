@@ -9,11 +9,13 @@ mod listen;
 mod moves;
 mod syntax;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::site::rules::Rules;
 use listen::Place;
-use moves::{has_captures, is_url, may_match, target};
+use moves::{has_captures, is_upgrade, is_url, may_match, target};
 use syntax::Directive;
 pub use syntax::Error;
 
@@ -68,6 +70,12 @@ const NEVER_REFUSED: &str = "no client is refused by TLS here";
 /// Why it is told where a server listens.
 const EVERYWHERE: &str = "the default server listens elsewhere, and a site is reached wherever that one is";
 
+/// Why no host is led from http to https.
+const NOT_UPGRADED: &str = "a site is the same with TLS and without: nothing leads from http to https here";
+
+/// Expressions that match every path.
+const EVERY_PATH: [&str; 7] = ["^", "^/", ".*", "(.*)", "^.*$", "^(.*)$", "^/(.*)$"];
+
 /// How expressions begin whose letters match in any case.
 const ANY_CASE: &str = "(?i)";
 
@@ -82,6 +90,7 @@ pub fn import(text: &str) -> Result<Imported, Error> {
     let mut import = Import::default();
     let all = includes::parse(text)?;
     import.top(&all, &[]);
+    import.settle();
     let mut rules = String::new();
     // Requests whose host has no server of its own go to the default server, or else to the first one.
     let first = import.servers.iter().position(|server| server.is_default).unwrap_or(0);
@@ -116,8 +125,8 @@ pub fn import(text: &str) -> Result<Imported, Error> {
             rejects => import.left.extend(rejects),
         }
         rules.push_str(&tables);
-        if let Some(site) = default.besides(&import.servers) {
-            rules.push_str(&site.site(&mut import.left));
+        if default.is_covered(&import.servers) {
+            rules.push_str(&default.site(&mut import.left));
         }
         rules.push_str(&sites);
     }
@@ -142,8 +151,13 @@ struct Server {
     /// Where it listens, and what is told of that if it is reached elsewhere too.
     places: Vec<Place>,
     listens: Option<(usize, String)>,
+    has_tls: bool,
     /// What is told of TLS that it refuses, if others are not refused.
     rejects: Option<(usize, String)>,
+    /// Whether it leads all to the same host by TLS.
+    upgrades: bool,
+    /// Whether other servers have all its names.
+    is_replaced: bool,
     root: Option<String>,
     cert: Option<String>,
     cert_key: Option<String>,
@@ -218,6 +232,7 @@ impl Import {
         let inherited = common.iter().filter(|one| !block.iter().any(|own| own.name == one.name));
         for directive in inherited.copied().chain(block) {
             let argument = |at: usize| directive.arguments.get(at).cloned();
+            server.upgrades |= upgrades(directive);
             match (&*directive.name, &directive.block) {
                 ("location", Some(block)) => self.location(&mut server, directive, block, None),
                 ("server_name", None) => self.names(&mut server, directive),
@@ -225,6 +240,7 @@ impl Import {
                     server.is_default |= directive.arguments.iter().any(|word| word == "default_server");
                     server.places.extend(argument(0).map(|place| Place::of(&place)));
                     server.listens.get_or_insert_with(|| told(directive, EVERYWHERE));
+                    server.has_tls |= directive.arguments.iter().any(|word| word == "ssl" || word == "quic");
                 }
                 ("ssl_reject_handshake", None) if argument(0).as_deref() == Some("on") => {
                     server.rejects = Some(told(directive, NEVER_REFUSED));
@@ -253,6 +269,42 @@ impl Import {
         }
         server.rules.retain(|rule| rule.keys.len() > 1);
         server
+    }
+
+    /// Gives each name to one server, since a site is the same on all ports, and removes those that are left without.
+    /// Usually, these lead from http to https.
+    fn settle(&mut self) {
+        let servers = &mut self.servers;
+        let mut order: Vec<usize> = (0..servers.len()).collect();
+        // Of equals, the first has its names in nginx too.
+        order.sort_by_key(|at| Reverse(servers[*at].rank()));
+        let mut owners = BTreeMap::<String, usize>::new();
+        for at in order {
+            let (mut names, mut lost) = (std::mem::take(&mut servers[at].names), Vec::new());
+            names.retain(|name| {
+                let owner = owners.get(name).copied();
+                match owner {
+                    None => {
+                        owners.insert(name.clone(), at);
+                    }
+                    Some(owner) if owner != at => lost.push((owner, name.clone())),
+                    // It was said twice.
+                    Some(_) => {}
+                }
+                owner.is_none()
+            });
+            if let Some((owner, _)) = lost.first() {
+                let is_upgraded = servers[*owner].has_tls && !servers[at].has_tls;
+                let same = "another server has this name, and a site is the same on all ports";
+                let why = if is_upgraded { NOT_UPGRADED } else { same };
+                let all: Vec<&str> = lost.iter().map(|(_, name)| &**name).collect();
+                self.left.push((servers[at].line, format!("server {}: {why}", all.join(" "))));
+                servers[at].is_replaced = names.is_empty();
+            }
+            servers[at].names = names;
+        }
+        let has_files = servers.iter().any(Server::has_files);
+        servers.retain(|server| !server.is_replaced && !(server.upgrades && has_files));
     }
 
     fn names(&mut self, server: &mut Server, directive: &Directive) {
@@ -370,6 +422,7 @@ impl Import {
                 }
                 made.keys.push((key, value));
             }
+            ("return", [.., to]) if is_upgrade(to) => self.leave(directive, NOT_UPGRADED),
             ("return", [status, to]) if matches!(*status, "301" | "302" | "303" | "307" | "308") => {
                 if made.leads_elsewhere() {
                     return self.leave(directive, "what is before it leads elsewhere");
@@ -435,10 +488,8 @@ impl Import {
         // A file is the same for all queries.
         let path = if status.is_some() { bare } else { bare.split('?').next().unwrap_or_default() };
         let Some((made, has_query)) = target(path) else {
-            self.leave(
-                directive,
-                "it has no variables but $1 to $9, $uri, and at its end $request_uri or $args",
-            );
+            let variables = "it has no variables but $1 to $9, $uri, and at its end $request_uri or $args";
+            self.leave(directive, if is_upgrade(to) { NOT_UPGRADED } else { variables });
             return None;
         };
         let keys = match status {
@@ -509,8 +560,7 @@ impl Made {
 impl Rewrite {
     /// Whether it does the same with every path, so that it can be part of another rule.
     fn is_of_everything(&self) -> bool {
-        let is_all = ["^", "^/", ".*", "(.*)", "^.*$", "^(.*)$", "^/(.*)$"].contains(&&*self.regex);
-        is_all && !self.has_captures
+        EVERY_PATH.contains(&&*self.regex) && !self.has_captures
     }
 
     /// The rule for the paths that it matches.
@@ -539,6 +589,16 @@ fn is_within(regex: &str, outer: &str) -> bool {
     // A quantifier would make the last character optional, and an alternative may match anything.
     let is_narrower = |rest: &str| !rest.starts_with(['?', '*', '{']) && !rest.contains('|');
     regex.strip_prefix(outer).is_some_and(is_narrower)
+}
+
+/// Whether a directive of a server leads all to the same host by TLS.
+fn upgrades(directive: &Directive) -> bool {
+    let arguments: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+    match (&*directive.name, &arguments[..]) {
+        ("return", [.., to]) => is_upgrade(to),
+        ("rewrite", [regex, to, ..]) => EVERY_PATH.contains(regex) && is_upgrade(to),
+        _ => false,
+    }
 }
 
 /// Whether a directive outside of servers applies to each of them.
@@ -657,14 +717,22 @@ impl Server {
         text
     }
 
-    /// The default server as a site as well, if the site of another one would take one of its names.
-    fn besides(mut self, others: &[Self]) -> Option<Self> {
+    fn has_files(&self) -> bool {
+        self.root.is_some() && !self.upgrades
+    }
+
+    /// Of servers of one name, the highest has it.
+    fn rank(&self) -> (bool, bool) {
+        (self.has_files(), self.has_tls)
+    }
+
+    /// Whether the default server has to be a site as well, since that of another one would take one of its names.
+    fn is_covered(&self, others: &[Self]) -> bool {
         let others = || others.iter().filter(|other| other.root.is_some()).flat_map(|other| &other.names);
-        self.names.retain(|name| others().all(|other| other != name));
-        let is_covered = |name: &String| {
+        let is_taken = |name: &String| {
             others().any(|other| other.strip_prefix('*').is_some_and(|parent| name.ends_with(parent)))
         };
-        (self.root.is_some() && self.names.iter().any(is_covered)).then_some(self)
+        self.root.is_some() && self.names.iter().any(is_taken)
     }
 
     /// What is told of the server as a site if nobody reaches it where they reach the default server, or if it refuses
@@ -881,8 +949,8 @@ http {
             ("_ Www.Example.org x", ".example.org", vec!["www.example.org x", "example.org *.example.org"]),
             ("*.a.example.org", "*.example.org", vec!["*.a.example.org", "*.example.org"]),
             ("example.org b.example", "*.example.org", vec!["*.example.org"]),
-            // Of two sites of a name, rules can have one.
-            ("a.example.org", "a.example.org *.example.org", vec!["a.example.org *.example.org"]),
+            // The first has a name that both have.
+            ("a.example.org", "a.example.org *.example.org", vec!["a.example.org", "*.example.org"]),
         ] {
             let text = format!(
                 "server {{ server_name {names}; root /srv/www; }} server {{ server_name {others}; root /srv/x; }}"
@@ -891,6 +959,85 @@ http {
             let rules = Rules::parse(&imported.rules).expect("rules");
             let hosts: Vec<String> = rules.site.iter().map(|site| site.hosts.join(" ")).collect();
             assert_eq!(hosts, sites, "{names} {others}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_leads_to_https_is_replaced_by_the_one_with_tls() {
+        use crate::site::route::Route;
+        let tls = "server { listen 443 ssl; server_name a.example www.a.example; root /srv/a; gzip on; }";
+        for plain in [
+            "server_name a.example www.a.example; return 301 https://$host$request_uri;",
+            "server_name a.example www.a.example; return 301 https://a.example$request_uri;",
+            "server_name www.a.example a.example; return https://$server_name$request_uri;",
+            "server_name a.example www.a.example; rewrite ^(.*)$ https://$host$1 permanent;",
+            "listen 80 default_server; server_name _; return 308 https://$host$request_uri;",
+            // As certbot writes it.
+            "if ($host = a.example) { return 301 https://$host$request_uri; } server_name a.example www.a.example; \
+             return 404;",
+        ] {
+            let plain = format!("server {{ {plain} }}");
+            for (text, root) in [
+                (format!("{plain} {tls}"), ""),
+                (format!("{tls} {plain}"), ""),
+                (format!("http {{ root /srv/all; {plain} {tls} }}"), ""),
+                // Beside others.
+                (format!("server {{ root /srv; server_name b.example; }} {plain} {tls}"), "a.example"),
+            ] {
+                let imported = import(&text).expect("a configuration");
+                let rules = Rules::parse(&imported.rules).expect("rules");
+                let sites: Vec<_> = rules.site.iter().map(|site| site.hosts.join(" ")).collect();
+                match root {
+                    "" => assert!(
+                        imported.rules.starts_with("# linerate-files serve --root /srv/a\n"),
+                        "{text}"
+                    ),
+                    _ => assert_eq!(sites, ["a.example www.a.example"], "{text}"),
+                }
+                assert_eq!(sites.is_empty(), root.is_empty(), "{text}");
+                assert_eq!(Route::of(rules.all_routes(), b"x", None, false), Route::Direct, "{text}");
+                assert!(imported.left.iter().any(|(_, why)| why.ends_with(NOT_UPGRADED)), "{imported:?}");
+            }
+        }
+        // Where there is nothing else, its redirect stays.
+        let imported = import("server { server_name a.example; return 301 https://b.example$request_uri; }");
+        let rules = Rules::parse(&imported.expect("a configuration").rules).expect("rules");
+        let location = "https://b.example/x".to_owned();
+        let to = Route::Redirected { status: 301, location };
+        assert_eq!(Route::of(rules.all_routes(), b"x", None, false), to);
+    }
+
+    #[test]
+    fn of_servers_of_one_name_one_is_a_site_and_the_others_are_told() {
+        let first = "server { root /srv; server_name b.example; }";
+        for (servers, root, hosts) in [
+            (["root /1; server_name a.example;", "root /2; server_name a.example;"], "/1", "a.example"),
+            (
+                ["root /1; server_name a.example;", "root /2; listen 443 ssl; server_name a.example;"],
+                "/2",
+                "a.example",
+            ),
+            (["server_name a.example;", "root /2; server_name a.example a.example;"], "/2", "a.example"),
+            (
+                ["listen 443 ssl; server_name a.example;", "root /2; server_name .a.example;"],
+                "/2",
+                "a.example *.a.example",
+            ),
+        ] {
+            let [one, two] = servers;
+            let text = format!("{first} server {{ {one} }} server {{ {two} }}");
+            let imported = import(&text).expect("a configuration");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            let sites: Vec<_> = rules
+                .site
+                .iter()
+                .map(|site| (site.root.to_str().expect("text"), site.hosts.join(" ")))
+                .collect();
+            assert_eq!(sites, [(root, hosts.to_owned())], "{text}");
+            assert!(
+                imported.left.iter().any(|(_, why)| why.starts_with("server a.example: ")),
+                "{imported:?}"
+            );
         }
     }
 

@@ -50,6 +50,11 @@ pub fn is_url(to: &str) -> bool {
     ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start))
 }
 
+/// Whether a redirect leads to the same host by TLS.
+pub fn is_upgrade(to: &str) -> bool {
+    ["https://$host", "https://$http_host", "https://$server_name"].iter().any(|start| to.starts_with(start))
+}
+
 /// Whether an expression may match what a `rewrite` makes, as far as their beginnings show.
 pub fn may_match(regex: &str, to: &str) -> bool {
     let Some(regex) = regex.strip_prefix('^').filter(|regex| !regex.contains('|')) else { return true };
