@@ -221,8 +221,8 @@ impl Store {
     }
 
     /// Merges each link's days of clicks before day `before` (since the Unix epoch) into one. One call merges a small
-    /// part, from link `from` on. It returns where to continue, or `None` once all are done. Sums do not change, even
-    /// if the rest is never merged.
+    /// part, from link `from` on. It returns where to continue, or `None` once all are done or another node does the
+    /// rest. Sums do not change, even if the rest is never merged.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         either!(self, database => database.fold_days(before, from))
     }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::postgres::{Durability, Postgres as Server};
+use testkit::until;
 
 use super::*;
 use crate::agent::Agent;
@@ -251,11 +252,82 @@ fn old_days_are_merged_part_by_part_however_many_rows_a_link_has() {
         next = fixture.node.background.block_on(part).unwrap();
         parts.push(next);
     }
-    assert_eq!(parts, [Some(1), Some(2), Some(3), Some(3), None], "each part has seven rows, but the last");
+    assert_eq!(parts, [Some(0), Some(0), Some(0), Some(0), None], "each part has seven rows, but the last");
     assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day < 0 AND count = 10"), 3);
     assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day = 10 AND count = 1"), 3);
     assert_eq!(fixture.number("SELECT count(*) FROM clicks"), 6);
     assert_eq!(fixture.number("SELECT count(*) FROM folded_days WHERE first = 0 AND last = 9"), 3);
+}
+
+#[test]
+fn old_days_of_many_links_are_merged_once_and_hardly_any_other_row_is_read() {
+    let fixture = Fixture::new();
+    // One old day of each link, and many that stay.
+    let rows = "INSERT INTO clicks (link, day, referrer, agent, count, seen) SELECT link, day, '', 0, 1, 0 \
+         FROM generate_series(1, 5000) AS link, generate_series(0, 40) AS day";
+    fixture.server.execute("postgres", rows).unwrap();
+    let url: Conninfo = fixture.server.url("postgres").parse().unwrap();
+    let fold = async || {
+        let pool = Pool::new(Connector::new(&url, "merging"), 1, Duration::from_secs(20));
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = clicks::fold_days(&pool, 1, from, 20_000).await.unwrap();
+        }
+    };
+    fixture.node.background.block_on(async { tokio::join!(fold(), fold()) });
+    // A session says what it has read by its end at the latest.
+    until("both have ended", || {
+        fixture.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'merging'") == 0
+    });
+    let told = |columns: &str| {
+        fixture.number(&format!("SELECT {columns} FROM pg_stat_user_tables WHERE relname = 'clicks'"))
+    };
+    until("it is counted", || told("n_tup_del") == 5_000);
+    // Each old row once; and both nodes may look for each link.
+    let read = told("seq_tup_read + idx_tup_fetch");
+    assert!(read <= 3 * 5_000, "{read} rows were read to delete 5,000");
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day < 0 AND count = 1"), 5_000);
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day > 0 AND count = 1"), 5_000 * 40);
+    assert_eq!(fixture.number("SELECT count(*) FROM folded_days WHERE first = 0 AND last = 0"), 5_000);
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks"), 5_000 * 41);
+}
+
+#[test]
+fn one_node_merges_old_days_and_clicks_are_added_up_meanwhile() {
+    let fixture = Fixture::new();
+    let link = fixture.add("one");
+    fixture.count(link, 1);
+    fixture.add_up();
+    let more = "INSERT INTO clicks (link, day, referrer, agent, count, seen) SELECT 0, day, '', 0, 1, 0 \
+         FROM generate_series(0, 3) AS day";
+    fixture.server.execute("postgres", more).unwrap();
+    // It waits in the middle of merging.
+    let held = "CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$; \
+         CREATE TRIGGER held AFTER DELETE ON clicks FOR EACH STATEMENT EXECUTE FUNCTION held()";
+    fixture.server.execute("postgres", held).unwrap();
+    fixture.count(link, 2);
+    let holding = Connector::new(&fixture.server.url("postgres").parse().unwrap(), "holding");
+    fixture.node.background.block_on(async {
+        let session = holding.connect().await.unwrap();
+        let transaction = session.begin().await.unwrap();
+        transaction.batch("SELECT pg_advisory_xact_lock(1)").await.unwrap();
+        let merging = fixture.node.fold_days(5, FoldCursor::default());
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        while fixture.number(waits) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let another = clicks::fold_days(&fixture.node.pool, 5, 0, 7).await.unwrap();
+        assert_eq!(another, None, "the first one goes on");
+        assert!(clicks::add_up(&fixture.node.pool).await.unwrap(), "it has its turn");
+        assert_eq!(fixture.number("SELECT count(*) FROM click_flushes"), 0);
+        transaction.commit().await.unwrap();
+        assert_eq!(merging.await.unwrap(), None, "all are done");
+    });
+    assert_eq!(fixture.number("SELECT sum(clicks) FROM totals"), 3);
+    assert_eq!(fixture.number("SELECT sum(count) FROM clicks WHERE link = 0 AND day = 7"), 3);
+    assert_eq!(fixture.number("SELECT sum(count) FROM clicks WHERE link = 0 AND day < 0"), 4);
+    assert_eq!(fixture.number("SELECT count(*) FROM clicks WHERE day BETWEEN 0 AND 4"), 0);
 }
 
 #[test]

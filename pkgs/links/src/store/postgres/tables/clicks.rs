@@ -7,15 +7,12 @@ use std::ops::RangeInclusive;
 use postgres::{Pool, Row, Session, Transaction};
 
 use crate::agent::Agent;
-use crate::store::rules::clicks::{
-    ALL, MAX_LINKS_FOLDED, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS,
-};
+use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
 use crate::store::{Click, Count, CountryClick, Error, Older, Stats, TimeCount};
 use crate::when::{Timestamp, format_day};
 
-use super::patient;
 use super::scope::Links;
-use super::{countries, hours};
+use super::{behind, countries, hours, links_from, patient};
 use crate::store::postgres::values::{count, integer, values};
 
 /// The most entries per flush. A larger batch becomes several flushes, each of which is quickly sent and added up.
@@ -28,8 +25,12 @@ const FLUSHES: i64 = 64;
 /// added up.
 const ENTRIES_ADDED_UP: i64 = 4 * ENTRIES as i64;
 
-/// The lock of the node that adds up or merges days, within a transaction.
-const ELECTED: &str = "hashtextextended('linerate-links clicks', 0)";
+/// The lock of the node that adds up, within a transaction.
+const ADDING: &str = "hashtextextended('linerate-links clicks', 0)";
+
+/// The lock of the node that merges days. It is another one, since merging may go on for hours, and clicks are added
+/// up meanwhile. These hardly ever belong to the same days; if so, they count, and are merged the next time.
+const MERGING: &str = "hashtextextended('linerate-links merge', 0)";
 
 /// How long a node that sends nothing is remembered, in seconds.
 const NODE_SECONDS: i64 = 30 * 24 * 60 * 60;
@@ -85,8 +86,7 @@ pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
         return Ok(false);
     }
     let transaction = session.begin().await?;
-    let elected = transaction.query(&format!("SELECT pg_try_advisory_xact_lock({ELECTED})"), &[]).await?;
-    if !elected.first().map_or(Ok(false), |row| row.try_get(0))? {
+    if !is_elected(&transaction, ADDING).await? {
         transaction.rollback().await?;
         return Ok(false);
     }
@@ -94,6 +94,13 @@ pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
     let added = add_up_within(&transaction).await?;
     transaction.commit().await?;
     Ok(added > 0)
+}
+
+/// Whether no other node holds this lock, which this transaction then holds to its end. Nobody waits for it: while
+/// somebody does, PostgreSQL refuses all who only try.
+async fn is_elected(transaction: &Transaction<'_>, lock: &str) -> Result<bool, Error> {
+    let rows = transaction.query(&format!("SELECT pg_try_advisory_xact_lock({lock})"), &[]).await?;
+    Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 /// Returns how many flushes were added up.
@@ -270,21 +277,25 @@ async fn evict(session: &Session, (link, day): (i64, i32), excess: i64) -> Resul
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Merges days older than `before` of some links, from link `from` on: at most `most` rows, the oldest of each link
-/// first. Returns where to continue, which is the last of these links again if it may have more.
+/// Merges days older than `before`, of as many links from `from` on as one job may: at most `most` rows, the oldest of
+/// each link first. Returns where to continue, which is `from` again if these links may have more. Returns `None` once
+/// all are done, and while another node is merging, which then goes on.
 pub async fn fold_days(pool: &Pool, before: i32, from: i64, most: usize) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
+    if !is_elected(&transaction, MERGING).await? {
+        transaction.rollback().await?;
+        return Ok(None);
+    }
     patient(&transaction).await?;
-    transaction.query(&format!("SELECT pg_advisory_xact_lock({ELECTED})"), &[]).await?;
-    let sql = "DELETE FROM clicks WHERE ctid = ANY(ARRAY(SELECT place FROM \
-         (SELECT place, dense_rank() OVER (ORDER BY link) AS nth FROM (SELECT ctid AS place, link FROM clicks \
-         WHERE link >= $1 AND day > $2 AND day < $3 ORDER BY link, day, referrer, agent LIMIT $4) AS first) AS ranked \
-         WHERE nth <= $5)) RETURNING link, day, referrer, agent, count";
-    let values = values![
-        from => INT8, OLDER => INT4, before => INT4, integer(most as u64) => INT8,
-        integer(MAX_LINKS_FOLDED as u64) => INT8,
-    ];
+    let links = links_from(&transaction, "clicks", from).await?;
+    let next = behind(&links);
+    // Link by link, which costs one look at the index for each, however many rows stay. If all were sorted together,
+    // each job might read all of their old rows.
+    let sql = "DELETE FROM clicks WHERE ctid = ANY(ARRAY(SELECT old.place FROM unnest($1::int8[]) AS these (link), \
+         LATERAL (SELECT ctid AS place FROM clicks WHERE clicks.link = these.link AND day > $2 AND day < $3 \
+         ORDER BY day, referrer, agent LIMIT $4) AS old LIMIT $4)) RETURNING link, day, referrer, agent, count";
+    let values = values![links => INT8_ARRAY, OLDER => INT4, before => INT4, integer(most as u64) => INT8];
     let rows = transaction.query(sql, values).await?;
     let mut sums: BTreeMap<Key, i64> = BTreeMap::new();
     let mut folded: BTreeMap<i64, (i32, i32)> = BTreeMap::new();
@@ -304,12 +315,7 @@ pub async fn fold_days(pool: &Pool, before: i32, from: i64, most: usize) -> Resu
          last = greatest(folded_days.last, excluded.last)";
     transaction.execute(sql, values![links => INT8_ARRAY, first => INT4_ARRAY, last => INT4_ARRAY]).await?;
     transaction.commit().await?;
-    let last = links.last().copied();
-    Ok(if rows.len() == most {
-        last
-    } else {
-        last.filter(|_| links.len() == MAX_LINKS_FOLDED).and_then(|last| last.checked_add(1))
-    })
+    Ok(if rows.len() == most { Some(from) } else { next })
 }
 
 /// Sums clicks.

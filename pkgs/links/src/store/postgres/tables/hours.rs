@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 
 use postgres::{Pool, Session};
 
-use super::patient;
 use super::scope::Links;
+use super::{behind, links_from, patient};
 use crate::agent::Agent;
-use crate::store::postgres::values::{count, integer, values};
-use crate::store::rules::clicks::{ALL, MAX_LINKS_FOLDED};
+use crate::store::postgres::values::{count, values};
+use crate::store::rules::clicks::ALL;
 use crate::store::{Error, TimeCount};
 use crate::when::format_hour;
 
@@ -80,16 +80,9 @@ pub async fn forget(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, 
     let session = pool.get().await?;
     let transaction = session.begin().await?;
     patient(&transaction).await?;
-    // Goes from one link to the next by the index. A query for all links that have such hours would read every hour.
-    let sql = "WITH RECURSIVE steps (link) AS (SELECT min(link) FROM click_hours WHERE link >= $1 UNION ALL \
-         SELECT (SELECT min(link) FROM click_hours WHERE click_hours.link > steps.link) FROM steps WHERE link IS NOT NULL) \
-         SELECT link FROM steps WHERE link IS NOT NULL LIMIT $2";
-    let most = integer(MAX_LINKS_FOLDED as u64);
-    let rows = transaction.query(sql, values![from => INT8, most => INT8]).await?;
-    let links: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let links = links_from(&transaction, "click_hours", from).await?;
     let sql = "DELETE FROM click_hours WHERE link = ANY($1) AND hour < $2";
     transaction.execute(sql, values![links => INT8_ARRAY, before => INT4]).await?;
     transaction.commit().await?;
-    let next = links.last().and_then(|last| last.checked_add(1));
-    Ok(next.filter(|_| links.len() == MAX_LINKS_FOLDED))
+    Ok(behind(&links))
 }
