@@ -4,6 +4,7 @@
 mod coherence;
 mod commands;
 mod crash;
+mod exports;
 #[path = "../http/mod.rs"]
 #[allow(dead_code)]
 mod http;

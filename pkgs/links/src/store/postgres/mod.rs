@@ -64,8 +64,8 @@ const MANY: Duration = Duration::from_secs(120);
 /// Timeout for sending the last clicks when the store is closed.
 const LAST: Duration = Duration::from_secs(30);
 
-/// Rows of an export that may wait to be written.
-const EXPORTED: usize = 1_024;
+/// Pages of an export that may wait to be written.
+const EXPORTED: usize = 1;
 
 /// How many requests of visitors for clicks may wait. Strangers cause them, so they do not count for the queue of writes
 /// and lists. Further ones fail with [`Error::Busy`].
@@ -649,7 +649,7 @@ impl Postgres {
         hashes: bool,
         visit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<(), Error> {
-        let (sender, mut receiver) = mpsc::channel::<Option<Result<Record, Error>>>(EXPORTED);
+        let (sender, mut receiver) = mpsc::channel(EXPORTED);
         let (pool, of) = (self.pool.clone(), of.clone());
         self.background.spawn(async move {
             if let Err(error) = transfer::export(&pool, &of, hashes, &sender).await {
@@ -661,8 +661,8 @@ impl Postgres {
         });
         loop {
             match receiver.blocking_recv() {
-                Some(Some(Ok(record))) => {
-                    if !visit(record) {
+                Some(Some(Ok(page))) => {
+                    if !page.into_iter().all(&mut *visit) {
                         return Ok(());
                     }
                 }

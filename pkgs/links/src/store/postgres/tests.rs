@@ -7,6 +7,7 @@ use testkit::until;
 use super::*;
 use crate::agent::Agent;
 use crate::country::Country;
+use crate::domains::DomainId;
 use crate::link::Status;
 use crate::store::rules::walk::Walk;
 use crate::store::{Click, Count, CountryClick, Lease, Sort, TimeCount};
@@ -528,6 +529,52 @@ fn a_limit_that_an_import_sets_counts_the_clicks_from_before_too() {
     import(Some(65));
     assert_eq!(fixture.granted(link), 5);
     assert_eq!(fixture.number("SELECT count(*) FROM limits"), 1, "the other link has no limit");
+}
+
+#[test]
+fn an_export_has_each_link_once_and_in_order_however_few_or_many_are_of_its_domains() {
+    let fixture = Fixture::new();
+    // One domain has three links, far from one another. Another one has many pages of them. Ids have gaps.
+    let rows = "INSERT INTO domains (host, created_at) VALUES ('few.example', 0), ('many.example', 0); \
+         INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
+         SELECT CASE WHEN n % 22000 = 7 THEN 1 WHEN n % 3 = 0 THEN 2 ELSE 0 END, n::text, 'https://example.com/', \
+         '{}', 0, 307, false, 0, 0 FROM generate_series(1, 45000) AS n; \
+         INSERT INTO totals SELECT id, id FROM links WHERE id % 2 = 0; \
+         DELETE FROM links WHERE id BETWEEN 23000 AND 25000 OR id > 44990";
+    fixture.server.execute("postgres", rows).unwrap();
+    let only = |ids: &[i64]| InDomains::Only(ids.iter().copied().map(DomainId).collect());
+    for (of, so) in [
+        (InDomains::All, "true"),
+        (only(&[0]), "domain = 0"),
+        (only(&[1]), "domain = 1"),
+        (only(&[2]), "domain = 2"),
+        (only(&[1, 2]), "domain > 0"),
+    ] {
+        let (mut codes, mut clicks) = (Vec::new(), 0);
+        let mut visit = |record: Record| {
+            let host = record.link.domain.as_deref().unwrap_or("-");
+            codes.push(format!("{}@{host}", record.link.code.unwrap_or_default()));
+            clicks += record.clicks;
+            true
+        };
+        fixture.node.export(&of, false, &mut visit).unwrap();
+        let expected = format!(
+            "SELECT string_agg(code || '@' || coalesce(host, '-'), ' ' ORDER BY l.id) \
+             FROM links l LEFT JOIN domains d ON d.id = named_domain WHERE {so}"
+        );
+        let expected = fixture.server.execute("postgres", &expected).unwrap();
+        assert!(codes.join(" ") == expected.trim(), "{so}: {} links", codes.len());
+        let counted =
+            format!("SELECT coalesce(sum(clicks), 0) FROM totals JOIN links ON id = link WHERE {so}");
+        assert_eq!(clicks, fixture.number(&counted), "{so}");
+    }
+    let mut visited = 0;
+    let mut visit = |_: Record| {
+        visited += 1;
+        visited < 3
+    };
+    fixture.node.export(&InDomains::All, false, &mut visit).unwrap();
+    assert_eq!(visited, 3, "it ends when it is told to");
 }
 
 #[test]

@@ -1,10 +1,8 @@
-//! Bulk transfer of links: imported in large statements, exported with COPY.
+//! Bulk transfer of links: imported in large statements, exported page by page.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use futures_util::StreamExt;
-use postgres::types::Type;
-use postgres::{Pool, Transaction, copy};
+use postgres::{Pool, Session, Transaction};
 use tokio::sync::mpsc;
 
 use crate::code::{self, CodePolicy};
@@ -219,81 +217,88 @@ async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Err
     Ok(())
 }
 
-/// Sends all links of some domains, by id, from one consistent snapshot.
+/// The most links on a page of an export. Two pages are in memory: one is being written, and the next one waits.
+const EXPORT_LINKS: usize = 500;
+
+/// How many links are looked at for a page, at most: it does not take long even if few of them are of its domains.
+const EXPORT_LOOKED_AT: i64 = 20_000;
+
+/// A page of links. The clicks are looked up link by link: a join may read those of all earlier links for each page.
+const EXPORT: &str = "SELECT l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, \
+    l.password_hash, l.not_before, l.expires_at, l.max_clicks, \
+    coalesce((SELECT t.clicks FROM totals t WHERE t.link = l.id), 0), l.created_at, \
+    (SELECT d.host FROM domains d WHERE d.id = l.named_domain), l.id FROM links l \
+    WHERE l.id > $1 AND l.id <= $2 AND ($3::int8[] IS NULL OR l.domain = ANY($3)) ORDER BY l.id LIMIT $4";
+
+/// Sends all links of some domains, by id, page by page; each link is as it was when its page was read. A page is read
+/// once there is room for it. The receiver waits for a client: a session that waits too would be missing for others,
+/// and its snapshot would keep dead rows from being vacuumed.
 pub async fn export(
     pool: &Pool,
     of: &InDomains,
     hashes: bool,
-    to: &mpsc::Sender<Option<Result<Record, Error>>>,
+    to: &mpsc::Sender<Option<Result<Vec<Record>, Error>>>,
 ) -> Result<(), Error> {
-    let at = match ids(of) {
-        None => String::new(),
-        // The ids are numbers, and COPY takes no parameters.
-        Some(ids) => {
-            let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
-            format!("WHERE l.domain = ANY('{{{}}}'::int8[])", ids.join(","))
+    let domains = ids(of);
+    let rows = pool.get().await?.query("SELECT coalesce(max(id), 0) FROM links", &[]).await?;
+    let newest: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+    // The last link that was looked at, and that of the part that pages are read from.
+    let (mut last, mut until) = (0_i64, 0_i64);
+    while last < newest {
+        // It fails if the receiver is gone.
+        let Ok(room) = to.reserve().await else { return Ok(()) };
+        let session = pool.get().await?;
+        if last == until {
+            until = end_of_part(&session, last).await?.unwrap_or(newest).min(newest);
         }
-    };
-    let sql = format!(
-        "COPY (SELECT l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, l.password_hash, \
-         l.not_before, l.expires_at, l.max_clicks, coalesce(t.clicks, 0), l.created_at, d.host \
-         FROM links l LEFT JOIN totals t ON t.link = l.id LEFT JOIN domains d ON d.id = l.named_domain {at} \
-         ORDER BY l.id) TO STDOUT (FORMAT binary)"
-    );
-    let types = [
-        Type::TEXT,
-        Type::TEXT,
-        Type::TEXT,
-        Type::TEXT_ARRAY,
-        Type::INT2,
-        Type::INT2,
-        Type::BOOL,
-        Type::TEXT,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::TEXT,
-    ];
-    let session = pool.get().await?;
-    let transaction = session.begin().await?;
-    transaction.batch("SET LOCAL statement_timeout = 0").await?;
-    let rows = copy::read(&transaction, &sql, &types).await?;
-    let mut rows = Box::pin(rows);
-    while let Some(row) = rows.next().await {
-        let row = row?;
-        let password_hash: Option<String> = row.try_get(7)?;
-        // A link with a password must not become public.
-        let status = match password_hash.is_some() && !hashes {
-            true => Status::Disabled,
-            false => status_of(row.try_get::<i16>(4)?.into()),
+        let most = integer(EXPORT_LINKS as u64);
+        let rows = session
+            .query(EXPORT, values![last => INT8, until => INT8, domains => INT8_ARRAY, most => INT8])
+            .await?;
+        drop(session);
+        last = match rows.last() {
+            Some(row) if rows.len() == EXPORT_LINKS => row.try_get(14)?,
+            _ => until,
         };
-        let record = Record {
-            link: NewLink {
-                domain: row.try_get(13)?,
-                code: Some(row.try_get(0)?),
-                target: row.try_get(1)?,
-                title: row.try_get(2)?,
-                tags: row.try_get(3)?,
-                status,
-                redirect: redirect_of(row.try_get::<i16>(5)?.unsigned_abs()),
-                forward_query: row.try_get(6)?,
-                password: None,
-                not_before: row.try_get::<Option<i64>>(8)?.map(Timestamp),
-                expires_at: row.try_get::<Option<i64>>(9)?.map(Timestamp),
-                max_clicks: row.try_get::<Option<i64>>(10)?.map(count),
-            },
-            created_at: Some(Timestamp(row.try_get(12)?)),
-            clicks: count(row.try_get(11)?),
-            password_hash: password_hash.filter(|_| hashes),
-        };
-        if to.send(Some(Ok(record))).await.is_err() {
-            // The receiver is gone. The session is closed, and the rest of its answer is discarded.
-            return Ok(());
-        }
+        let page: Vec<Record> =
+            rows.iter().map(|row| record_of(row, hashes)).collect::<Result<_, Error>>()?;
+        room.send(Some(Ok(page)));
     }
-    drop(rows);
-    transaction.commit().await?;
     Ok(())
+}
+
+/// The id of the last of the next [`EXPORT_LOOKED_AT`] links; `None` if there are fewer.
+async fn end_of_part(session: &Session, last: i64) -> Result<Option<i64>, Error> {
+    let sql = "SELECT id FROM links WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2";
+    let rows = session.query(sql, values![last => INT8, EXPORT_LOOKED_AT - 1 => INT8]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+}
+
+/// The record of a row of [`EXPORT`].
+fn record_of(row: &postgres::Row, hashes: bool) -> Result<Record, Error> {
+    let password_hash: Option<String> = row.try_get(7)?;
+    // A link with a password must not become public.
+    let status = match password_hash.is_some() && !hashes {
+        true => Status::Disabled,
+        false => status_of(row.try_get::<_, i16>(4)?.into()),
+    };
+    Ok(Record {
+        link: NewLink {
+            domain: row.try_get(13)?,
+            code: Some(row.try_get(0)?),
+            target: row.try_get(1)?,
+            title: row.try_get(2)?,
+            tags: row.try_get(3)?,
+            status,
+            redirect: redirect_of(row.try_get::<_, i16>(5)?.unsigned_abs()),
+            forward_query: row.try_get(6)?,
+            password: None,
+            not_before: row.try_get::<_, Option<i64>>(8)?.map(Timestamp),
+            expires_at: row.try_get::<_, Option<i64>>(9)?.map(Timestamp),
+            max_clicks: row.try_get::<_, Option<i64>>(10)?.map(count),
+        },
+        created_at: Some(Timestamp(row.try_get(12)?)),
+        clicks: count(row.try_get(11)?),
+        password_hash: password_hash.filter(|_| hashes),
+    })
 }
