@@ -20,7 +20,20 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let server = Server::start(Durability::None, &[]).unwrap();
+        Self::with(&[])
+    }
+
+    /// One whose server logs how it executes each statement. Tables have no statistics.
+    fn that_explains() -> Self {
+        Self::with(&[
+            "session_preload_libraries=auto_explain",
+            "auto_explain.log_min_duration=0",
+            "autovacuum=off",
+        ])
+    }
+
+    fn with(settings: &[&str]) -> Self {
+        let server = Server::start(Durability::None, settings).unwrap();
         let node = Postgres::open(PostgresOptions {
             url: server.url("postgres").parse().unwrap(),
             codes: CodePolicy::default(),
@@ -630,4 +643,26 @@ fn lists_hold_every_link_once_and_in_order_however_little_a_page_looks_at() {
             }
         }
     }
+}
+
+#[test]
+fn a_list_of_few_links_is_sorted_and_follows_no_index_past_all_others() {
+    let fixture = Fixture::that_explains();
+    let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, \
+         updated_at) SELECT 0, 'c' || n, 'https://example.com/', CASE WHEN n <= 3 THEN '{rare}'::text[] ELSE '{}' END, \
+         0, 307, false, 0, n FROM generate_series(1, 10000) AS n";
+    fixture.server.execute("postgres", rows).unwrap();
+    let before = fixture.server.logged().unwrap().len();
+    for sort in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code] {
+        for descending in [false, true] {
+            let tag = Some("rare".to_owned());
+            let query = ListQuery { tag, sort, descending, limit: 2, ..ListQuery::default() };
+            let first = fixture.node.list(query.clone()).wait().unwrap();
+            let rest = fixture.node.list(ListQuery { cursor: first.next, ..query }).wait().unwrap();
+            assert_eq!((first.links.len(), rest.links.len()), (2, 1), "{sort:?} {descending}");
+        }
+    }
+    let plans = fixture.server.logged().unwrap().split_off(before);
+    assert!(plans.contains("Sort Key: ((l.id + 0))"), "{plans}");
+    assert!(!plans.contains("using links_"), "{plans}");
 }

@@ -43,7 +43,7 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
     // One more than requested shows whether there is a next page.
     let mut links = Vec::new();
     for (stretch, mut from) in stretches {
-        let order = Order::of(stretch, query);
+        let order = Order::of(stretch, query, &filter);
         loop {
             let most = limit + 1 - links.len();
             let is_sparse = !filter.is_few && (filter.is_sparse || order.is_sparse);
@@ -65,7 +65,7 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
             match walk.after(stretch, until, &mut links, query) {
                 Next::Page(page) => return Ok(page),
                 Next::Sorted(behind) => {
-                    let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
+                    let (whole, range) = (Order::of(Stretch::Whole, query, &filter), (Some(&*behind), None));
                     links.extend(whole.part(session, query, &filter, range, limit + 1 - links.len()).await?);
                     return Ok(page_of(links, limit, query));
                 }
@@ -176,8 +176,13 @@ struct Order {
 }
 
 impl Order {
-    fn of(stretch: Stretch, query: &ListQuery) -> Self {
+    fn of(stretch: Stretch, query: &ListQuery, filter: &Filter) -> Self {
         let columns: &[_] = match (stretch, query.sort) {
+            // No index has these orders. PostgreSQL may otherwise follow one past all other links, instead of sorting
+            // the few that were found.
+            (Stretch::Whole, Sort::Created) if filter.is_few => &["l.id + 0"],
+            (Stretch::Whole, Sort::Updated) if filter.is_few => &["l.updated_at + 0", "l.id"],
+            (Stretch::Whole, Sort::Code) if filter.is_few => &["l.domain + 0", "l.code", "l.id"],
             (Stretch::Whole, Sort::Updated) => &["l.updated_at", "l.id"],
             (Stretch::Whole, Sort::Code) => &["l.domain", "l.code", "l.id"],
             (Stretch::Whole, Sort::Clicks) => &["coalesce(t.clicks, 0)", "l.id"],
