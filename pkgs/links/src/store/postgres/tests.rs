@@ -666,3 +666,21 @@ fn a_list_of_few_links_is_sorted_and_follows_no_index_past_all_others() {
     assert!(plans.contains("Sort Key: ((l.id + 0))"), "{plans}");
     assert!(!plans.contains("using links_"), "{plans}");
 }
+
+#[test]
+fn links_that_an_export_disables_are_counted_without_a_look_at_the_others() {
+    let fixture = Fixture::that_explains();
+    // Ten of a thousand have a password, and one of these is disabled already.
+    let rows = "INSERT INTO domains (host, created_at) VALUES ('go.example', 0); \
+         INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at, \
+         password_hash) SELECT n % 2, 'c' || n, 'https://example.com/', '{}', n % 10 / 9, 307, false, 0, 0, \
+         CASE WHEN n % 1000 < 10 THEN 'hash' END FROM generate_series(1, 10000) AS n";
+    fixture.server.execute("postgres", rows).unwrap();
+    let before = fixture.server.logged().unwrap().len();
+    for (of, locked) in [(InDomains::All, 90), (InDomains::Only(vec![DomainId(1)]), 40)] {
+        assert_eq!(fixture.node.locked(of).wait().unwrap(), locked);
+    }
+    let plans = fixture.server.logged().unwrap().split_off(before);
+    assert_eq!(plans.matches("links_locked").count(), 2, "{plans}");
+    assert!(!plans.contains("Seq Scan"), "{plans}");
+}
