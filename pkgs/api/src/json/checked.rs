@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -18,14 +19,26 @@ const MAX_INTEGER: u64 = MAX_NUMBER as u64;
 /// # Errors
 /// When the text is not JSON, not within `bounds` according to [`scan::check`], or not a `T`.
 pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Result<T, sonic_rs::Error> {
+    from_str_seed(text, bounds, PhantomData::<T>)
+}
+
+/// Like [`from_str`], with a seed.
+///
+/// # Errors
+/// As [`from_str`]. The seed may have read a part by then.
+pub fn from_str_seed<'de, S: DeserializeSeed<'de>>(
+    text: &'de str,
+    bounds: &Bounds,
+    seed: S,
+) -> Result<S::Value, sonic_rs::Error> {
     // Levels are counted while reading. But a value of the wrong type is skipped without being counted, and the parser
     // recurses into it.
     if scan::is_deeper(text, SAFE_LEVELS.max(bounds.depth)) {
         return Err(refused());
     }
     let mut parser = sonic_rs::Deserializer::from_str(text);
-    let mut seen = Seen { bounds, values: 0, depth: 0, names: Vec::with_capacity(32) };
-    let value = T::deserialize(Checked { inner: &mut parser, seen: &mut seen })?;
+    let mut seen = Seen { bounds, values: 0, most: bounds.values, depth: 0, names: Vec::with_capacity(32) };
+    let value = seed.deserialize(Checked { inner: &mut parser, seen: &mut seen })?;
     parser.end()?;
     Ok(value)
 }
@@ -34,6 +47,8 @@ pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Re
 struct Seen<'de, 'b> {
     bounds: &'b Bounds,
     values: usize,
+    /// How many values there may be by the end of the current element, or by the end of all.
+    most: usize,
     depth: usize,
     /// The names seen in each open object.
     names: Vec<Cow<'de, str>>,
@@ -43,7 +58,15 @@ impl<'de> Seen<'de, '_> {
     #[inline]
     fn value<E: Error>(&mut self) -> Result<(), E> {
         self.values += 1;
-        if self.values > self.bounds.values { Err(refused()) } else { Ok(()) }
+        if self.values > self.most { Err(refused()) } else { Ok(()) }
+    }
+
+    /// Begins an element of a list.
+    #[inline]
+    fn element(&mut self) {
+        if self.depth == 2 {
+            self.most = self.bounds.part_from(self.values);
+        }
     }
 
     #[inline]
@@ -231,6 +254,10 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Checked<'_, 'de, '_, V> {
         self.seen.open::<A::Error>()?;
         let value = self.inner.visit_seq(Checked { inner, seen: &mut *self.seen })?;
         self.seen.depth -= 1;
+        if self.seen.depth == 1 {
+            // What follows is not of its last element.
+            self.seen.most = self.seen.bounds.values;
+        }
         Ok(value)
     }
 
@@ -254,6 +281,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Checked<'_, 'de, '_, A> {
 
     #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        self.seen.element();
         self.inner.next_element_seed(Checked { inner: seed, seen: &mut *self.seen })
     }
 

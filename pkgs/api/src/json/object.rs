@@ -6,7 +6,7 @@
 //! fault gets its pointer.
 
 use serde::de::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::faults::Faults;
 use super::text::Text;
@@ -58,9 +58,9 @@ pub trait Object {
 }
 
 /// Every unknown member is a fault, unless they are kept.
-pub fn check_more(more: &Map<String, Value>, unknown: Unknown, faults: &mut Faults) {
+pub fn check_more<'n>(names: impl IntoIterator<Item = &'n str>, unknown: Unknown, faults: &mut Faults) {
     if unknown == Unknown::Refuse {
-        for name in more.keys() {
+        for name in names {
             faults.member(name, |faults| faults.add("is unknown"));
         }
     }
@@ -117,9 +117,9 @@ macro_rules! object {
                     }),
                     None => $crate::json::object::object!(@absent $presence, $name, faults),
                 })*
-                let more = members.iter().filter(|(name, _)| !matches!(name.as_str(), $(stringify!($name))|*));
-                let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
-                $crate::json::object::check_more(&more, unknown, faults);
+                let names = members.keys().map(String::as_str);
+                let more = names.filter(|name| !matches!(*name, $(stringify!($name))|*));
+                $crate::json::object::check_more(more, unknown, faults);
             }
         }
 
@@ -129,7 +129,7 @@ macro_rules! object {
                     let rule: fn(&$type, $crate::json::object::Unknown, &mut $crate::json::Faults) = $rule;
                     rule(&self.$name, unknown, faults);
                 });)*
-                $crate::json::object::check_more(&self.more, unknown, faults);
+                $crate::json::object::check_more(self.more.keys().map(String::as_str), unknown, faults);
             }
         }
     };

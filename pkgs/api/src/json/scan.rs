@@ -23,8 +23,20 @@ pub struct Bounds {
     pub depth: usize,
     /// Values, including nested ones.
     pub values: usize,
+    /// Values of each element of a list in the outermost object, including itself and nested ones: of a user in a
+    /// batch.
+    pub part: usize,
     /// Members of one object.
     pub members: usize,
+}
+
+impl Bounds {
+    /// How many values there may be by the end of an element of a list in the outermost object, if there were this many
+    /// before it.
+    #[inline]
+    pub(super) fn part_from(&self, values: usize) -> usize {
+        self.values.min(values.saturating_add(self.part))
+    }
 }
 
 /// Why a text is refused.
@@ -36,7 +48,7 @@ pub enum Reason {
     /// It exceeds [`Bounds::depth`].
     #[error("is nested deeper than {0} levels")]
     Depth(usize),
-    /// It exceeds [`Bounds::values`].
+    /// It exceeds [`Bounds::values`] or [`Bounds::part`].
     #[error("is beyond the {0} values that a body may have")]
     Values(usize),
     /// It exceeds [`Bounds::members`].
@@ -73,6 +85,7 @@ pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
         at: 0,
         bounds,
         values: 0,
+        most: bounds.values,
         frames: Vec::with_capacity(8),
         names: Vec::with_capacity(32),
     };
@@ -133,6 +146,8 @@ struct Scan<'a> {
     at: usize,
     bounds: &'a Bounds,
     values: usize,
+    /// How many values there may be by the end of the current element, or by the end of all.
+    most: usize,
     /// The open arrays and objects.
     frames: Vec<Frame>,
     /// The names seen in each open object.
@@ -158,9 +173,15 @@ impl<'a> Scan<'a> {
     fn run(&mut self) -> Result<(), Reason> {
         loop {
             self.space();
+            match self.frames.as_slice() {
+                [] | [_] => self.most = self.bounds.values,
+                [_, Frame::Array(_)] => self.most = self.bounds.part_from(self.values),
+                _ => {}
+            }
             self.values += 1;
-            if self.values > self.bounds.values {
-                return Err(Reason::Values(self.bounds.values));
+            if self.values > self.most {
+                let of_all = self.most == self.bounds.values;
+                return Err(Reason::Values(if of_all { self.bounds.values } else { self.bounds.part }));
             }
             if matches!(self.value()?, Value::Opened) {
                 continue;
@@ -443,7 +464,7 @@ mod tests {
     use crate::json::checked;
     use proptest::prelude::*;
 
-    const WIDE: Bounds = Bounds { depth: 100, values: 10_000, members: 1_000 };
+    const WIDE: Bounds = Bounds { depth: 100, values: 10_000, part: 10_000, members: 1_000 };
 
     /// Why a text is refused. The reading code accepts the same texts.
     fn reason(text: &str, bounds: &Bounds) -> Option<(Reason, String)> {
@@ -535,7 +556,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_pointed_at() {
-        let bounds = Bounds { depth: 3, values: 8, members: 3 };
+        let bounds = Bounds { depth: 3, values: 8, part: 8, members: 3 };
         for (text, expected, pointer) in [
             ("[[[[]]]]", Reason::Depth(3), "/0/0/0"),
             (r#"{"a":{"b":[[1]]}}"#, Reason::Depth(3), "/a/b/0"),
@@ -548,6 +569,25 @@ mod tests {
             ("[-1e16]", Reason::Number, "/0"),
         ] {
             assert_eq!(reason(text, &bounds), Some((expected, pointer.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_element_of_a_list_in_the_outermost_object_is_counted_for_itself() {
+        let bounds = Bounds { depth: 4, values: 12, part: 3, members: 3 };
+        for (text, expected) in [
+            (r#"{"a":[[1,2],{"b":3},4]}"#, None),
+            (r#"{"a":[[1,2],[1,2,3],4]}"#, Some((Reason::Values(3), "/a/1/2"))),
+            (r#"{"a":[[1,[2]]]}"#, Some((Reason::Values(3), "/a/0/1/0"))),
+            // Whatever follows the list is not of its last element, and an object's members are no elements.
+            (r#"{"a":[[1,2]],"b":[1,2],"c":{"d":4}}"#, None),
+            (r#"{"a":{"b":1,"c":[1,2,3],"d":[1,2]}}"#, None),
+            ("[[1,2,3,4],[5]]", None),
+            // All of them have a limit too.
+            (r#"{"a":[1,2,3,4,5,6,7,8,9,10,11]}"#, Some((Reason::Values(12), "/a/10"))),
+        ] {
+            let expected = expected.map(|(reason, pointer)| (reason, pointer.to_owned()));
+            assert_eq!(reason(text, &bounds), expected, "{text}");
         }
     }
 

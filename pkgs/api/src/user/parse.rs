@@ -1,11 +1,14 @@
 //! Reads bodies as documents.
 
-use serde::de::Deserialize;
-use serde_json::{Map, Value};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use service::problem::Fault;
 
-use super::Document;
-use crate::json::object::{Member, Unknown, check_more, object};
+use super::{Document, UserId};
+use crate::json::object::{Member, Unknown, check_more};
 use crate::json::scan::{self, Reason};
 use crate::json::{Bounds, Faults, Text, checked};
 
@@ -32,12 +35,14 @@ impl Limits {
     pub const MEMBERS: usize = 128;
 
     /// The limits of a body about one user.
-    pub const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
+    pub const ONE: Bounds =
+        Bounds { depth: Self::DEPTH, values: Self::VALUES, part: Self::VALUES, members: Self::MEMBERS };
 
-    /// The limits of a batch. It has two more levels, the batch and its list, and may have one value per 16 bytes.
+    /// The limits of a batch. It has two more levels, the batch and its list, and may have one value per 16 bytes, each
+    /// user as many as one alone.
     fn many(&self) -> Bounds {
         let values = self.batch_bytes / 16;
-        Bounds { depth: Self::DEPTH + 2, values: values.max(Self::VALUES), members: Self::MEMBERS }
+        Bounds { depth: Self::DEPTH + 2, values: values.max(Self::VALUES), ..Self::ONE }
     }
 }
 
@@ -78,17 +83,13 @@ impl Refused {
 /// # Errors
 /// With all its faults.
 pub fn document<'a>(body: &'a [u8], limits: &Limits) -> Result<Document<'a>, Refused> {
-    let document: Document<'a> =
-        read_object(body, &Limits::ONE, limits.unknown, |value, unknown, faults| {
-            Document::examine(value, unknown, faults)
-        })?;
+    let document: Document<'a> = read(body, &Limits::ONE, |text, error| misfit(text, limits.unknown, error))?;
     none(document.faults(limits.unknown))?;
     Ok(document)
 }
 
 /// Whether a document, as it would be stored, is within the bounds of a body about one user. Otherwise it could neither
-/// be patched nor sent again. A document of a batch has only been counted together with the others, and what is stored
-/// has members with defaults that the body may lack.
+/// be patched nor sent again. What is stored has members with defaults that the body may lack.
 ///
 /// # Errors
 /// When it is not.
@@ -97,8 +98,7 @@ pub fn stored(document: &Document<'_>, text: &[u8]) -> Result<(), Refused> {
     if few_members && most_values(text) <= Limits::VALUES {
         return Ok(());
     }
-    let text = str::from_utf8(text).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
-    refusal(text, &Limits::ONE).map_or(Ok(()), Err)
+    refusal(utf8(text)?, &Limits::ONE).map_or(Ok(()), Err)
 }
 
 /// More values than a text has, or as many: each but the outermost is behind a comma, or the first in a list or object.
@@ -107,46 +107,38 @@ fn most_values(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
-/// Documents to create: `{"users": […]}`.
+/// Documents to create: `{"users": […]}`, each made into what is needed of it as soon as it is read. So only one of
+/// them is in memory. Once there are faults, further ones are only checked.
 ///
 /// # Errors
 /// With all their faults.
-pub fn documents<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<Document<'a>>, Refused> {
-    let batch: Documents<'a> =
-        read_object(body, &limits.many(), limits.unknown, |value, unknown, faults| {
-            Documents::examine(value, unknown, faults)
-        })?;
-    let mut faults = Faults::new();
-    faults.member("users", |faults| {
-        bounded(batch.users.len(), limits.batch, faults);
-        for (index, user) in batch.users.iter().enumerate() {
-            faults.element(index, |faults| user.check_whole(limits.unknown, faults));
+pub fn documents<'a, M>(
+    body: &'a [u8],
+    limits: &Limits,
+    mut make: impl FnMut(usize, Document<'a>) -> M,
+) -> Result<Vec<M>, Refused> {
+    let mut made = Vec::new();
+    let each = |document: Document<'a>, faults: &mut Faults| {
+        document.check_whole(limits.unknown, faults);
+        if faults.count() == 0 {
+            made.push(make(made.len(), document));
         }
-    });
-    check_more(&batch.more, limits.unknown, &mut faults);
-    none(faults)?;
-    Ok(batch.users)
+    };
+    batch("users", body, limits, each, |value, unknown, faults| Document::examine(value, unknown, faults))?;
+    Ok(made)
 }
 
 /// Ids: `{"ids": […]}`.
 ///
 /// # Errors
 /// With all their faults.
-pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> {
-    let batch: Ids<'_> = read_object(body, &limits.many(), limits.unknown, |value, unknown, faults| {
-        Ids::examine(value, unknown, faults)
-    })?;
-    let mut faults = Faults::new();
-    faults.member("ids", |faults| bounded(batch.ids.len(), limits.batch, faults));
-    let mut ids = Vec::with_capacity(batch.ids.len());
-    for (index, text) in batch.ids.iter().enumerate() {
-        match text.parse() {
-            Ok(id) => ids.push(id),
-            Err(error) => faults.member("ids", |faults| faults.element(index, |faults| faults.add(error))),
-        }
-    }
-    check_more(&batch.more, limits.unknown, &mut faults);
-    none(faults)?;
+pub fn ids<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<UserId>, Refused> {
+    let mut ids = Vec::new();
+    let each = |text: Text<'a>, faults: &mut Faults| match text.parse::<UserId>() {
+        Ok(id) => ids.push(id),
+        Err(error) => faults.add(error),
+    };
+    batch("ids", body, limits, each, |value, unknown, faults| Text::examine(value, unknown, faults))?;
     Ok(ids)
 }
 
@@ -158,29 +150,13 @@ pub fn patch(body: &[u8]) -> Result<Value, Refused> {
     read(body, &Limits::ONE, |_, error| Refused::Syntax(error.to_string()))
 }
 
-fn bounded(count: usize, most: usize, faults: &mut Faults) {
-    match count {
-        0 => faults.add("must not be empty"),
-        count if count > most => faults.add(format_args!("has more than {most} elements")),
-        _ => {}
-    }
-}
-
 fn none(faults: Faults) -> Result<(), Refused> {
     let found = faults.into_found();
     if found.is_empty() { Ok(()) } else { Err(Refused::Faults(found)) }
 }
 
-/// Reports the faults of a value.
-type Examine = fn(&Value, Unknown, &mut Faults);
-
-fn read_object<'a, T: Deserialize<'a>>(
-    body: &'a [u8],
-    bounds: &Bounds,
-    unknown: Unknown,
-    examine: Examine,
-) -> Result<T, Refused> {
-    read(body, bounds, |text, error| misfit(text, unknown, examine, error))
+fn utf8(bytes: &[u8]) -> Result<&str, Refused> {
+    str::from_utf8(bytes).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))
 }
 
 fn read<'a, T: Deserialize<'a>>(
@@ -188,7 +164,7 @@ fn read<'a, T: Deserialize<'a>>(
     bounds: &Bounds,
     misfit: impl FnOnce(&str, &sonic_rs::Error) -> Refused,
 ) -> Result<T, Refused> {
-    let text = std::str::from_utf8(body).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
+    let text = utf8(body)?;
     checked::from_str(text, bounds)
         .map_err(|error| refusal(text, bounds).unwrap_or_else(|| misfit(text, &error)))
 }
@@ -203,35 +179,175 @@ fn refusal(text: &str, bounds: &Bounds) -> Option<Refused> {
     })
 }
 
-/// Why a text does not have the expected form, member by member.
+/// Why a text within the bounds of one user is not a document, member by member.
 #[cold]
-fn misfit(text: &str, unknown: Unknown, examine: Examine, error: &sonic_rs::Error) -> Refused {
+fn misfit(text: &str, unknown: Unknown, error: &sonic_rs::Error) -> Refused {
     let mut faults = Faults::new();
     match serde_json::from_str(text) {
-        Ok(value) => examine(&value, unknown, &mut faults),
+        Ok(value) => Document::examine(&value, unknown, &mut faults),
         Err(error) => return Refused::Syntax(error.to_string()),
     }
-    match faults.into_found() {
-        found if found.is_empty() => Refused::at("", error),
-        found => Refused::Faults(found),
+    none(faults).err().unwrap_or_else(|| Refused::at("", error))
+}
+
+/// Reads a batch: an object with a list of this name, whose elements go to `each` one by one. `examine` says why an
+/// element does not have the expected form.
+fn batch<'a, T: Deserialize<'a>>(
+    name: &'static str,
+    body: &'a [u8],
+    limits: &Limits,
+    each: impl FnMut(T, &mut Faults),
+    examine: Examine,
+) -> Result<(), Refused> {
+    let (text, bounds) = (utf8(body)?, limits.many());
+    let mut batch = Batch::new(name, limits);
+    let members = Members { batch: &mut batch, each, of: PhantomData::<T> };
+    match checked::from_str_seed(text, &bounds, members) {
+        Ok(()) => batch.end(),
+        Err(error) => Err(refusal(text, &bounds)
+            .unwrap_or_else(|| batch_misfit(text, &bounds, Batch::new(name, limits), examine, &error))),
     }
 }
 
-#[derive(Clone, Debug)]
-struct Documents<'a> {
-    users: Vec<Document<'a>>,
-    more: Map<String, Value>,
+/// Reports the faults of a value.
+type Examine = fn(&Value, Unknown, &mut Faults);
+
+/// Why a text within the bounds of a batch is none, element by element.
+#[cold]
+fn batch_misfit(
+    text: &str,
+    bounds: &Bounds,
+    mut batch: Batch<'_>,
+    examine: Examine,
+    error: &sonic_rs::Error,
+) -> Refused {
+    let unknown = batch.limits.unknown;
+    let each = |value: Value, faults: &mut Faults| examine(&value, unknown, faults);
+    let members = Members { batch: &mut batch, each, of: PhantomData::<Value> };
+    // If this fails too, there is no object, or no list in it, which the batch knows.
+    let _ = checked::from_str_seed(text, bounds, members);
+    batch.end().err().unwrap_or_else(|| Refused::at("", error))
 }
 
-object!(Documents<'a> { users: Vec<Document<'a>>, required, |_, _, _| (); });
-
-#[derive(Clone, Debug)]
-struct Ids<'a> {
-    ids: Vec<Text<'a>>,
-    more: Map<String, Value>,
+/// What was found of a batch. It keeps no elements and no unknown members, however many there are.
+struct Batch<'l> {
+    name: &'static str,
+    limits: &'l Limits,
+    found: Found,
+    faults: Faults,
 }
 
-object!(Ids<'a> { ids: Vec<Text<'a>>, required, |_, _, _| (); });
+enum Found {
+    Nothing,
+    Object,
+    /// A member of the list's name.
+    Member,
+    /// The list, with this many elements.
+    List(usize),
+}
+
+impl<'l> Batch<'l> {
+    fn new(name: &'static str, limits: &'l Limits) -> Self {
+        Self { name, limits, found: Found::Nothing, faults: Faults::new() }
+    }
+
+    /// Adds what is wrong with the whole.
+    fn end(mut self) -> Result<(), Refused> {
+        let most = self.limits.batch;
+        let wrong = match self.found {
+            Found::Nothing => return Err(Refused::at("", "must be an object")),
+            Found::Object => Some("is missing".to_owned()),
+            Found::Member => Some("must be an array".to_owned()),
+            Found::List(0) => Some("must not be empty".to_owned()),
+            Found::List(count) if count > most => Some(format!("has more than {most} elements")),
+            Found::List(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            self.faults.member(self.name, |faults| faults.add(wrong));
+        }
+        none(self.faults)
+    }
+}
+
+/// Reads the members of a batch.
+struct Members<'b, 'l, T, F> {
+    batch: &'b mut Batch<'l>,
+    each: F,
+    of: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T, &mut Faults)> DeserializeSeed<'de> for Members<'_, '_, T, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T, &mut Faults)> Visitor<'de> for Members<'_, '_, T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { batch, mut each, .. } = self;
+        batch.found = Found::Object;
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            if &*name == batch.name {
+                batch.found = Found::Member;
+                map.next_value_seed(Elements { batch: &mut *batch, each: &mut each, of: PhantomData::<T> })?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+                check_more([&*name], batch.limits.unknown, &mut batch.faults);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the list of a batch.
+struct Elements<'b, 'l, T, F> {
+    batch: &'b mut Batch<'l>,
+    each: &'b mut F,
+    of: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T, &mut Faults)> DeserializeSeed<'de> for Elements<'_, '_, T, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T, &mut Faults)> Visitor<'de> for Elements<'_, '_, T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Self { batch, each, .. } = self;
+        let (name, most) = (batch.name, batch.limits.batch);
+        let mut count = 0;
+        batch.found = Found::List(count);
+        while count < most
+            && let Some(element) = list.next_element::<T>()?
+        {
+            batch.faults.member(name, |faults| faults.element(count, |faults| each(element, faults)));
+            count += 1;
+        }
+        // Those that are too many are only counted.
+        while count >= most && list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        batch.found = Found::List(count);
+        Ok(())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -414,6 +530,23 @@ mod tests {
     }
 
     #[test]
+    fn a_user_of_a_batch_has_no_more_values_than_one_alone_whatever_is_made_of_them() {
+        let with = |values: usize| {
+            let list = format!("[1{}]", ",1".repeat(values - 1));
+            let user = format!(r#"{{"name":"A","email":"a@b","x":{list},"profile":{{"y":[]}}}}"#);
+            format!(r#"{{"users":[{user},{user}],"x":{list}}}"#)
+        };
+        for (unknown, expected) in [(Unknown::Keep, None), (Unknown::Refuse, Some("/users/0/profile/y"))] {
+            let limits = Limits { unknown, ..Limits::default() };
+            // The document, name, email, both lists and the profile are values too.
+            let refused = documents(with(Limits::VALUES - 6).as_bytes(), &limits, |_, _| ()).err();
+            assert_eq!(refused.as_ref().map(|refused| pointers(refused)[0]), expected, "{refused:?}");
+            let refused = documents(with(Limits::VALUES).as_bytes(), &limits, |_, _| ());
+            assert_eq!(pointers(&refused.expect_err("it is refused")), ["/users/0/x/4092"]);
+        }
+    }
+
+    #[test]
     fn no_text_has_more_values_than_are_counted() {
         for (text, values) in
             [("1", 1), (r#"[1,[2,{"a":3,"b":[4]}]]"#, 8), (r#"{"a":"x"}"#, 2), ("[[[1]]]", 4)]
@@ -440,16 +573,16 @@ mod tests {
             (json!({"users": [user, user, user]}), vec!["/users"]),
             (json!({"users": {}}), vec!["/users"]),
             (json!({"users": [user], "x": 1}), vec!["/x"]),
+            (json!({"a": 1, "users": [1, user, 1], "x": [{}]}), vec!["/a", "/users/0", "/x", "/users"]),
             (json!({}), vec!["/users"]),
             (json!([user]), vec![""]),
         ] {
-            let refused = documents(body.to_string().as_bytes(), &limits).expect_err("it is refused");
-            assert_eq!(pointers(&refused), expected, "{body}");
+            let refused = documents(body.to_string().as_bytes(), &limits, |_, _| ());
+            assert_eq!(pointers(&refused.expect_err("it is refused")), expected, "{body}");
         }
-        assert_eq!(
-            documents(json!({"users": [user]}).to_string().as_bytes(), &limits).map(|users| users.len()),
-            Ok(1)
-        );
+        let indices =
+            documents(json!({"users": [user, user]}).to_string().as_bytes(), &limits, |index, _| index);
+        assert_eq!(indices, Ok(vec![0, 1]));
         let id = "019aa5a3-7f6e-7000-8000-000000000001";
         let refused = ids(json!({"ids": [id, "x"]}).to_string().as_bytes(), &limits).expect_err("x is none");
         assert_eq!(pointers(&refused), ["/ids/1"]);

@@ -135,3 +135,52 @@ fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
     // A single answer always has room.
     assert_eq!(server.send("POST", "/v1/users:batchGet", "", &json!({"ids": ids})).status, 200);
 }
+
+/// What one batch may take beside its body and what is made of it, in bytes.
+const MOST: u64 = 100 << 20;
+
+#[test]
+fn a_batch_takes_little_memory_whatever_is_in_it() {
+    let place = Place::new();
+    let (read, write) = (place.key("read", &[]), place.key("write", &[]));
+    // Each of these objects takes some hundred bytes of memory as a value, for six in the body.
+    let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+    let list =
+        |element: &str, count: usize| format!("[{}{element}]", format!("{element},").repeat(count - 1));
+    let many = list(&nested(16), 30_000);
+    let user = |more: &str| format!(r#"{{"email":"a@example.org","name":"A"{more}}}"#);
+    let large = user(&format!(r#","x":{}"#, list(&nested(14), 30_000)));
+    let kept = list(&user(&format!(r#","x":{}"#, list(&nested(12), 38))), 999);
+    let (get, create) = ("/v1/users:batchGet", "/v1/users:batchCreate");
+    let id = "\"019aa5a3-7f6e-7000-8000-000000000001\"";
+    for (flags, path, body, expected) in [
+        (&[][..], get, format!(r#"{{"ids":[1],"x":{many}}}"#), &["/ids/0", "/x"][..]),
+        (&[], get, format!(r#"{{"x":{many},"ids":[1]}}"#), &["/x", "/ids/0"]),
+        (&[], get, format!(r#"{{"ids":[{id}],"x":{many}}}"#), &["/x"]),
+        (&[], get, format!(r#"{{"ids":{}}}"#, list("\"\"", 500_000)), &["/ids/0", "/ids/1"]),
+        (&[], create, format!(r#"{{"users":[1],"x":{many}}}"#), &["/users/0", "/x"]),
+        (&[], create, format!(r#"{{"x":{many},"users":[{}]}}"#, user("")), &["/x"]),
+        (&[], create, format!(r#"{{"users":{}}}"#, list(&user(""), 170_000)), &["/users"]),
+        (&[], create, format!(r#"{{"users":[{large}]}}"#), &["/users/0/x/272/"]),
+        (
+            &["--unknown-fields", "keep"],
+            create,
+            format!(r#"{{"users":{},{{}}]}}"#, kept.trim_end_matches(']')),
+            &["/users/999/email", "/users/999/name"],
+        ),
+    ] {
+        let server = place.serve(&[&["--auth", "keys"][..], flags].concat());
+        let key = if path == get { &read } else { &write };
+        let fields = format!("{JSON}Authorization: Bearer {key}\r\n");
+        // The first request takes some memory of its own.
+        assert_eq!(server.ask("GET", "/v1/users:count", &fields, "").status, 200);
+        let base = server.peak();
+        let answer = server.ask("POST", path, &fields, &body);
+        let (begin, found) = (&body[..40], problem(&answer, 422));
+        let is_as = |(found, expected): (&String, &&str)| found.starts_with(*expected);
+        assert!(found.len() >= expected.len() && found.iter().zip(expected).all(is_as), "{begin}: {found:?}");
+        let taken = server.peak() - base;
+        assert!(taken < MOST, "{begin}: {taken} bytes");
+    }
+    assert_eq!(value(&place.serve(&[]).get("/v1/users:count")), json!({"count": 0}));
+}

@@ -45,10 +45,8 @@ pub(in crate::http) async fn create(
 ) -> Result<Response, Failure> {
     let record = idempotency::record(&head, &caller, "/v1/users:batchCreate", &body)?;
     let limits = api.settings().limits;
-    let documents = parse::documents(&body, &limits)?;
-    let drafts = documents.iter().enumerate();
-    let drafts = drafts.map(|(index, document)| draft(document, index, &limits));
-    let drafts = drafts.collect::<Result<Vec<Draft>, Failure>>()?;
+    let drafts = parse::documents(&body, &limits, |index, document| draft(&document, index, &limits))?;
+    let drafts = drafts.into_iter().collect::<Result<Vec<Draft>, Failure>>()?;
     audit.begin();
     let created_users = api.users().create(drafts, record).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;
@@ -61,7 +59,8 @@ pub(in crate::http) async fn create(
     Ok(response)
 }
 
-/// The stored form of a document of a batch. The body of a batch may have more bytes and values than that of a user.
+/// The stored form of a document of a batch. The body of a batch may have more bytes than that of a user, and what is
+/// stored more values than what was sent.
 ///
 /// # Errors
 /// 413 and 422 if it would be beyond the limits of a body about one user.
