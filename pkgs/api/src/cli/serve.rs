@@ -128,7 +128,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Database")]
     pub cached_while_down: u64,
 
-    /// With PostgreSQL: connections for writes and lists.
+    /// With PostgreSQL: connections for writes and lists. Lists and counts take at most half of them.
     #[arg(long, value_name = "N", default_value = "10", help_heading = "Database")]
     pub connections: NonZero<u32>,
 

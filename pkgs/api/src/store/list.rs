@@ -118,7 +118,9 @@ impl Statement {
 
     /// Appends the conditions; false if there are none.
     fn filter(&mut self, dialect: &Dialect, filter: &Filter) -> bool {
-        let words: Vec<String> = filter.words.iter().flat_map(|word| tokenize::split(word)).collect();
+        // Each may consist of several, such as an email.
+        let words = filter.words.iter().flat_map(|word| tokenize::split(word));
+        let words: Vec<String> = words.take(Filter::WORDS).collect();
         // A search whose words contain no letters or digits finds nothing, rather than everything.
         let nobody = words.is_empty() && !filter.words.is_empty();
         let conditions = [
@@ -169,6 +171,17 @@ mod tests {
         );
         let text = |text: &str| Value::Text(text.into());
         assert_eq!(values, [text("x"), text("ada* l"), text("m"), Value::Id(id), Value::Integer(3)]);
+    }
+
+    #[test]
+    fn a_search_is_for_few_words_whatever_separates_them() {
+        let letters = || ('a'..='z').map(String::from);
+        let first: Vec<String> = letters().take(Filter::WORDS).collect();
+        for words in [letters().collect(), vec![letters().collect::<Vec<_>>().join(".")]] {
+            let filter = Filter { words, ..Filter::default() };
+            let Statement { values, .. } = count(&DIALECT, &filter);
+            assert_eq!(values, [Value::Text(first.join("* "))], "{filter:?}");
+        }
     }
 
     #[test]

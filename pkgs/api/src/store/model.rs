@@ -72,6 +72,11 @@ pub struct Filter {
     pub words: Vec<String>,
 }
 
+impl Filter {
+    /// The most words that are searched for. More would only make the search more expensive.
+    pub const WORDS: usize = 8;
+}
+
 /// A query for a page of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {

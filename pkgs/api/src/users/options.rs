@@ -23,7 +23,7 @@ pub struct Options {
     /// With PostgreSQL: how long cached reads continue while no server is usable, counted from when one was last heard
     /// of. Others may write meanwhile, so each such answer says how old it may be.
     pub cached_while_down: Duration,
-    /// With PostgreSQL: connections for writes and lists.
+    /// With PostgreSQL: connections for writes and lists. Lists and counts take at most half of them.
     pub connections: NonZero<u32>,
     /// How long a request waits for such a connection, and for other requests that look for API keys.
     pub acquire_timeout: Duration,

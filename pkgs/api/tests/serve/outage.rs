@@ -241,6 +241,43 @@ fn whoever_may_read_goes_on_reading_from_the_cache_and_a_key_that_is_unknown_is_
 }
 
 #[test]
+fn counts_that_wait_for_a_lock_leave_connections_to_everything_else() {
+    let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
+    let place = Place::on(postgres.url("postgres"));
+    let bearer = format!("Authorization: Bearer {}\r\n", place.key("write", &["--rate", "0"]));
+    // One count waits for the lock for as long as the rest of this takes, and nothing else for long.
+    let flags = ["--auth", "keys", "--connections", "2", "--acquire-timeout", "3000"];
+    let server = place.serve(&flags);
+    let count = || server.ask("GET", "/v1/users:count", &bearer, "");
+    assert_eq!(count().status, 200);
+    let sql = |sql: &str| postgres.execute("postgres", sql).expect("PostgreSQL answers");
+    let sessions = |so: &str| -> u32 {
+        let count = format!("SELECT count(*) FROM pg_stat_activity WHERE {so}");
+        sql(&count).trim().parse().expect("a number")
+    };
+    let mut counting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    thread::scope(|scope| {
+        // It is cancelled below.
+        let hold = "BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(600)";
+        scope.spawn(|| postgres.execute("postgres", hold).expect_err("it does not end by itself"));
+        until("users are locked", || sessions("wait_event = 'PgSleep'") == 1);
+        for client in &mut counting {
+            client.send(format!("GET /v1/users:count HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n"));
+        }
+        until("a count waits", || sessions("wait_event_type = 'Lock' AND query LIKE 'SELECT%users'") > 0);
+        let created =
+            server.send("POST", "/v1/keys", &bearer, &json!({ "name": "another", "scope": "read" }));
+        let is_ready = ready(&server);
+        sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+        assert_eq!((created.status, is_ready), (201, true), "{}", created.text());
+    });
+    let counted = counting.iter_mut().map(|client| client.receive(true).expect("an answer").status);
+    let counted: Vec<u16> = counted.collect();
+    assert!(counted.contains(&200), "{counted:?}");
+    until("users are counted again", || count().status == 200);
+}
+
+#[test]
 fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
     let path = create(&server, "a", "");

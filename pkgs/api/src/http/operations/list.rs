@@ -26,9 +26,6 @@ use crate::user::Status;
 const PAGE: u32 = 50;
 const PAGE_MOST: u32 = 200;
 
-/// The most words of a search.
-const WORDS: usize = 8;
-
 /// Filters
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -202,8 +199,8 @@ fn filter(which: ListFilter) -> Result<Filter, Failure> {
     if !tag.as_ref().is_none_or(is_tag) {
         return Err(wrong("tag", "no tag is like this"));
     }
-    // More words would only make the search more expensive.
-    let words = q.iter().flat_map(|text| text.split_whitespace()).take(WORDS).map(str::to_owned).collect();
+    let words = q.iter().flat_map(|text| text.split_whitespace()).take(Filter::WORDS);
+    let words = words.map(str::to_owned).collect();
     Ok(Filter { status, tag, email, created_after, created_before, words })
 }
 

@@ -15,7 +15,7 @@ use postgres::{
     Background, Connector, Conninfo, Feed, FeedOptions, KeyQuery, Kind, Pipelines, Pool, Role, Waker,
 };
 use service::ready::Heartbeats;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ const BEAT: Duration = Duration::from_millis(250);
 pub struct Options {
     /// The server, as libpq's connection string.
     pub url: Conninfo,
-    /// Connections for writes and lists.
+    /// Connections for writes and lists. Lists and counts take at most half of them.
     pub connections: NonZero<u32>,
     /// How long a request waits for such a connection.
     pub acquire_timeout: Duration,
@@ -59,6 +59,9 @@ pub struct Options {
 #[derive(Clone)]
 pub struct Postgres {
     pool: Pool,
+    /// A permit for each list or count that may run at a time.
+    lists: Arc<Semaphore>,
+    acquire_timeout: Duration,
     pipelines: Arc<Pipelines<Uuid, Record>>,
     waker: Waker,
     timeout: Duration,
@@ -123,8 +126,11 @@ impl Postgres {
                 beating.beat(0);
             }
         });
+        let lists = (options.connections.get() as usize / 2).max(1);
         Ok(Self {
             pool,
+            lists: Arc::new(Semaphore::new(lists)),
+            acquire_timeout: options.acquire_timeout,
             pipelines: Arc::new(pipelines),
             waker,
             timeout: options.timeout,
@@ -158,6 +164,27 @@ impl Postgres {
             // It has panicked, or the runtime has ended.
             Err(gone) => Err(Error::failed(gone)),
         }
+    }
+
+    /// Like [`run`](Self::run), for lists and counts. However many are asked for and however long they take, they leave
+    /// connections to everything else. One that nobody waits for any more does not begin; once it has begun, it counts
+    /// until it ends, since the server goes on with its statement anyway.
+    async fn run_list<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.lists).acquire_owned();
+        let permit = tokio::time::timeout(self.acquire_timeout, permit).await;
+        let permit = permit.map_err(|_| Error::Busy)?.map_err(Error::failed)?;
+        let work = |pool: Pool| {
+            let work = work(pool);
+            async move {
+                let _permit = permit;
+                work.await
+            }
+        };
+        self.run(work).await
     }
 }
 
@@ -209,12 +236,12 @@ impl Store for Postgres {
 
     async fn list(&self, query: &Query) -> Result<Page, Error> {
         let query = query.clone();
-        self.run(|pool| async move { rows::list(&pool, &query).await }).await
+        self.run_list(|pool| async move { rows::list(&pool, &query).await }).await
     }
 
     async fn count(&self, filter: &Filter) -> Result<u64, Error> {
         let filter = filter.clone();
-        self.run(|pool| async move { rows::count(&pool, &filter).await }).await
+        self.run_list(|pool| async move { rows::count(&pool, &filter).await }).await
     }
 
     async fn load(&self, entries: Vec<Entry>) -> Result<u64, Error> {
