@@ -4,7 +4,7 @@ use super::entry::{self, Entry};
 use super::{Created, Error, IdempotencyRecord, answer};
 
 /// How long a request is remembered, in microseconds: a day, longer than any client repeats one.
-pub const KEPT_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
+const KEPT_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// Bytes of a block. An answer takes as many blocks as it needs, at least one.
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -12,6 +12,15 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// How many blocks are remembered: 1 GiB of answers, and as many requests if they are small. Beyond that, the oldest
 /// are forgotten early.
 pub const MOST: i64 = 65_536;
+
+/// How many requests are deleted at most with each new one: some more than come, and so few that no write waits for
+/// them.
+pub const FORGET: i64 = 100;
+
+/// Requests from before this instant are expired.
+pub fn expired() -> i64 {
+    entry::now() - KEPT_MICROSECONDS
+}
 
 /// How many blocks an answer takes. Records are numbered by their last block.
 pub fn blocks(answer: &[u8]) -> i64 {

@@ -19,6 +19,7 @@ on_each_database! {
     a_request_with_a_key_is_made_once,
     of_many_requests_with_a_key_at_once_one_creates,
     answers_are_forgotten_once_too_much_was_answered_since,
+    what_stores_nothing_makes_no_answers_be_forgotten,
 }
 
 /// A server and a user's path.
@@ -196,6 +197,31 @@ fn answers_are_forgotten_once_too_much_was_answered_since(place: &Place) {
     assert_eq!(create("third", "c@example.org").status, 201);
     assert_eq!(problem(&create("first", "a@example.org"), 409), ["/email"]);
     for (key, email) in [("second", "b@example.org"), ("third", "c@example.org")] {
+        assert_eq!(create(key, email).field("idempotency-replayed").as_deref(), Some("true"), "{key}");
+    }
+}
+
+fn what_stores_nothing_makes_no_answers_be_forgotten(place: &Place) {
+    let server = place.serve(&[]);
+    let create = |key: &str, email: &str| {
+        server.send("POST", "/v1/users", &format!("Idempotency-Key: {key}\r\n"), &user(email))
+    };
+    assert_eq!(create("first", "a@example.org").status, 201);
+    assert_eq!(create("second", "b@example.org").status, 201);
+    // One more block than theirs makes nobody be forgotten, and two make the first.
+    place.execute("UPDATE claims SET seq = 65536 WHERE key = 'second'");
+    place.execute("UPDATE claims SET seq = 2 WHERE key = 'first'");
+    if place.database().starts_with("postgres:") {
+        place.execute("SELECT setval('claims_seq_seq', 65536)");
+    }
+    for _ in 0..2 {
+        assert_eq!(create("first", "a@example.org").field("idempotency-replayed").as_deref(), Some("true"));
+        problem(&create("first", "c@example.org"), 422);
+        assert_eq!(problem(&create("third", "a@example.org"), 409), ["/email"]);
+    }
+    assert_eq!(create("third", "c@example.org").status, 201);
+    for (key, email) in [("first", "a@example.org"), ("second", "b@example.org"), ("third", "c@example.org")]
+    {
         assert_eq!(create(key, email).field("idempotency-replayed").as_deref(), Some("true"), "{key}");
     }
 }

@@ -22,9 +22,6 @@ macro_rules! values {
 /// How often a write is retried because another came first.
 const TRIES: usize = 8;
 
-/// How many remembered requests are deleted with each new one.
-const FORGET: i64 = 100;
-
 const DIALECT: Dialect = Dialect {
     tagged: "tags @> ARRAY[{}]",
     worded: "words @@ {}::tsquery",
@@ -127,8 +124,9 @@ async fn create_once(
     records: &[Record],
     record: &IdempotencyRecord,
 ) -> Result<Result<Option<Created>, postgres::Error>, Error> {
+    let answer = answer::encode(records);
     let transaction = session.begin().await?;
-    if let Some(before) = remember(&transaction, record, idempotency::instant(entries), records).await? {
+    if let Some(before) = claim(&transaction, record, idempotency::instant(entries), &answer).await? {
         transaction.rollback().await?;
         return Ok(Ok(Some(before)));
     }
@@ -137,42 +135,56 @@ async fn create_once(
         transaction.rollback().await?;
         return Ok(Err(error));
     }
+    number(&transaction, record, &answer).await?;
     Ok(transaction.commit().await.map(|()| None))
 }
 
 /// Records the request. Returns its earlier result if it was made before. Waits for the same request running elsewhere.
-async fn remember(
+///
+/// The claim has no block yet, but a negative number, of which nobody else ever knows.
+async fn claim(
     session: &Session,
     record: &IdempotencyRecord,
     instant: i64,
-    records: &[Record],
+    answer: &[u8],
 ) -> Result<Option<Created>, Error> {
-    let (owner, expired) = (idempotency::owner(record), entry::now() - idempotency::KEPT_MICROSECONDS);
-    let answer = answer::encode(records);
+    let (owner, expired) = (idempotency::owner(record), idempotency::expired());
     let sql = "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
-         VALUES ((SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $7)), $1, $2, $3, $4, $5) \
+         VALUES (-(pg_current_xact_id()::text::int8), $1, $2, $3, $4, $5) \
          ON CONFLICT (owner, key) DO UPDATE \
          SET seq = excluded.seq, digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at \
-         WHERE claims.created_at < $6 RETURNING seq";
+         WHERE claims.created_at < $6";
     let values = values![
         owner => INT8, record.key => TEXT, &record.digest[..] => BYTEA, answer => BYTEA, instant => INT8,
-        expired => INT8, idempotency::blocks(&answer) => INT8,
+        expired => INT8,
     ];
-    let stored = session.query(sql, values).await?;
-    let Some(row) = stored.first() else {
-        let sql = "SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2";
-        let known = session.query(sql, values![owner => INT8, record.key => TEXT]).await?;
-        let row = known.first().ok_or(Error::Busy)?;
-        let (digest, kept): (&[u8], Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
-        return idempotency::judge(record, digest, kept).map(Some);
-    };
+    if session.execute(sql, values).await? > 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2";
+    let known = session.query(sql, values![owner => INT8, record.key => TEXT]).await?;
+    let row = known.first().ok_or(Error::Busy)?;
+    let (digest, kept): (&[u8], Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
+    idempotency::judge(record, digest, kept).map(Some)
+}
+
+/// Gives a claim the blocks that its answer takes, and forgets older ones. This comes last, since blocks that are taken
+/// are not given back: those of a request that stores nothing would make others be forgotten.
+async fn number(session: &Session, record: &IdempotencyRecord, answer: &[u8]) -> Result<(), Error> {
+    let owner = idempotency::owner(record);
+    let sql = "UPDATE claims SET seq = (SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $3)) \
+         WHERE owner = $1 AND key = $2 RETURNING seq";
+    let values = values![owner => INT8, record.key => TEXT, idempotency::blocks(answer) => INT8];
+    let numbered = session.query(sql, values).await?;
+    let row = numbered.first().ok_or_else(|| Error::failed("a claim was lost"))?;
     let seq: i64 = row.try_get(0)?;
     let forget = "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < $1 OR seq <= $2 \
          LIMIT $3 FOR UPDATE SKIP LOCKED)";
-    session
-        .execute(forget, values![expired => INT8, seq - idempotency::MOST => INT8, FORGET => INT8])
-        .await?;
-    Ok(None)
+    let values = values![
+        idempotency::expired() => INT8, seq - idempotency::MOST => INT8, idempotency::FORGET => INT8,
+    ];
+    session.execute(forget, values).await?;
+    Ok(())
 }
 
 /// Replaces a user.

@@ -91,7 +91,7 @@ fn remember(
     instant: i64,
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
-    let expired = entry::now() - idempotency::KEPT_MICROSECONDS;
+    let expired = idempotency::expired();
     connection.prepare_cached("DELETE FROM claims WHERE created_at < ?1")?.execute([expired])?;
     let owner = idempotency::owner(record);
     let known: Option<([u8; 32], Vec<u8>)> = connection
