@@ -32,17 +32,29 @@ impl Claims {
     /// The texts in a claim. The claim is an array, as for groups, or a single text with spaces, as for `scope`
     /// (RFC 8693).
     pub fn texts<'a>(&'a self, name: &str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
-        match self.others.get(name) {
-            Some(Value::String(text)) => Box::new(text.split_ascii_whitespace()),
-            Some(Value::Array(values)) => Box::new(values.iter().filter_map(Value::as_str)),
+        match (self.text(name), self.others.get(name)) {
+            (Some(text), _) => Box::new(text.split_ascii_whitespace()),
+            (None, Some(Value::Array(values))) => Box::new(values.iter().filter_map(Value::as_str)),
             _ => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// A claim that is a text.
+    fn text(&self, name: &str) -> Option<&str> {
+        match name {
+            // These have members of their own, and are not among the others.
+            "sub" => Some(&self.sub),
+            "iss" => Some(&self.iss),
+            "nonce" => self.nonce.as_deref(),
+            "azp" => self.azp.as_deref(),
+            _ => self.others.get(name).and_then(Value::as_str),
         }
     }
 
     /// The name in this claim, or the subject's identifier if the claim has none.
     #[must_use]
     pub fn name(&self, claim: &str) -> String {
-        let named = self.others.get(claim).and_then(Value::as_str).filter(|name| !name.trim().is_empty());
+        let named = self.text(claim).filter(|name| !name.trim().is_empty());
         named.unwrap_or(&self.sub).chars().take(NAME_CHARACTERS).collect()
     }
 }

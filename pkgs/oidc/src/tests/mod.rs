@@ -313,6 +313,18 @@ async fn what_a_token_says_of_groups_is_what_it_is_for() {
             assert_eq!((*id < 0, name.as_str(), *granted), (true, "ada", scope), "{groups}");
         }
     }
+    for (claim, value) in [("azp", "ops"), ("sub", "ops"), ("nonce", "ops"), ("iss", fake.url.as_str())] {
+        let args = JwtArgs {
+            jwt_scope_claim: claim.to_owned(),
+            jwt_name_claim: claim.to_owned(),
+            jwt_write: vec![value.to_owned()],
+            ..args(&fake)
+        };
+        let tokens = args.open().expect("sound").expect("asked for");
+        let token = key.sign(&fake.claims_but(claim, json!(value)));
+        let bearer = tokens.bearer(&token).await.expect("it is good");
+        assert_eq!((bearer.name.as_str(), bearer.scope), (value, Some(Scope::Write)), "{claim}");
+    }
     let of = async |sub: &str| {
         tokens.bearer(&key.sign(&fake.claims_but("sub", json!(sub)))).await.expect("good").id
     };
