@@ -3,9 +3,9 @@
 use http::Method;
 use serde::Serialize;
 use service::problem::Problem;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::schema::{
-    AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Object, ObjectBuilder, Schema, SchemaFormat, Type,
 };
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Description, Ref, RefOr, Response};
@@ -128,6 +128,9 @@ pub(super) fn complete(description: &mut Description, unknown: Unknown) {
     Bearer.modify(description);
     schemas(description, unknown);
     problems(description);
+    if unknown == Unknown::Keep {
+        select_any(description);
+    }
 }
 
 /// The security scheme that the operations refer to.
@@ -163,13 +166,40 @@ fn schemas(description: &mut Description, unknown: Unknown) {
     object("User", &mut |it| user = it.clone());
     object("UserSelection", &mut |selection| selection.properties = user.properties.clone());
     object("UserPatch", &mut |patch| {
-        patch.properties = document.properties.clone();
+        let is_optional = |name: &String| !document.required.contains(name);
+        let properties = document.properties.iter().map(|(name, schema)| {
+            let schema = schema.clone();
+            (name.clone(), if is_optional(name) { or_null(schema) } else { schema })
+        });
+        patch.properties = properties.collect();
     });
     if unknown == Unknown::Refuse {
         for name in ["Document", "Profile", "Address", "UserPatch", "NewUsers", "Ids"] {
             object(name, &mut |it| {
                 it.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
             });
+        }
+    }
+}
+
+/// What a patch may have for a member that a user need not have: null removes it.
+fn or_null(schema: RefOr<Schema>) -> RefOr<Schema> {
+    match schema {
+        // An optional object, with null already.
+        RefOr::T(Schema::OneOf(_)) => schema,
+        schema => AnyOfBuilder::new().item(schema).item(ObjectBuilder::new().schema_type(Type::Null)).into(),
+    }
+}
+
+/// Where unknown members are kept, they can be selected too.
+fn select_any(description: &mut Description) {
+    let operations = description.paths.paths.values_mut().flat_map(operations);
+    let parameters = operations.filter_map(|(_, operation)| operation.parameters.as_mut()).flatten();
+    for parameter in parameters {
+        if let RefOr::T(Parameter { name, schema: Some(RefOr::T(Schema::Object(object))), .. }) = parameter
+            && name == "fields"
+        {
+            object.pattern = Some("^[^,]+(,[^,]+){0,31}$".to_owned());
         }
     }
 }

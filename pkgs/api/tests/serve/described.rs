@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::place::{Place, value};
 use crate::tools;
@@ -48,6 +48,49 @@ fn follow(description: &Value, value: &Value, seen: &mut usize) {
         Value::Array(items) => items.iter().for_each(|value| follow(description, value, seen)),
         _ => {}
     }
+}
+
+#[test]
+fn a_patch_may_remove_what_the_description_says() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let description = value(&server.get("/openapi.json"));
+    let patch = &description["components"]["schemas"]["UserPatch"]["properties"];
+    let (mut removed, mut kept) = (0, 0);
+    for (name, schema) in patch.as_object().expect("properties") {
+        let user = server.create(&format!("{name}@example.org"));
+        let path = format!("/v1/users/{}", user["id"].as_str().expect("an id"));
+        let answer = server.send("PATCH", &path, "", &json!({ name: null }));
+        assert_eq!(answer.status == 200, allows_null(&description, schema), "{name}: {}", answer.text());
+        *if answer.status == 200 { &mut removed } else { &mut kept } += 1;
+    }
+    assert_eq!((removed, kept), (5, 2));
+}
+
+/// Whether a value may be null.
+fn allows_null(description: &Value, schema: &Value) -> bool {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let pointer = reference.strip_prefix('#').expect("a reference within");
+        return allows_null(description, description.pointer(pointer).expect("it is there"));
+    }
+    let is_null = |of: &Value| of == "null";
+    let is_named = schema["type"].as_array().map_or(is_null(&schema["type"]), |all| all.iter().any(is_null));
+    let mut others = ["anyOf", "oneOf"].iter().filter_map(|kind| schema[kind].as_array()).flatten();
+    is_named || others.any(|schema| allows_null(description, schema))
+}
+
+#[test]
+fn unknown_members_that_are_kept_can_be_selected_as_the_description_says() {
+    let place = Place::new();
+    let server = place.serve(&["--unknown-fields", "keep"]);
+    let description = value(&server.get("/openapi.json"));
+    for path in ["/v1/users", "/v1/users/{id}"] {
+        let parameters = description["paths"][path]["get"]["parameters"].as_array().expect("parameters");
+        let fields = parameters.iter().find(|parameter| parameter["name"] == "fields").expect("fields");
+        let pattern = fields["schema"]["pattern"].as_str().expect("a pattern");
+        assert!(!pattern.contains("preferences"), "{path}: {pattern}");
+    }
+    assert_eq!(server.get("/v1/users?fields=id,nick").status, 200);
 }
 
 #[test]

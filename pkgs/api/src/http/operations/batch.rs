@@ -32,7 +32,7 @@ const PART: usize = 100;
 /// Creates all or none.
 #[utoipa::path(post, path = "/v1/users:batchCreate", tag = "batch", operation_id = "createUsers",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r#"^[\x21\x23-\x7e]{1,255}$"#,
-            description = "Makes the request once, however often it is sent; known as long as the users are")),
+            description = "Makes the request once, however often it is sent within a day; 1 GiB of answers are kept")),
     request_body = NewUsers,
     responses((status = 201, description = "The users, in the order asked for", body = Users),
               (status = 409, description = "Another user has an email, two of these have one, or they were created before by this Idempotency-Key and one has been deleted", body = Problem, content_type = "application/problem+json")))]

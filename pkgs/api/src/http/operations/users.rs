@@ -57,7 +57,7 @@ pub(in crate::http) struct Selected {
 /// Create a user
 #[utoipa::path(post, path = "/v1/users", tag = "users", operation_id = "createUser",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r#"^[\x21\x23-\x7e]{1,255}$"#,
-            description = "Makes the request once, however often it is sent within a day")),
+            description = "Makes the request once, however often it is sent within a day; 1 GiB of answers are kept")),
     request_body = Document,
     responses((status = 201, description = "The user", body = User,
                headers(("Location" = String, description = "Where it is"), ("ETag" = String, description = "Its version"),
