@@ -48,6 +48,8 @@ pub enum Kind {
     Busy,
     /// The database is away. Whether a write was done is unknown.
     Unreachable,
+    /// The server's disk is full.
+    Full,
     /// It won't succeed.
     Failed,
 }
@@ -73,6 +75,7 @@ impl Error {
                 Some("57P01" | "57P02" | "57P03" | "25006") => Kind::Unreachable,
                 // Connection exceptions, which poolers report too.
                 Some(code) if code.starts_with("08") => Kind::Unreachable,
+                Some("53100") => Kind::Full,
                 Some(_) => Kind::Failed,
             },
         }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::place::{BINARY, Place, value};
+use crate::place::{BINARY, Place, problem, user, value};
 
 const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
@@ -259,6 +259,22 @@ fn the_command_that_is_advised_makes_a_key_for_the_server_wherever_it_runs() {
     let flags = ["serve", "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--workers", "1"];
     drop(testkit::Server::by(serve()).args(flags).start());
     assert!(!place.path("data").exists());
+}
+
+#[test]
+fn a_full_disk_of_postgresql_is_told() {
+    let place = Place::on_postgresql();
+    let server = place.serve(&[]);
+    place.execute(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION full_disk()",
+    );
+    for field in ["", "Idempotency-Key: a\r\n"] {
+        problem(&server.send("POST", "/v1/users", field, &user("a@example.org")), 507);
+    }
+    place.execute("DROP TRIGGER full_disk ON users");
+    server.create("a@example.org");
 }
 
 #[test]

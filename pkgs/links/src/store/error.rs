@@ -162,6 +162,7 @@ impl From<postgres::Error> for Error {
             error => match error.kind() {
                 postgres::Kind::Busy => Self::Busy,
                 postgres::Kind::Unreachable => Self::Unreachable(error.to_string()),
+                postgres::Kind::Full => Self::Full,
                 postgres::Kind::Failed => Self::Postgres(error.to_string()),
             },
         }

@@ -288,6 +288,7 @@ impl Error {
         match error.kind() {
             Kind::Busy => Self::Busy,
             Kind::Unreachable => Self::Unreachable(error.to_string().into()),
+            Kind::Full => Self::Full,
             Kind::Failed => Self::Failed(error.to_string().into()),
         }
     }
@@ -301,6 +302,7 @@ impl From<postgres::Error> for Error {
             error => match error.kind() {
                 Kind::Busy => Self::Busy,
                 Kind::Unreachable => Self::Unreachable(error.into()),
+                Kind::Full => Self::Full,
                 Kind::Failed => Self::Failed(error.into()),
             },
         }

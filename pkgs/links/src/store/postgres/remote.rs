@@ -114,6 +114,7 @@ fn of(error: &postgres::Error) -> Error {
     match error.kind() {
         Kind::Busy => Error::Busy,
         Kind::Unreachable => Error::Unreachable(error.to_string()),
+        Kind::Full => Error::Full,
         Kind::Failed => Error::Postgres(error.to_string()),
     }
 }

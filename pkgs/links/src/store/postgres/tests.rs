@@ -400,6 +400,26 @@ fn the_same_is_changed_of_many_and_what_fails_leaves_the_others() {
 }
 
 #[test]
+fn a_full_disk_of_the_server_is_told_and_nothing_of_a_batch_stays() {
+    let fixture = Fixture::new();
+    let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT ON links FOR EACH ROW WHEN (NEW.code = 'b') \
+         EXECUTE FUNCTION full_disk()";
+    fixture.server.execute("postgres", full).unwrap();
+    let new = |code: &str| {
+        let target = "https://example.com/".to_owned();
+        NewLink { code: Some(code.to_owned()), target, ..NewLink::default() }
+    };
+    let one = fixture.node.create(new("b"), None).wait();
+    assert!(matches!(one, Err(Error::Full)), "{one:?}");
+    let many = fixture.node.create_many(&InDomains::All, vec![new("a"), new("b")]).wait();
+    assert!(matches!(many, Err(Error::Full)), "{many:?}");
+    assert_eq!(fixture.number("SELECT count(*) FROM links"), 0);
+    fixture.add("a");
+}
+
+#[test]
 fn many_more_are_changed_than_are_sent_at_once() {
     let fixture = Fixture::new();
     let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \

@@ -205,7 +205,10 @@ pub async fn create_many(
 
 /// Whether an error means that the transaction is lost.
 fn ends_transaction(error: &Error) -> bool {
-    matches!(error, Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))
+    matches!(
+        error,
+        Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::Full | Error::NoDomain(_)
+    )
 }
 
 /// How many statements of a batch are sent before waiting for the first answer.
