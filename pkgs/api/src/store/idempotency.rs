@@ -13,8 +13,8 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// are forgotten early.
 pub const MOST: i64 = 65_536;
 
-/// How many requests are deleted at most with each new one: some more than come, and so few that no write waits for
-/// them.
+/// How many requests are deleted with each new one, at most. After a day without one, all have expired at once, and no
+/// write should wait for that.
 pub const FORGET: i64 = 100;
 
 /// Requests from before this instant are expired.

@@ -20,6 +20,7 @@ on_each_database! {
     of_many_requests_with_a_key_at_once_one_creates,
     answers_are_forgotten_once_too_much_was_answered_since,
     what_stores_nothing_makes_no_answers_be_forgotten,
+    an_answer_is_forgotten_after_a_day_and_many_little_by_little,
 }
 
 /// A server and a user's path.
@@ -223,6 +224,31 @@ fn what_stores_nothing_makes_no_answers_be_forgotten(place: &Place) {
     for (key, email) in [("first", "a@example.org"), ("second", "b@example.org"), ("third", "c@example.org")]
     {
         assert_eq!(create(key, email).field("idempotency-replayed").as_deref(), Some("true"), "{key}");
+    }
+}
+
+fn an_answer_is_forgotten_after_a_day_and_many_little_by_little(place: &Place) {
+    let server = place.serve(&[]);
+    let create = |email: &str| {
+        let answer = server.send("POST", "/v1/users", "Idempotency-Key: first\r\n", &user(email));
+        (answer.status, answer.field("idempotency-replayed").is_some())
+    };
+    assert_eq!(create("a@example.org"), (201, false));
+    assert_eq!(create("a@example.org"), (201, true));
+    place.execute("UPDATE claims SET created_at = 0");
+    place.execute(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) \
+         INSERT INTO claims (owner, key, digest, answer, created_at) \
+         SELECT 1, 'k' || i, digest, answer, 0 FROM n, claims",
+    );
+    assert_eq!(create("b@example.org"), (201, false));
+    assert_eq!(create("b@example.org"), (201, true));
+    // A file can be looked into from here.
+    if place.database().starts_with("sqlite:") {
+        let database = rusqlite::Connection::open(place.path("users.db")).expect("it opens");
+        let expired = "SELECT count(*) FROM claims WHERE created_at = 0";
+        let expired: u32 = database.query_row(expired, [], |row| row.get(0)).expect("it is read");
+        assert_eq!(expired, 200);
     }
 }
 

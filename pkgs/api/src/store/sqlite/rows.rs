@@ -91,25 +91,31 @@ fn remember(
     instant: i64,
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
-    let expired = idempotency::expired();
-    connection.prepare_cached("DELETE FROM claims WHERE created_at < ?1")?.execute([expired])?;
-    let owner = idempotency::owner(record);
+    let (owner, expired) = (idempotency::owner(record), idempotency::expired());
     let known: Option<([u8; 32], Vec<u8>)> = connection
-        .prepare_cached("SELECT digest, answer FROM claims WHERE owner = ?1 AND key = ?2")?
-        .query_row(params![owner, record.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .prepare_cached(
+            "SELECT digest, answer FROM claims WHERE owner = ?1 AND key = ?2 AND created_at >= ?3",
+        )?
+        .query_row(params![owner, record.key, expired], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     if let Some((digest, kept)) = known {
         return idempotency::judge(record, &digest, kept).map(Some);
     }
     let answer = answer::encode(records);
+    // It replaces an expired one of the same key.
     connection
         .prepare_cached(
-            "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
+            "INSERT OR REPLACE INTO claims (seq, owner, key, digest, answer, created_at) \
              VALUES ((SELECT coalesce(max(seq), 0) FROM claims) + ?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![idempotency::blocks(&answer), owner, record.key, record.digest, answer, instant])?;
     let oldest = connection.last_insert_rowid() - idempotency::MOST;
     connection.prepare_cached("DELETE FROM claims WHERE seq <= ?1")?.execute([oldest])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < ?1 LIMIT ?2)",
+        )?
+        .execute([expired, idempotency::FORGET])?;
     Ok(None)
 }
 
