@@ -13,8 +13,23 @@ pub struct Dialect {
     pub tagged: &'static str,
     /// The condition that a user has words.
     pub worded: &'static str,
-    /// Combines starts of words into the parameter of `worded`.
-    pub beginnings: fn(&[String]) -> String,
+    /// In the parameter of `worded`: the start of a word, for which `{}` stands here.
+    pub beginning: &'static str,
+    /// Likewise: joins conditions that all have to hold.
+    pub and: &'static str,
+    /// Likewise: joins conditions of which one has to hold.
+    pub or: &'static str,
+}
+
+impl Dialect {
+    /// The parameter of `worded`. Words contain only letters and digits, so nothing needs quoting within quotes.
+    fn beginnings(&self, words: &[String]) -> String {
+        let any = |word: &String| {
+            let forms = tokenize::forms(word).into_iter().map(|form| self.beginning.replace("{}", &form));
+            format!("({})", forms.collect::<Vec<_>>().join(self.or))
+        };
+        words.iter().map(any).collect::<Vec<_>>().join(self.and)
+    }
 }
 
 /// A parameter.
@@ -129,7 +144,7 @@ impl Statement {
             ("email = {}", filter.email.as_ref().map(|email| Value::Text(entry::fold(email)))),
             ("created_at >= {}", filter.created_after.map(|time| Value::Integer(time.as_microsecond()))),
             ("created_at < {}", filter.created_before.map(|time| Value::Integer(time.as_microsecond()))),
-            (dialect.worded, (!words.is_empty()).then(|| Value::Text((dialect.beginnings)(&words)))),
+            (dialect.worded, (!words.is_empty()).then(|| Value::Text(dialect.beginnings(&words)))),
             ("1 = {}", nobody.then_some(Value::Integer(0))),
         ];
         let mut word = " WHERE ";
@@ -152,7 +167,7 @@ mod tests {
     use crate::store::Sort;
 
     const DIALECT: Dialect =
-        Dialect { tagged: "tagged({})", worded: "worded({})", beginnings: |words| words.join("* ") };
+        Dialect { tagged: "tagged({})", worded: "worded({})", beginning: "{}*", and: " and ", or: " or " };
 
     #[test]
     fn a_page_asks_for_what_it_is_about_and_no_more() {
@@ -170,17 +185,17 @@ mod tests {
              ORDER BY name DESC, id DESC LIMIT $5"
         );
         let text = |text: &str| Value::Text(text.into());
-        assert_eq!(values, [text("x"), text("ada* l"), text("m"), Value::Id(id), Value::Integer(3)]);
+        assert_eq!(values, [text("x"), text("(ada*) and (l*)"), text("m"), Value::Id(id), Value::Integer(3)]);
     }
 
     #[test]
     fn a_search_is_for_few_words_whatever_separates_them() {
-        let letters = || ('a'..='z').map(String::from);
-        let first: Vec<String> = letters().take(Filter::WORDS).collect();
-        for words in [letters().collect(), vec![letters().collect::<Vec<_>>().join(".")]] {
+        let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+        let first: Vec<String> = letters[..Filter::WORDS].iter().map(|word| format!("({word}*)")).collect();
+        for words in [letters.clone(), vec![letters.join(".")]] {
             let filter = Filter { words, ..Filter::default() };
             let Statement { values, .. } = count(&DIALECT, &filter);
-            assert_eq!(values, [Value::Text(first.join("* "))], "{filter:?}");
+            assert_eq!(values, [Value::Text(first.join(" and "))], "{filter:?}");
         }
     }
 

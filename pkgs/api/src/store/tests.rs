@@ -90,6 +90,7 @@ on_every_database! {
     what_is_loaded_is_what_was_not_there
     keys_are_found_by_digest_until_revoked
     an_update_moves_tags_and_words
+    a_sigma_is_found_however_it_is_written
 }
 
 fn user(email: &str, name: &str) -> Draft {
@@ -408,6 +409,24 @@ async fn filters_and_searches_find_what_they_say(store: &impl Store) {
         assert_eq!(names(store, query).await, expected, "{filter:?}");
         let count = store.count(&filter).await.expect("the database answers");
         assert_eq!(count, expected.len() as u64, "{filter:?}");
+    }
+}
+
+async fn a_sigma_is_found_however_it_is_written(store: &impl Store) {
+    created(store, vec![user("a@b.c", "ΝΙΚΟΣ"), user("b@b.c", "Νικος Παππας")]).await;
+    for (words, expected) in [
+        (&["νικος"][..], 2),
+        (&["ΝΙΚΟΣ"], 2),
+        (&["νικοσ"], 2),
+        (&["νικο"], 2),
+        (&["ΝΙΚΟΣ", "ΠΑΠΠΑΣ"], 1),
+        (&["παππας", "b", "νικος"], 1),
+        (&["νικοσα"], 0),
+    ] {
+        let words = words.iter().map(ToString::to_string).collect();
+        let filter = Filter { words, ..Filter::default() };
+        let count = store.count(&filter).await.expect("the database answers");
+        assert_eq!(count, expected, "{filter:?}");
     }
 }
 

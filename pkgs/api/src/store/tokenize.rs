@@ -27,6 +27,15 @@ pub fn split(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
+/// A word as it may be stored. Greek writes a sigma at the end of a word as ς, but in capitals as any other; in lower
+/// case, that is a σ.
+pub fn forms(word: &str) -> Vec<String> {
+    match word.strip_suffix(['σ', 'ς']) {
+        Some(start) => vec![format!("{start}σ"), format!("{start}ς")],
+        None => vec![word.to_owned()],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,8 +25,9 @@ const TRIES: usize = 8;
 const DIALECT: Dialect = Dialect {
     tagged: "tags @> ARRAY[{}]",
     worded: "words @@ {}::tsquery",
-    // Words contain only letters and digits, so nothing needs quoting within the quotes.
-    beginnings: |words| words.iter().map(|word| format!("'{word}':*")).collect::<Vec<_>>().join(" & "),
+    beginning: "'{}':*",
+    and: " & ",
+    or: " | ",
 };
 
 /// Inserts rows given column by column. Arrays within a row are texts with separators, since an array of arrays would

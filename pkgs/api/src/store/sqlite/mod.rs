@@ -31,8 +31,9 @@ use writer::{Work, Writer};
 const DIALECT: Dialect = Dialect {
     tagged: "seq IN (SELECT seq FROM user_tags WHERE tag = {})",
     worded: "seq IN (SELECT rowid FROM user_words WHERE user_words MATCH {})",
-    // Words contain only letters and digits, so nothing needs quoting within the quotes.
-    beginnings: |words| words.iter().map(|word| format!("\"{word}\"*")).collect::<Vec<_>>().join(" AND "),
+    beginning: "\"{}\"*",
+    and: " AND ",
+    or: " OR ",
 };
 
 /// Users in SQLite.
