@@ -63,7 +63,10 @@ pub fn decode(cursor: &str, filter: &Filter, sort: Sort) -> Result<Position, Inv
     let (&[kind], key) = bytes.split_first_chunk::<1>().ok_or(InvalidCursor)?;
     let key = match (version, kind) {
         (VERSION, 0) => SortKey::Time(i64::from_be_bytes(key.try_into().map_err(|_| InvalidCursor)?)),
-        (VERSION, 1) => SortKey::Text(String::from_utf8(key.to_vec()).map_err(|_| InvalidCursor)?),
+        // No sort key contains U+0000, which PostgreSQL refuses.
+        (VERSION, 1) if !key.contains(&0) => {
+            SortKey::Text(String::from_utf8(key.to_vec()).map_err(|_| InvalidCursor)?)
+        }
         _ => return Err(InvalidCursor),
     };
     let timed = matches!(key, SortKey::Time(_));
@@ -102,6 +105,16 @@ mod tests {
         (key, any::<u128>(), any::<bool>()).prop_map(|((key, by), id, descending)| {
             (Position { key, id: UserId(Uuid::from_u128(id)) }, Sort { by, descending })
         })
+    }
+
+    #[test]
+    fn a_cursor_has_no_text_that_a_database_refuses() {
+        let (filter, sort) = (Filter::default(), Sort { by: SortBy::Name, descending: false });
+        for (text, is_taken) in [("a", true), ("", true), ("\0", false), ("a\0b", false)] {
+            let position = Position { key: SortKey::Text(text.to_owned()), id: UserId::generate() };
+            let cursor = encode(&position, &filter, sort);
+            assert_eq!(decode(&cursor, &filter, sort).is_ok(), is_taken, "{text:?}");
+        }
     }
 
     proptest! {
