@@ -137,7 +137,8 @@ pub struct Args {
           value_parser = clap::value_parser!(u64).range(..=LONGEST))]
     pub acquire_timeout: u64,
 
-    /// How long the database may take to answer, in milliseconds; then it is answered 503.
+    /// With PostgreSQL: how long it may take to answer, in milliseconds; then a request is answered 503. A file has 5 s
+    /// for a list.
     #[arg(long, value_name = "MS", default_value_t = 5000, help_heading = "Database",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     pub database_timeout: u64,

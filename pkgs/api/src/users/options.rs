@@ -27,7 +27,7 @@ pub struct Options {
     pub connections: NonZero<u32>,
     /// How long a request waits for such a connection, and for other requests that look for API keys.
     pub acquire_timeout: Duration,
-    /// Timeout of the database's answers.
+    /// With PostgreSQL: timeout of its answers.
     pub timeout: Duration,
     /// Memory for writes that wait for the database, in bytes; further ones are refused as [`Error::Busy`].
     ///
