@@ -8,8 +8,10 @@
 //! instance behind a pooler, there are still a few polls within the bound.
 //!
 //! Transaction ids tell which rows are new. Every transaction below the oldest one that was running at a poll (its
-//! snapshot's xmin) was seen then, or never will be. The others are checked again. On a primary, the snapshot says
-//! exactly which of them are new. On a standby it doesn't, so the feed remembers which ones it has seen.
+//! snapshot's xmin) was seen then, or never will be. On a primary, the snapshot also says which of the others are new:
+//! those that it lists as running, and all from its xmax on. Only their rows are read, however long a transaction of
+//! any database runs. On a standby the snapshot lists none, so all others are read again, and the feed remembers which
+//! ones it has seen.
 //!
 //! A service's own migration has the schema, word for word: [`SCHEMA`], and triggers that fill it.
 
@@ -57,11 +59,11 @@ CREATE TABLE changes_pruned (xid XID8 NOT NULL);
 INSERT INTO changes_pruned VALUES ('0');";
 
 /// Returns one row for each change, all with the same state. Without changes, returns one row with the state alone.
-const POLL: &str = "SELECT pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, \
-     pg_is_in_recovery(), pg_postmaster_start_time()::text || coalesce(' ' || inet_server_addr()::text, ''), \
+const POLL: &str = "SELECT pg_current_snapshot()::text, pg_is_in_recovery(), \
+     pg_postmaster_start_time()::text || coalesce(' ' || inet_server_addr()::text, ''), \
      pruned.xid > $1::text::xid8, seen.xid::text, seen.topic, seen.keys \
-     FROM changes_pruned AS pruned LEFT JOIN changes AS seen ON seen.xid >= $1::text::xid8 \
-     AND ($2::text IS NULL OR NOT pg_visible_in_snapshot(seen.xid, $2::text::pg_snapshot)) LIMIT $3";
+     FROM changes_pruned AS pruned LEFT JOIN changes AS seen \
+     ON seen.xid >= $2::text::xid8 OR seen.xid = ANY($3::text[]::xid8[]) LIMIT $4";
 
 /// Removes changes that every feed has seen or has to do without.
 const REMOVE: &str = "WITH held AS (SELECT pg_try_advisory_xact_lock(hashtextextended('linerate changes', 0)) AS got), \
@@ -235,27 +237,20 @@ impl Feed {
     async fn poll(&self, session: &Session, position: &mut Position) -> Result<Instant, Error> {
         let sent = Instant::now();
         // The first poll only asks where to start.
-        let begin = if position.server.is_empty() { u64::MAX } else { position.xmin };
-        let (begin, most) = (begin.to_string(), MOST_CHANGES + 1);
-        let values =
-            [(&begin as _, Type::TEXT), (&position.snapshot as _, Type::TEXT), (&most as _, Type::INT8)];
+        let is_first = position.server.is_empty();
+        let (begin, next) = if is_first { (u64::MAX, u64::MAX) } else { (position.xmin, position.next) };
+        let (begin, next, most) = (begin.to_string(), next.to_string(), MOST_CHANGES + 1);
+        let values = [
+            (&begin as _, Type::TEXT),
+            (&next as _, Type::TEXT),
+            (&position.running as _, Type::TEXT_ARRAY),
+            (&most as _, Type::INT8),
+        ];
         let rows = self.in_time(session.query(POLL, &values)).await?;
         let Some(row) = rows.first() else { return Err(Error::Foreign) };
-        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-        let (snapshot, xmin): (String, &str) = (row.try_get(0)?, row.try_get(1)?);
-        let (in_recovery, server, missed): (bool, String, bool) =
-            (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-        let before = std::mem::replace(
-            position,
-            Position {
-                xmin: number(xmin),
-                snapshot: (!in_recovery).then_some(snapshot),
-                in_recovery,
-                server,
-                seen: HashSet::new(),
-            },
-        );
-        let is_first = before.server.is_empty();
+        let (snapshot, in_recovery): (&str, bool) = (row.try_get(0)?, row.try_get(1)?);
+        let (server, missed): (String, bool) = (row.try_get(2)?, row.try_get(3)?);
+        let before = std::mem::replace(position, Position::of(snapshot, in_recovery, server));
         // Behind a pooler or a balancer, the server may be replaced without a lost connection.
         let is_other = !is_first && before.server != position.server;
         if is_other {
@@ -270,9 +265,9 @@ impl Feed {
             return Ok(sent);
         }
         for row in &rows {
-            let Some(xid) = row.try_get::<_, Option<&str>>(5)?.map(number) else { continue };
+            let Some(xid) = row.try_get::<_, Option<&str>>(4)?.map(number) else { continue };
             if !is_first && !before.seen.contains(&xid) {
-                let (topic, keys): (&str, Vec<String>) = (row.try_get(6)?, row.try_get(7)?);
+                let (topic, keys): (&str, Vec<String>) = (row.try_get(5)?, row.try_get(6)?);
                 self.heard.changed(Change::Row { topic, keys: &keys });
             }
             if xid >= position.xmin {
@@ -299,12 +294,39 @@ impl Feed {
 #[derive(Debug, Default)]
 struct Position {
     xmin: u64,
-    /// Only a primary's snapshot is kept, since it tells which transactions were running.
-    snapshot: Option<String>,
+    /// Everything from this transaction on is new, unless it was seen: from the snapshot's xmax on a primary, and from
+    /// its xmin on a standby.
+    next: u64,
+    /// The transactions before that one that may still commit, if the snapshot lists them.
+    running: Vec<String>,
     in_recovery: bool,
     server: String,
     /// The transactions after `xmin` that were seen.
     seen: HashSet<u64>,
+}
+
+impl Position {
+    /// At a snapshot, which is `xmin:xmax:` and the running transactions in between (postgresql.org/docs/current,
+    /// functions-info.html).
+    fn of(snapshot: &str, in_recovery: bool, server: String) -> Self {
+        let mut parts = snapshot.split(':');
+        let [xmin, xmax, listed] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+        let (xmin, xmax) = (number(xmin), number(xmax));
+        let running = listed.split(',').filter(|xid| !in_recovery && !xid.is_empty());
+        Self {
+            xmin,
+            next: if in_recovery { xmin } else { xmax },
+            running: running.map(str::to_owned).collect(),
+            in_recovery,
+            server,
+            seen: HashSet::new(),
+        }
+    }
+}
+
+/// A transaction id.
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or(0)
 }
 
 /// How often to poll.
