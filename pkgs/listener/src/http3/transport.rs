@@ -1,7 +1,8 @@
 //! The interface between h3 and a QUIC connection.
 //!
 //! Besides carrying bytes, it checks the frames in them. h3 collects a whole frame before it looks at it, however long
-//! the frame claims to be, and accepts a stream that ends within a DATA frame. This layer stops both.
+//! the frame claims to be, and accepts a stream that ends within a DATA frame. This layer stops both, and collects the
+//! frames itself, which h3 does at great cost.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, ready};
@@ -54,7 +55,8 @@ impl<S: HttpService> Connection<S> {
     }
 
     fn receiving(&self, stream: quic_driver::RecvStream, frames: Frames) -> RecvStream {
-        RecvStream { quic: self.quic.clone(), stream, found: [None, None], frames }
+        let quic = self.quic.clone();
+        RecvStream { quic, stream, found: [None, None], received: Bytes::new(), frames }
     }
 }
 
@@ -169,6 +171,8 @@ pub(super) struct RecvStream {
     stream: quic_driver::RecvStream,
     /// What was already read from it.
     found: EarlyReads,
+    /// What was received, but h3 does not have yet.
+    received: Bytes,
     frames: Frames,
 }
 
@@ -188,28 +192,36 @@ impl quic::RecvStream for RecvStream {
     type Buf = Bytes;
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        let read = match self.found.iter_mut().find_map(Option::take) {
-            Some(found) => found,
-            None => {
-                let mut piece = [Bytes::new()];
-                let read = ready!(self.stream.poll_read(cx, &mut piece));
-                let [piece] = piece;
-                read.map(|count| (count > 0).then_some(piece))
+        loop {
+            match self.frames.next(&mut self.received) {
+                Ok(None) => {}
+                Ok(Some(piece)) => return Poll::Ready(Ok(Some(piece))),
+                Err(violation) => return Poll::Ready(Err(self.violated(violation))),
             }
-        };
-        let (data, seen) = match read {
-            Ok(Some(bytes)) => {
-                let seen = self.frames.see(&bytes);
-                (Some(bytes), seen)
+            let read = match self.found.iter_mut().find_map(Option::take) {
+                Some(found) => found,
+                None => {
+                    let mut piece = [Bytes::new()];
+                    let read = ready!(self.stream.poll_read(cx, &mut piece));
+                    let [piece] = piece;
+                    read.map(|count| (count > 0).then_some(piece))
+                }
+            };
+            match read {
+                Ok(Some(bytes)) => self.received = bytes,
+                Ok(None) => {
+                    let ended = self.frames.end().map(|()| None);
+                    return Poll::Ready(ended.map_err(|violation| self.violated(violation)));
+                }
+                Err(ReadError::Reset(code)) => {
+                    return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
+                        error_code: code.into(),
+                    }));
+                }
+                Err(ReadError::Lost(error)) => return Poll::Ready(Err(lost(error))),
+                Err(ReadError::Closed) => return Poll::Ready(Err(closed())),
             }
-            Ok(None) => (None, self.frames.end()),
-            Err(ReadError::Reset(code)) => {
-                return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code: code.into() }));
-            }
-            Err(ReadError::Lost(error)) => return Poll::Ready(Err(lost(error))),
-            Err(ReadError::Closed) => return Poll::Ready(Err(closed())),
-        };
-        Poll::Ready(seen.map(|()| data).map_err(|violation| self.violated(violation)))
+        }
     }
 
     fn stop_sending(&mut self, code: u64) {
