@@ -193,6 +193,25 @@ async fn ask(connecting: quinn::Connecting) -> quinn::Connection {
     connection
 }
 
+#[test]
+fn few_datagrams_share_an_allocation() {
+    for (datagrams, stride, expected) in [
+        (65_000, 1_452, 5 * 1_452),
+        (1_452, 1_452, 1_452),
+        (1_000, 1_452, 1_000),
+        (4_000, 40, 4_000),
+        (18_000, 9_000, 9_000),
+        (3, 0, 3),
+    ] {
+        let received = vec![7; datagrams];
+        let lengths: Vec<_> = allocations(&received, stride).map(<[u8]>::len).collect();
+        assert_eq!((lengths[0], lengths.iter().sum::<usize>()), (expected, datagrams), "{stride}");
+        let others = &lengths[..lengths.len() - 1];
+        assert!(others.iter().all(|length| length.is_multiple_of(stride.max(1))), "{lengths:?} of {stride}");
+    }
+    assert_eq!(allocations(&[], 1_452).count(), 0);
+}
+
 #[tokio::test]
 async fn much_leaves_in_large_calls() {
     Pair::new()
