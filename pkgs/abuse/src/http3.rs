@@ -27,9 +27,14 @@ const DATA: u64 = 0;
 const HEADERS: u64 = 1;
 const SETTINGS: u64 = 4;
 
-/// The type of the control stream, which carries settings, and an unknown type.
+/// The type of the control stream, which carries settings.
 const CONTROL: u64 = 0;
-const UNKNOWN: u64 = 0x21;
+
+/// Streams of an unknown type, and a byte that is sent on each; fewer streams than any server has to permit.
+pub const UNKNOWN: &[(u64, u8)] = &[(0x21, 0), (0x21, 0)];
+
+/// QPACK's streams, and the instruction on each that needs no dynamic table (RFC 9204, sections 4.3.1 and 4.4.2).
+pub const QPACK: &[(u64, u8)] = &[(2, 0x20), (3, 0x40)];
 
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 const REQUEST_CANCELLED: VarInt = VarInt::from_u32(0x10C);
@@ -42,18 +47,15 @@ const GRANTED_IN_ALL: u32 = 64 * 1024;
 /// How often members of a crowd send a keep-alive, so that a server can't think they are gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
-/// How many streams of an unknown kind a member fills; fewer than any server has to permit.
-const FILLED: usize = 2;
-
-/// How many bytes are sent at a time on them.
+/// How many bytes are sent at a time on streams that are filled.
 const PIECE: usize = 64 << 10;
 
 /// How many requests are cancelled at a time, and how long after they were sent.
 const TOGETHER: usize = 50;
 const UNDER_WAY: Duration = Duration::from_millis(10);
 
-/// The most that a member sends on each of these streams, in bytes.
-const GREED: usize = 64 << 20;
+/// The most that a member sends on each of these streams, in bytes: more than a server has room for.
+const GREED: usize = 8 << 20;
 
 /// A server that accepts nothing for this long won't accept more.
 const FULL: Duration = Duration::from_millis(300);
@@ -157,8 +159,8 @@ pub enum Habit {
     Say(Vec<u8>, usize),
     /// They send this on each of this many streams, and then cancel the requests.
     TakeBack(Vec<u8>, usize),
-    /// They fill streams of an unknown kind.
-    Fill,
+    /// They fill streams of these types, each with such bytes.
+    Fill(&'static [(u64, u8)]),
 }
 
 /// Clients with the same habit. They disconnect when this is dropped.
@@ -261,7 +263,7 @@ impl Door {
             Habit::Drip(bytes) => member.say(&bytes[..1], 1).await,
             Habit::Say(bytes, streams) => member.say(bytes, *streams).await,
             Habit::TakeBack(bytes, streams) => member.take_back(bytes, *streams).await,
-            Habit::Fill => member.fill().await,
+            Habit::Fill(streams) => member.fill(streams).await,
         };
         Ok(member)
     }
@@ -319,12 +321,13 @@ impl Member {
         Ok(())
     }
 
-    async fn fill(&mut self) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        integer(&mut bytes, UNKNOWN);
-        bytes.resize(PIECE, 0);
-        for _ in 0..FILLED {
+    async fn fill(&mut self, streams: &[(u64, u8)]) -> io::Result<()> {
+        for &(kind, byte) in streams {
+            let mut bytes = Vec::new();
+            integer(&mut bytes, kind);
             let mut send = self.connection.open_uni().await?;
+            send.write_all(&bytes).await?;
+            bytes = vec![byte; PIECE];
             let mut sent = 0;
             while sent < GREED
                 && let Ok(Ok(count)) = timeout(FULL, send.write(&bytes)).await

@@ -96,7 +96,8 @@ fn by_http3(public: &Listener) -> Vec<(&'static str, http3::Habit, usize)> {
         ("who begin a hundred heads", Say(half_a_head, 100), GREEDY),
         ("who ask ten times and never read", Say(get.clone(), 10), GREEDY),
         ("who take everything back", TakeBack(get, 500), GREEDY),
-        ("who fill streams that are for nothing", Fill, GREEDY),
+        ("who fill streams that are for nothing", Fill(http3::UNKNOWN), GREEDY),
+        ("who fill streams of QPACK", Fill(http3::QPACK), GREEDY),
     ]
 }
 
@@ -243,7 +244,7 @@ fn room(listeners: usize) -> usize {
 }
 
 /// The same over HTTP/3, of which there is at most one.
-const ROOM_BY_HTTP3: usize = 6 * EACH_BY_HTTP3 + 4 * GREEDY + SPARE;
+const ROOM_BY_HTTP3: usize = 6 * EACH_BY_HTTP3 + 5 * GREEDY + SPARE;
 
 /// The flags for this room.
 fn flags(room: &str) -> [&str; 4] {

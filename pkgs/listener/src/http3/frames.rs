@@ -7,6 +7,8 @@
 
 use bytes::Bytes;
 
+use super::qpack_streams::QpackStream;
+
 /// A frame's type and length: two integers of up to 8 bytes (RFC 9000, section 16).
 const HEAD: usize = 16;
 /// The only type whose payload is passed on as it arrives (RFC 9114, section 7.2.1).
@@ -15,6 +17,9 @@ const DATA: u64 = 0x00;
 const PUSH: u64 = 0x01;
 /// The type of a stream that carries frames (RFC 9114, section 6.2.1).
 const CONTROL: u64 = 0x00;
+/// The types of streams of QPACK (RFC 9204, section 4.2).
+const ENCODER: u64 = 0x02;
+const DECODER: u64 = 0x03;
 
 /// A piece of a body that is shorter than this is copied: otherwise it would keep a whole datagram for as long as the
 /// service keeps the piece, while only the piece counts as a part of the body.
@@ -44,6 +49,8 @@ enum At {
     Copied(u64),
     /// The same of a frame that is dropped.
     Dropped(u64),
+    /// Instructions of QPACK.
+    Qpack(QpackStream),
     /// Bytes without frames.
     Opaque,
 }
@@ -113,16 +120,22 @@ impl Frames {
                     self.at = At::Copied(left - part.len() as u64);
                 }
                 At::Dropped(left) => self.at = At::Dropped(left - take(received, left).len() as u64),
+                At::Qpack(_) => return Ok(None),
                 At::Opaque => return Ok(Some(std::mem::take(received))),
             }
         }
+    }
+
+    /// Which stream of QPACK it is, if it is one. Then h3 gets nothing but its type.
+    pub(super) fn qpack(&self) -> Option<QpackStream> {
+        if let At::Qpack(stream) = self.at { Some(stream) } else { None }
     }
 
     /// The client has sent everything.
     pub(super) fn end(&self) -> Result<(), Violation> {
         match self.at {
             // RFC 9114, section 6.2: a stream may end before its type is known.
-            At::Opaque | At::StreamType => Ok(()),
+            At::Opaque | At::Qpack(_) | At::StreamType => Ok(()),
             At::Head if self.filled == 0 => Ok(()),
             At::Head | At::Data(_) | At::Copied(_) | At::Dropped(_) => Err(Violation::Truncated),
         }
@@ -154,6 +167,8 @@ impl Frames {
             self.at = match kind {
                 PUSH => return Err(Violation::Push),
                 CONTROL => At::Head,
+                ENCODER => At::Qpack(QpackStream::Encoder),
+                DECODER => At::Qpack(QpackStream::Decoder),
                 _ => At::Opaque,
             };
         } else {
@@ -168,7 +183,7 @@ impl Frames {
             };
         }
         let length = std::mem::take(&mut self.filled);
-        let is_passed = matches!(self.at, At::Head | At::Opaque | At::Data(_));
+        let is_passed = matches!(self.at, At::Head | At::Data(_) | At::Qpack(_) | At::Opaque);
         Ok(is_passed.then(|| Bytes::copy_from_slice(&self.head[..length])))
     }
 
@@ -222,7 +237,7 @@ mod tests {
                 assert!(!piece.is_empty(), "{stream:x?}");
                 pieces.push(piece);
             }
-            assert!(received.is_empty(), "{stream:x?}");
+            assert!(received.is_empty() || frames.qpack().is_some(), "{stream:x?}");
         }
         frames.end().map(|()| pieces)
     }
@@ -283,8 +298,9 @@ mod tests {
             (&[0x40, 0x00, 0x04, 0x00], Ok(&[0x40, 0x00, 0x04, 0x00])),
             (&[0x00, 0x04, 0x40, 0x65], Err(Violation::TooLong)),
             (&[0x01, 0x00], Err(Violation::Push)),
-            // The encoder's stream, and one of an unknown type.
-            (&[0x02, 0x3f, 0xff, 0xff], Ok(&[0x02, 0x3f, 0xff, 0xff])),
+            // Of QPACK, and one of an unknown type.
+            (&[0x02, 0x3f, 0xff, 0xff], Ok(&[0x02])),
+            (&[0x40, 0x03, 0x40], Ok(&[0x40, 0x03])),
             (&[0x21, 0xff, 0xff], Ok(&[0x21, 0xff, 0xff])),
         ];
         for &(stream, expected) in cases {

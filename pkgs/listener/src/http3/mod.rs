@@ -2,6 +2,7 @@
 //!
 //! - [`serve`]: the requests of one connection, until either side ends it.
 //! - `fast_path`, `qpack`: plain requests, which the fast path answers before h3 sees them.
+//! - `qpack_streams`: the client's QPACK streams, which h3 does not read.
 //! - `context`, `error_code`: the state that requests share; error codes.
 //! - `request`: passes a request to the service, and its response to the client.
 //! - `body`: request bodies.
@@ -18,6 +19,7 @@ mod error_code;
 mod fast_path;
 mod frames;
 pub mod qpack;
+mod qpack_streams;
 mod request;
 mod send_window;
 mod stall_detector;

@@ -195,7 +195,13 @@ impl quic::RecvStream for RecvStream {
         loop {
             match self.frames.next(&mut self.received) {
                 Ok(None) => {}
-                Ok(Some(piece)) => return Poll::Ready(Ok(Some(piece))),
+                Ok(Some(piece)) => {
+                    if let Some(stream) = self.frames.qpack() {
+                        let (rest, received) = (self.stream.leave(), std::mem::take(&mut self.received));
+                        tokio::spawn(stream.read(self.quic.clone(), rest, received));
+                    }
+                    return Poll::Ready(Ok(Some(piece)));
+                }
                 Err(violation) => return Poll::Ready(Err(self.violated(violation))),
             }
             let read = match self.found.iter_mut().find_map(Option::take) {

@@ -182,6 +182,13 @@ impl RecvStream {
         receiving.poll_read(connection.shared(), &mut connection.state(), cx, pieces)
     }
 
+    /// Leaves the rest of it to another handle. This one has ended.
+    pub(crate) fn leave(&mut self) -> Self {
+        let Receiving { id, ended, reset } = &mut self.receiving;
+        let receiving = Receiving { id: *id, ended: std::mem::replace(ended, true), reset: reset.take() };
+        Self { connection: self.connection.clone(), receiving }
+    }
+
     /// Tells the client to send no more. Nothing more can be read.
     pub(crate) fn stop(&mut self, code: VarInt) {
         let Receiving { id, ended, .. } = &mut self.receiving;

@@ -36,7 +36,8 @@ PATIENCE = 60
 NO_ERROR, STREAM_CREATION, CLOSED_CRITICAL = 0x100, 0x103, 0x104
 FRAME_UNEXPECTED, FRAME_ERROR, EXCESSIVE_LOAD, ID_ERROR = 0x105, 0x106, 0x107, 0x108
 SETTINGS_ERROR, MISSING_SETTINGS, REQUEST_REJECTED = 0x109, 0x10A, 0x10B
-REQUEST_CANCELLED, REQUEST_INCOMPLETE, MESSAGE_ERROR, QPACK_FAILED = 0x10C, 0x10D, 0x10E, 0x200
+REQUEST_CANCELLED, REQUEST_INCOMPLETE, MESSAGE_ERROR = 0x10C, 0x10D, 0x10E
+QPACK_FAILED, QPACK_ENCODER, QPACK_DECODER = 0x200, 0x201, 0x202
 
 DATA, HEADERS, CANCEL_PUSH, SETTINGS, GOAWAY, MAX_PUSH_ID = 0, 1, 3, 4, 7, 13
 
@@ -274,6 +275,20 @@ async def names_what_it_has_answered():
         await client.until(lambda: len(goaways(client)) == 2)
         equal(goaways(client), [(1 << 62) - 4, 5 * 4], "the notices")
         equal(await client.gone(), NO_ERROR, "the code")
+
+
+async def takes_what_qpack_allows_without_a_table():
+    """The client may set a capacity of nothing, and cancel streams, one of which has a large number."""
+    async with Connected(raw=True) as client:
+        client.control(frame(SETTINGS))
+        for kind, pieces in [(2, [b"\x20", b"\x20\x20"]), (3, [b"\x40", b"\x7f", b"\x80\x01\x44"])]:
+            stream = client.open(unidirectional=True)
+            for piece in [encode_uint_var(kind), *pieces]:
+                client.send(stream, piece)
+        for _ in range(3):
+            stream = client.open()
+            client.send(stream, head(*PSEUDO), end=True)
+            await client.until(lambda: b"Hello, World!" in client.received.get(stream, b""))
 
 
 async def echoes_megabytes_and_trailers():
@@ -559,10 +574,11 @@ async def closes_connections_that_break_the_protocol():
 
         return act
 
-    def unidirectional(kind, data=b""):
+    def unidirectional(kind, data=b"", end=False, times=1):
         def act(client):
             client.control(settings)
-            client.send(client.open(unidirectional=True), encode_uint_var(kind) + data)
+            for _ in range(times):
+                client.send(client.open(unidirectional=True), encode_uint_var(kind) + data, end)
 
         return act
 
@@ -589,6 +605,15 @@ async def closes_connections_that_break_the_protocol():
         ("data cut short", on_request(request + frame(DATA, b"abc", length=9)), FRAME_ERROR),
         ("a head of a terabyte", on_request(frame(HEADERS, length=1 << 40), end=False), EXCESSIVE_LOAD),
         ("a dynamic table nobody has", on_request(dynamic), QPACK_FAILED),
+        ("a dynamic table nobody permits", unidirectional(2, b"\x20\x3f\xe1\x1f"), QPACK_ENCODER),
+        ("an entry for it", unidirectional(2, b"\xc0\x01x"), QPACK_ENCODER),
+        ("an acknowledgement of no entry", unidirectional(3, b"\x40\x7f\x01\x80"), QPACK_DECODER),
+        ("an increment of nothing", unidirectional(3, b"\x00"), QPACK_DECODER),
+        ("two encoder streams", unidirectional(2, times=2), STREAM_CREATION),
+        ("two decoder streams", unidirectional(3, times=2), STREAM_CREATION),
+        # More than a client may send before it is read.
+        ("an encoder stream that ends", unidirectional(2, b"\x20" * (6 << 20), end=True), CLOSED_CRITICAL),
+        ("a decoder stream that ends", unidirectional(3, b"\x40" * (6 << 20), end=True), CLOSED_CRITICAL),
     ]:
         async with Connected(raw=True) as client:
             act(client)

@@ -31,6 +31,7 @@ fn requests_are_answered() {
         &server,
         &[
             "answers_get_and_head",
+            "takes_what_qpack_allows_without_a_table",
             "echoes_megabytes_and_trailers",
             "serves_many_streams_at_once",
             "sends_large_responses",
