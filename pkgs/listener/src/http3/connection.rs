@@ -134,8 +134,6 @@ enum End {
     Stalled,
     /// The listener drains.
     Drain,
-    /// The client is done and has all its answers.
-    Done,
     /// The connection is lost.
     Lost,
 }
@@ -163,7 +161,6 @@ impl<S: HttpService> Connection<S> {
                     b"nothing is taken of what is asked for",
                 );
             }
-            End::Done => return self.deliver().await,
             End::Idle => {
                 worker.counts().timed_out.increment();
                 false
@@ -193,8 +190,8 @@ impl<S: HttpService> Connection<S> {
                 biased;
                 accepted = self.h3.accept() => match accepted {
                     Ok(Some(resolver)) => self.begin(resolver),
-                    Ok(None) => return End::Done,
-                    Err(_) => return End::Lost,
+                    // None only after a client's GOAWAY, which h3 never sees.
+                    Ok(None) | Err(_) => return End::Lost,
                 },
                 Some(rest) = self.unsent.recv() => self.send_unsent(rest),
                 _ = draining.as_mut() => return End::Drain,

@@ -4,6 +4,9 @@
 //! lengths whenever another one arrives. Where a piece has several frames, it even reads ahead of what it is asked for.
 //! So it gets one whole frame at a time, which is a copy if the frame arrived in parts. Of DATA it gets the head, and
 //! then the payload as it arrives.
+//!
+//! It gets no GOAWAY of a client. These name pushes, of which there are none (RFC 9114, section 5.2), but h3 takes them
+//! for the end of all requests.
 
 use bytes::Bytes;
 
@@ -13,6 +16,11 @@ use super::qpack_streams::QpackStream;
 const HEAD: usize = 16;
 /// The only type whose payload is passed on as it arrives (RFC 9114, section 7.2.1).
 const DATA: u64 = 0x00;
+/// The types of the first frames of requests and control streams, and of those that are checked here (RFC 9114, section
+/// 7.2).
+const HEADERS: u64 = 0x01;
+const SETTINGS: u64 = 0x04;
+const GOAWAY: u64 = 0x07;
 /// The type of a stream that carries a push (RFC 9114, section 6.2.2).
 const PUSH: u64 = 0x01;
 /// The type of a stream that carries frames (RFC 9114, section 6.2.1).
@@ -35,6 +43,12 @@ pub(super) struct Frames {
     filled: usize,
     /// The start of a frame that has arrived in part. It grows as the frame arrives, up to the limit.
     partial: Vec<u8>,
+    /// Whether it is the control stream.
+    is_control: bool,
+    /// Whether HEADERS or SETTINGS have come, as one of them has to before other frames. If not, h3 says what is wrong.
+    begun: bool,
+    /// The push that the last GOAWAY has named.
+    goaway: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +82,8 @@ enum Share {
     Parts,
     /// All of it at once.
     Whole,
+    /// Nothing: it is checked here.
+    Checked,
     Nothing,
 }
 
@@ -80,12 +96,25 @@ pub(super) enum Violation {
     Truncated,
     /// The stream is for a push, which only servers open.
     Push,
+    /// A GOAWAY does not consist of a push's id.
+    Malformed,
+    /// A GOAWAY names a later push than the one before it.
+    Growing,
 }
 
 impl Frames {
     /// A request's stream. Only DATA frames may be longer than `limit` bytes.
     pub(super) fn request(limit: u64) -> Self {
-        Self { limit, at: At::Head, head: [0; HEAD], filled: 0, partial: Vec::new() }
+        Self {
+            limit,
+            at: At::Head,
+            head: [0; HEAD],
+            filled: 0,
+            partial: Vec::new(),
+            is_control: false,
+            begun: false,
+            goaway: u64::MAX,
+        }
     }
 
     /// A unidirectional stream, which starts with its type.
@@ -100,7 +129,9 @@ impl Frames {
                 At::Data(0) | At::Dropped(0) => self.at = At::Head,
                 At::Copied(0) => {
                     self.at = At::Head;
-                    return Ok(Some(std::mem::take(&mut self.partial).into()));
+                    if let Some(frame) = self.complete()? {
+                        return Ok(Some(frame));
+                    }
                 }
                 _ if received.is_empty() => return Ok(None),
                 At::StreamType | At::Head => {
@@ -156,14 +187,14 @@ impl Frames {
                 Share::Whole if head.length <= (received.len() - head.size) as u64 => {
                     return Ok(Some(received.split_to(head.size + head.length as usize)));
                 }
-                Share::Whole | Share::Nothing => {}
+                Share::Whole | Share::Checked | Share::Nothing => {}
             }
         }
         self.head[self.filled] = take(received, 1)[0];
         self.filled += 1;
-        let bytes = &self.head[..self.filled];
         if self.at == At::StreamType {
-            let Some((kind, _)) = varint(bytes) else { return Ok(None) };
+            let Some((kind, _)) = varint(&self.head[..self.filled]) else { return Ok(None) };
+            self.is_control = kind == CONTROL;
             self.at = match kind {
                 PUSH => return Err(Violation::Push),
                 CONTROL => At::Head,
@@ -172,11 +203,11 @@ impl Frames {
                 _ => At::Opaque,
             };
         } else {
-            let Some(head) = Head::read(bytes) else { return Ok(None) };
+            let Some(head) = Head::read(&self.head[..self.filled]) else { return Ok(None) };
             self.at = match self.share(&head)? {
                 Share::Parts => At::Data(head.length),
-                Share::Whole => {
-                    self.partial.extend_from_slice(bytes);
+                Share::Whole | Share::Checked => {
+                    self.partial.extend_from_slice(&self.head[..self.filled]);
                     At::Copied(head.length)
                 }
                 Share::Nothing => At::Dropped(head.length),
@@ -187,14 +218,32 @@ impl Frames {
         Ok(is_passed.then(|| Bytes::copy_from_slice(&self.head[..length])))
     }
 
-    fn share(&self, head: &Head) -> Result<Share, Violation> {
-        match head.kind {
-            DATA => Ok(Share::Parts),
-            _ if head.length > self.limit => Err(Violation::TooLong),
+    fn share(&mut self, head: &Head) -> Result<Share, Violation> {
+        if head.kind != DATA && head.length > self.limit {
+            return Err(Violation::TooLong);
+        }
+        let share = match head.kind {
+            DATA => Share::Parts,
+            GOAWAY if self.is_control && self.begun => Share::Checked,
             // RFC 9114, section 7.2, and the types of HTTP/2 that section 7.2.8 forbids.
-            0x01..=0x09 | 0x0d => Ok(Share::Whole),
+            0x01..=0x09 | 0x0d => Share::Whole,
             // RFC 9114, section 9: types that nobody knows are ignored.
-            _ => Ok(Share::Nothing),
+            _ => Share::Nothing,
+        };
+        self.begun |= matches!(head.kind, HEADERS | SETTINGS);
+        Ok(share)
+    }
+
+    /// A frame was copied. Returns it if it is for h3.
+    fn complete(&mut self) -> Result<Option<Bytes>, Violation> {
+        let frame = std::mem::take(&mut self.partial);
+        match Head::read(&frame) {
+            Some(Head { kind: GOAWAY, size, .. }) if self.is_control && self.begun => {
+                let Some((push, [])) = varint(&frame[size..]) else { return Err(Violation::Malformed) };
+                let last = std::mem::replace(&mut self.goaway, push);
+                if push > last { Err(Violation::Growing) } else { Ok(None) }
+            }
+            _ => Ok(Some(frame.into())),
         }
     }
 }
@@ -273,8 +322,9 @@ mod tests {
             (&[0x01, 0x02, 9, 9, 0x00, 0x01, 9, 0x21, 0x00], Ok(&[0x01, 0x02, 9, 9, 0x00, 0x01, 9])),
             // Types that nobody knows, one of them a stream's of WebTransport.
             (&[0x21, 0x02, 9, 9, 0x01, 0x01, 9, 0x40, 0x41, 0x01, 9], Ok(&[0x01, 0x01, 9])),
-            // One that HTTP/2 has, for which h3 closes the connection.
+            // Those that h3 closes the connection for.
             (&[0x08, 0x00], Ok(&[0x08, 0x00])),
+            (&[0x01, 0x00, 0x07, 0x01, 0], Ok(&[0x01, 0x00, 0x07, 0x01, 0])),
             (&[0x01], Err(Violation::Truncated)),
             (&[0x01, 0x02, 9], Err(Violation::Truncated)),
             (&[0x21, 0x02, 9], Err(Violation::Truncated)),
@@ -298,6 +348,14 @@ mod tests {
             (&[0x40, 0x00, 0x04, 0x00], Ok(&[0x40, 0x00, 0x04, 0x00])),
             (&[0x00, 0x04, 0x40, 0x65], Err(Violation::TooLong)),
             (&[0x01, 0x00], Err(Violation::Push)),
+            // What is not for h3, unless SETTINGS are missing.
+            (&[0x00, 0x04, 0x00, 0x07, 0x01, 4, 0x07, 0x02, 0x40, 4], Ok(&[0x00, 0x04, 0x00])),
+            (&[0x00, 0x07, 0x01, 4], Ok(&[0x00, 0x07, 0x01, 4])),
+            (&[0x00, 0x04, 0x00, 0x07, 0x01, 4, 0x07, 0x01, 8], Err(Violation::Growing)),
+            (&[0x00, 0x04, 0x00, 0x07, 0x00], Err(Violation::Malformed)),
+            (&[0x00, 0x04, 0x00, 0x07, 0x01, 0x40], Err(Violation::Malformed)),
+            (&[0x00, 0x04, 0x00, 0x07, 0x02, 4, 4], Err(Violation::Malformed)),
+            (&[0x00, 0x04, 0x00, 0x07, 0x02, 0x40], Err(Violation::Truncated)),
             // Of QPACK, and one of an unknown type.
             (&[0x02, 0x3f, 0xff, 0xff], Ok(&[0x02])),
             (&[0x40, 0x03, 0x40], Ok(&[0x40, 0x03])),

@@ -182,6 +182,8 @@ impl RecvStream {
             Violation::TooLong => (Code::H3_EXCESSIVE_LOAD, "a frame is too long"),
             Violation::Truncated => (Code::H3_FRAME_ERROR, "a stream ends within a frame"),
             Violation::Push => (Code::H3_STREAM_CREATION_ERROR, "clients do not push"),
+            Violation::Malformed => (Code::H3_FRAME_ERROR, "a GOAWAY is malformed"),
+            Violation::Growing => (Code::H3_ID_ERROR, "a GOAWAY names a later push than the last one"),
         };
         self.quic.close(varint(code.value()), reason.as_bytes());
         lost(ConnectionError::LocallyClosed)

@@ -277,6 +277,18 @@ async def names_what_it_has_answered():
         equal(await client.gone(), NO_ERROR, "the code")
 
 
+async def answers_who_sends_a_goaway():
+    """It is about pushes. What the client has asked for is answered, and so is what it asks for after that."""
+    async with Connected() as client:
+        await client.fetch()
+        streams = [client.begin(path=f"/bytes/{4 << 20}") for _ in range(3)]
+        client.send(client.h3._local_control_stream_id, frame(GOAWAY, encode_uint_var(0)))
+        for stream in streams:
+            equal(len((await client.end(stream)).body), 4 << 20, "the length")
+        equal((await client.fetch()).status, 200, "the status")
+        equal(goaways(client), [], "the notices")
+
+
 async def takes_what_qpack_allows_without_a_table():
     """The client may set a capacity of nothing, and cancel streams, one of which has a large number."""
     async with Connected(raw=True) as client:
@@ -596,6 +608,7 @@ async def closes_connections_that_break_the_protocol():
         ("a second control stream", unidirectional(0, settings), STREAM_CREATION),
         ("a push", unidirectional(1), STREAM_CREATION),
         ("a growing goaway", on_control(settings, goaway(4), goaway(8)), ID_ERROR),
+        ("a goaway of two numbers", on_control(settings, frame(GOAWAY, b"\x00\x00")), FRAME_ERROR),
         ("a control frame too long", on_control(settings, frame(0x21, length=1 << 40)), EXCESSIVE_LOAD),
         ("data before the head", on_request(frame(DATA, b"x") + request), FRAME_UNEXPECTED),
         ("settings within a request", on_request(request + settings), FRAME_UNEXPECTED),

@@ -31,6 +31,7 @@ fn requests_are_answered() {
         &server,
         &[
             "answers_get_and_head",
+            "answers_who_sends_a_goaway",
             "takes_what_qpack_allows_without_a_table",
             "echoes_megabytes_and_trailers",
             "serves_many_streams_at_once",
@@ -51,6 +52,7 @@ fn a_fast_path_answers_plain_requests_at_once() {
         &[
             "answers_plain_requests_at_once",
             "answers_get_and_head",
+            "answers_who_sends_a_goaway",
             "serves_many_streams_at_once",
             "sends_large_responses",
             "resets_malformed_requests",
