@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h3::error::Code;
-use h3::quic::SendStream as _;
+use h3::quic::StreamId;
 use h3::server;
 use quinn_proto::crypto::rustls::HandshakeData;
 use service::address_limits::AddressRate;
 use service::proxies::Source;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::context::Context;
 use super::error_code::varint;
@@ -32,8 +32,8 @@ use crate::quic_driver;
 use crate::response::SendBuffer;
 use crate::worker_context::WorkerContext;
 
-/// The number of requests in the first of two notices of a connection's end: the maximum.
-const ANY: usize = usize::MAX;
+/// The greatest id of a request (RFC 9000, section 2.1), which the first of two notices of a connection's end names.
+const LAST_ID: u64 = (1 << 62) - 4;
 /// The least number of round trips between the two notices, and before a connection is closed. The client may have sent
 /// something in that time, and lost packets may have to be sent again.
 const ROUND_TRIPS: u32 = 3;
@@ -74,9 +74,7 @@ pub(crate) async fn serve(
     };
     let (remote, control) = (quic.remote_address(), quic.send_streams());
     let requests = JoinSet::new();
-    Connection { h3, quic, control, remote, context, service, progress, unsent, requests, begun: false }
-        .run()
-        .await;
+    Connection { h3, quic, control, remote, context, service, progress, unsent, requests }.run().await;
 }
 
 fn peer(
@@ -122,8 +120,6 @@ struct Connection<S: HttpService> {
     unsent: mpsc::UnboundedReceiver<Unsent>,
     /// Running requests, which end with the connection.
     requests: JoinSet<()>,
-    /// Whether there was a request.
-    begun: bool,
 }
 
 /// Why a connection gets no more requests.
@@ -136,17 +132,6 @@ enum End {
     Drain,
     /// The connection is lost.
     Lost,
-}
-
-/// An event on a connection that ends.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Event<S: HttpService> {
-    /// A request starts.
-    Request(Resolver<S>),
-    /// A request has ended.
-    Answered,
-    /// The connection has ended.
-    Ended,
 }
 
 impl<S: HttpService> Connection<S> {
@@ -234,7 +219,6 @@ impl<S: HttpService> Connection<S> {
 
     /// Serves a request: here if it can be answered at once, as most can, otherwise as a separate task.
     fn begin(&mut self, resolver: Resolver<S>) {
-        self.begun = true;
         self.reap();
         let context = Arc::clone(&self.context);
         let mut serving = Box::pin(request::serve(context, resolver, self.service.clone()));
@@ -253,14 +237,30 @@ impl<S: HttpService> Connection<S> {
         self.requests.spawn(request::send_unsent(Arc::clone(&self.context), rest));
     }
 
-    /// Waits for the next event, once the end has started.
-    async fn next(&mut self) -> Event<S> {
+    /// Waits for the next event, once the end has started. False if the connection has ended.
+    async fn next(&mut self) -> bool {
         tokio::select! {
             accepted = self.h3.accept() => match accepted {
-                Ok(Some(resolver)) => Event::Request(resolver),
-                Ok(None) | Err(_) => Event::Ended,
+                Ok(Some(resolver)) => {
+                    self.begin(resolver);
+                    true
+                }
+                Ok(None) | Err(_) => false,
             },
-            Some(_) = self.requests.join_next() => Event::Answered,
+            Some(_) = self.requests.join_next() => true,
+        }
+    }
+
+    /// Serves the connection until then. False if it has ended before.
+    async fn serve_until(&mut self, then: Instant) -> bool {
+        let mut time = pin!(sleep_until(then));
+        loop {
+            tokio::select! {
+                open = self.next() => if !open {
+                    return false;
+                },
+                () = time.as_mut() => return true,
+            }
         }
     }
 
@@ -272,67 +272,34 @@ impl<S: HttpService> Connection<S> {
         while let Ok(rest) = self.unsent.try_recv() {
             self.send_unsent(rest);
         }
-        if self.h3.shutdown(ANY).await.is_err() {
+        // h3 would name the first request if there was none yet, although it may be on its way.
+        let last_id = StreamId::try_from(LAST_ID).expect("an id of 62 bits");
+        if self.h3.inner.shutdown(&mut None, last_id).await.is_err() {
             return;
         }
-        // If there was no request, even the first notice names the first possible one.
-        if self.begun {
-            if !self.settle(kept, true).await {
-                return;
-            }
-            if self.h3.shutdown(1 + self.progress.ahead()).await.is_err() {
-                return;
-            }
+        if !self.serve_until(self.settled(kept)).await {
+            return;
+        }
+        // What h3 rejects is followed by a notice that would disown what is answered.
+        self.progress.reject();
+        if self.h3.shutdown(1 + self.progress.ahead()).await.is_err() {
+            return;
         }
         while !self.requests.is_empty() {
-            match self.next().await {
-                // h3 would still serve the request that it has named.
-                Event::Request(resolver) => reject(resolver),
-                Event::Answered => {}
-                Event::Ended => break,
+            if !self.next().await {
+                return;
             }
         }
-        self.settle(kept, false).await;
-    }
-
-    /// Gives the client time to receive the notice, at least until `kept`, and afterwards all answers. False if the
-    /// connection has ended meanwhile.
-    async fn settle(&mut self, kept: Instant, serving: bool) -> bool {
-        let mut until = kept.max(Instant::now() + self.settling());
+        let mut until = self.settled(kept);
         let last = until + self.context.worker.config.limits.write_stall;
-        loop {
-            let event = tokio::select! {
-                event = self.next() => event,
-                () = tokio::time::sleep_until(until) => {
-                    if serving || self.is_delivered() || Instant::now() >= last {
-                        return true;
-                    }
-                    until = Instant::now() + SETTLE;
-                    continue;
-                }
-            };
-            match event {
-                Event::Request(resolver) if serving => self.begin(resolver),
-                Event::Request(resolver) => reject(resolver),
-                Event::Answered => {}
-                Event::Ended => {
-                    self.deliver().await;
-                    return false;
-                }
-            }
+        while self.serve_until(until).await && !self.is_delivered() && Instant::now() < last {
+            until = Instant::now() + SETTLE;
         }
     }
 
-    /// Waits until a client that is done has all of its answers: packets may have to be sent again.
-    async fn deliver(&mut self) {
-        let last = Instant::now() + self.context.worker.config.limits.write_stall;
-        let mut pause = self.settling();
-        while timeout(pause, self.quic.closed()).await.is_err()
-            && !self.is_delivered()
-            && Instant::now() < last
-        {
-            pause = SETTLE;
-        }
+    /// When the client has received a notice, and has nothing more on its way, at the earliest at `kept`.
+    fn settled(&self, kept: Instant) -> Instant {
+        kept.max(Instant::now() + SETTLE + ROUND_TRIPS * self.quic.rtt())
     }
 
     /// Whether the client has acknowledged all answers. A request's task ends once the last piece is in the send
@@ -340,13 +307,4 @@ impl<S: HttpService> Connection<S> {
     fn is_delivered(&self) -> bool {
         self.quic.send_streams() <= self.control
     }
-
-    fn settling(&self) -> Duration {
-        SETTLE + ROUND_TRIPS * self.quic.rtt()
-    }
-}
-
-/// Tells the client that a request was not processed, so that it can be sent again elsewhere.
-fn reject<S: HttpService>(mut resolver: Resolver<S>) {
-    resolver.frame_stream.reset(Code::H3_REQUEST_REJECTED.value());
 }

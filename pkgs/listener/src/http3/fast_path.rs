@@ -47,10 +47,12 @@ pub(super) struct Progress {
     passed: AtomicU64,
     /// Whether the fast path answers no more.
     closed: AtomicBool,
+    /// Whether nobody answers any more.
+    rejecting: AtomicBool,
 }
 
 impl Progress {
-    /// The number of streams so far.
+    /// The number of streams so far, without rejected ones.
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Relaxed)
     }
@@ -70,6 +72,11 @@ impl Progress {
     /// Leaves everything to h3 from now on.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
+    }
+
+    /// Once it is closed: rejects everything from now on.
+    pub(super) fn reject(&self) {
+        self.rejecting.store(true, Relaxed);
     }
 }
 
@@ -110,7 +117,14 @@ impl<S: HttpService> StreamFastPath<S> {
             let count = self.progress.opened.load(Relaxed) + 1;
             // The first stream goes to h3, so that h3 knows where to start counting.
             if !S::FAST || count == 1 || self.progress.closed.load(Relaxed) {
-                let (send, receive) = ready!(quic.poll_accept_bi(cx))?;
+                let (mut send, mut receive) = ready!(quic.poll_accept_bi(cx))?;
+                if self.progress.rejecting.load(Relaxed) {
+                    // The client may send it again elsewhere.
+                    let rejected = varint(Code::H3_REQUEST_REJECTED.value());
+                    send.reset(rejected);
+                    receive.stop(rejected);
+                    continue;
+                }
                 self.progress.pass(count);
                 return Poll::Ready(Ok((send, receive, [None, None])));
             }

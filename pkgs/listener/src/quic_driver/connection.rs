@@ -37,9 +37,8 @@ pub(super) struct State {
     queued: bool,
     /// When the driver looks at it again, at the latest.
     armed: Option<Instant>,
-    /// Who waits for the end of the handshake, for the connection's end, and for streams, which are of [`Dir`].
+    /// Who waits for the end of the handshake, and for streams, which are of [`Dir`].
     establishing: Option<Waker>,
-    closing: Option<Waker>,
     accepting: [Option<Waker>; 2],
     opening: Option<Waker>,
     pub(super) readers: Waiting,
@@ -65,7 +64,6 @@ impl Shared {
             queued: false,
             armed: None,
             establishing: None,
-            closing: None,
             accepting: [None, None],
             opening: None,
             readers: Waiting::default(),
@@ -188,7 +186,6 @@ impl State {
     fn end(&mut self, error: ConnectionError) {
         self.error.get_or_insert(error);
         wake(&mut self.establishing);
-        wake(&mut self.closing);
         self.accepting.iter_mut().for_each(wake);
         wake(&mut self.opening);
         self.readers.drain().for_each(|(_, reader)| reader.wake());
@@ -303,19 +300,6 @@ impl Connection {
     /// Closes the connection at once: what is not sent yet is dropped.
     pub(crate) fn close(&self, code: VarInt, reason: &[u8]) {
         self.shared().close(code, Bytes::copy_from_slice(reason));
-    }
-
-    /// Waits for its end. One task may wait for it.
-    pub(crate) async fn closed(&self) {
-        poll_fn(|cx| {
-            let mut state = self.state();
-            if state.error.is_some() {
-                return Poll::Ready(());
-            }
-            wait(&mut state.closing, cx);
-            Poll::Pending
-        })
-        .await;
     }
 
     /// The client's address, which may change.

@@ -832,6 +832,15 @@ async def says_goodbye():
         equal(await client.gone(), NO_ERROR, "the code")
 
 
+async def serves_a_first_request_while_draining():
+    """It was on its way when the server was told to stop, as far as the server can know."""
+    async with Connected() as client:
+        os.kill(int(os.environ["SERVER"]), signal.SIGTERM)
+        await client.until(lambda: goaways(client))
+        equal(goaways(client), [(1 << 62) - 4], "the first notice")
+        equal(bytes((await client.fetch()).body), b"Hello, World!", "the body")
+
+
 async def main():
     global PORT
     PORT = int(sys.argv[1])

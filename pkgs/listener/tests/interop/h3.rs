@@ -156,3 +156,11 @@ fn draining_finishes_what_is_in_flight() {
     run(&server, &["says_goodbye"]);
     assert!(server.wait(PATIENCE).success());
 }
+
+#[test]
+fn a_first_request_is_served_while_draining() {
+    // The last notice would come after the client has gone.
+    let server = Server::start(&["--drain", "60000", "--drain-grace", "60000"]);
+    run(&server, &["serves_a_first_request_while_draining"]);
+    assert!(server.wait(PATIENCE).success());
+}
