@@ -315,6 +315,15 @@ async def echoes_megabytes_and_trailers():
         equal((await client.fetch(path="/drip/3/1")).trailers, {b"dripped": b"all"}, "the trailers")
 
 
+async def reads_on_after_empty_frames():
+    async with Connected() as client:
+        stream = client.begin("POST", "/echo", b"", whole=False)
+        for piece, end in [(b"be", False), (b"", False), (b"", False), (b"gun", False), (b"", True)]:
+            client.h3.send_data(stream, piece, end_stream=end)
+        client.transmit()
+        equal(bytes((await client.end(stream)).body), b"begun", "the body")
+
+
 async def serves_many_streams_at_once():
     async with Connected() as client:
         streams = [client.begin("POST", "/echo", f"stream {n}".encode()) for n in range(600)]

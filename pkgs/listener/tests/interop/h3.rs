@@ -34,6 +34,7 @@ fn requests_are_answered() {
             "answers_who_sends_a_goaway",
             "takes_what_qpack_allows_without_a_table",
             "echoes_megabytes_and_trailers",
+            "reads_on_after_empty_frames",
             "serves_many_streams_at_once",
             "sends_large_responses",
             "resumes_sessions_without_early_data",
