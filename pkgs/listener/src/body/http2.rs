@@ -11,7 +11,7 @@ use http_body::{Frame, SizeHint};
 use crate::lifecycle::ConnectionDeadline;
 use crate::worker_context::WorkerContext;
 
-use super::Error;
+use super::{Error, Expectation};
 
 /// What the bodies of a connection tell it.
 pub struct Shared {
@@ -47,6 +47,7 @@ impl Drop for Serving<'_> {
 pub struct Reader {
     stream: RecvStream,
     exact: Option<u64>,
+    expectation: Expectation,
     shared: Arc<Shared>,
     /// Whether the service waits for more of it.
     awaited: bool,
@@ -55,13 +56,19 @@ pub struct Reader {
 
 impl Reader {
     /// The body on `stream`. h2 checks its announced length.
-    pub fn new(stream: RecvStream, exact: Option<u64>, shared: Arc<Shared>) -> Self {
-        Self { stream, exact, shared, awaited: false, data: true }
+    pub fn new(
+        stream: RecvStream,
+        exact: Option<u64>,
+        expectation: Expectation,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { stream, exact, expectation, shared, awaited: false, data: true }
     }
 
     pub fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let polled = self.poll_stream(context);
         self.set_awaited(polled.is_pending());
+        self.expectation.asked(polled.is_pending());
         polled
     }
 

@@ -1,5 +1,6 @@
 //! Request bodies.
 
+mod expectation;
 pub(crate) mod http1;
 pub(crate) mod http2;
 
@@ -13,6 +14,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::config::Limits;
 use crate::limits::BodyReservation;
+
+pub(crate) use expectation::Expectation;
 
 /// A request's body, over any protocol. It is no longer and no slower than the [`Limits`] allow.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use service::panics::Catch;
 use tokio::time::{Instant, timeout_at};
 
 use super::library::{Responder, Sending};
-use crate::body::Body;
+use crate::body::{Body, Expectation};
 use crate::config::Limits;
 use crate::early_hints::interim;
 use crate::http_service::HttpService;
@@ -99,6 +99,7 @@ async fn answer(
     if let Err(refusal) = Refusal::expectation(&parts.headers) {
         return refuse(respond, shared.worker.refuse(refusal, record), is_head, shared, second).await;
     }
+    let expectation = Expectation::of(&parts.headers);
     // Held until the response starts, since what a service makes of a body may be as large.
     let mut reserved = None;
     let body = if stream.is_end_stream() {
@@ -113,7 +114,8 @@ async fn answer(
                 return refuse(respond, shared.worker.refuse(refusal, record), is_head, shared, second).await;
             }
         };
-        Body::http2(Reader::new(stream, length, Arc::clone(&shared.bodies)), &shared.limits).within(room)
+        let reader = Reader::new(stream, length, expectation.clone(), Arc::clone(&shared.bodies));
+        Body::http2(reader, &shared.limits).within(room)
     };
     let mut request = Request::from_parts(parts, body);
     request.extensions_mut().insert(shared.peer.clone());
@@ -132,10 +134,19 @@ async fn answer(
         // Not while sending, which waits for the client.
         let _serving = shared.bodies.serving();
         let mut answering = pin!(service.call(request));
-        std::future::poll_fn(|context| match answering.as_mut().poll(context) {
-            Poll::Ready(response) => Poll::Ready(response.ok()),
+        let (mut due, mut is_told) = (pin!(expectation.due()), false);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(response) = answering.as_mut().poll(context) {
+                return Poll::Ready(response.ok());
+            }
+            if !is_told && due.as_mut().poll(context).is_ready() {
+                is_told = true;
+                if respond.send_informational(Expectation::answer()).is_none() {
+                    return Poll::Ready(None);
+                }
+            }
             // The client has reset the stream, so nobody wants the answer.
-            Poll::Pending => respond.poll_reset(context).map(|_| None),
+            respond.poll_reset(context).map(|_| None)
         })
         .await?
     };

@@ -11,7 +11,7 @@ use h3::server::RequestStream;
 use http_body::{Frame, SizeHint};
 
 use super::transport::RecvStream;
-use crate::body::Error;
+use crate::body::{Error, Expectation};
 
 /// The part of a request's stream after its head.
 pub(super) struct BodySource {
@@ -20,6 +20,7 @@ pub(super) struct BodySource {
     first: Option<Bytes>,
     /// Bytes that `content-length` still announces.
     announced: Option<u64>,
+    expectation: Expectation,
     /// Set if the body differs from what was announced.
     malformed: Arc<AtomicBool>,
     at: At,
@@ -40,6 +41,7 @@ impl BodySource {
     pub(super) async fn begin(
         mut stream: RequestStream<RecvStream, Bytes>,
         announced: Option<u64>,
+        expectation: Expectation,
     ) -> Result<Option<Self>, Error> {
         // Most requests have no body, and say so in the packet with the head.
         let looked = std::future::poll_fn(|cx| Poll::Ready(poll_data(&mut stream, cx))).await;
@@ -50,7 +52,7 @@ impl BodySource {
                 None => (None, At::Trailers),
             },
         };
-        let mut source = Self { stream, first, announced, malformed: Arc::default(), at };
+        let mut source = Self { stream, first, announced, expectation, malformed: Arc::default(), at };
         if at == At::Trailers {
             source.is_whole()?;
             let trailers = std::future::poll_fn(|cx| Poll::Ready(source.stream.poll_recv_trailers(cx))).await;
@@ -91,6 +93,40 @@ impl BodySource {
         self.stream.stop_sending(Code::H3_MESSAGE_ERROR);
         Error::Malformed(why)
     }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.at == At::Data {
+            let data = match self.first.take() {
+                Some(first) => Some(first),
+                None => match ready!(poll_data(&mut self.stream, cx)) {
+                    Ok(data) => data,
+                    Err(error) => {
+                        self.at = At::End;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                },
+            };
+            let counted = match &data {
+                Some(data) => self.count(data),
+                None => self.is_whole(),
+            };
+            match (counted, data) {
+                (Err(error), _) => return Poll::Ready(Some(Err(error))),
+                (Ok(()), Some(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                (Ok(()), None) => self.at = At::Trailers,
+            }
+        }
+        if self.at == At::Trailers {
+            let trailers = ready!(self.stream.poll_recv_trailers(cx));
+            self.at = At::End;
+            return match trailers {
+                Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                Ok(None) => Poll::Ready(None),
+                Err(error) => Poll::Ready(Some(Err(lost(error)))),
+            };
+        }
+        Poll::Ready(None)
+    }
 }
 
 impl http_body::Body for BodySource {
@@ -99,37 +135,9 @@ impl http_body::Body for BodySource {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let source = self.get_mut();
-        if source.at == At::Data {
-            let data = match source.first.take() {
-                Some(first) => Some(first),
-                None => match ready!(poll_data(&mut source.stream, cx)) {
-                    Ok(data) => data,
-                    Err(error) => {
-                        source.at = At::End;
-                        return Poll::Ready(Some(Err(error)));
-                    }
-                },
-            };
-            let counted = match &data {
-                Some(data) => source.count(data),
-                None => source.is_whole(),
-            };
-            match (counted, data) {
-                (Err(error), _) => return Poll::Ready(Some(Err(error))),
-                (Ok(()), Some(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                (Ok(()), None) => source.at = At::Trailers,
-            }
-        }
-        if source.at == At::Trailers {
-            let trailers = ready!(source.stream.poll_recv_trailers(cx));
-            source.at = At::End;
-            return match trailers {
-                Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
-                Ok(None) => Poll::Ready(None),
-                Err(error) => Poll::Ready(Some(Err(lost(error)))),
-            };
-        }
-        Poll::Ready(None)
+        let polled = source.poll(cx);
+        source.expectation.asked(polled.is_pending());
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

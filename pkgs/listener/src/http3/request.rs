@@ -19,7 +19,7 @@ use super::context::Context;
 use super::error_code::varint;
 use super::fast_path::Unsent;
 use super::transport;
-use crate::body::Body;
+use crate::body::{Body, Expectation};
 use crate::early_hints::interim;
 use crate::http_service::HttpService;
 use crate::limits::MIN_PROGRESS_BYTES;
@@ -65,9 +65,10 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     if announced.is_some_and(|announced| announced > limits.body_bytes) {
         return answer.refuse(Refusal::BodyTooLarge, &mut record).await;
     }
+    let expectation = Expectation::of(request.headers());
     // Held until the response starts, since what a service makes of a body may be as large.
     let mut reserved = None;
-    let (body, malformed) = match BodySource::begin(receive, announced).await {
+    let (body, malformed) = match BodySource::begin(receive, announced, expectation.clone()).await {
         Ok(None) => (Body::empty(), None),
         Ok(Some(source)) => {
             let room = match context.worker.reserve(request.method(), announced) {
@@ -96,7 +97,20 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     {
         return;
     }
-    let response = Catch::new(pin!(respond(&mut service, request))).await;
+    let response = {
+        let responding = pin!(respond(&mut service, request));
+        let mut responding = Catch::new(responding);
+        tokio::select! {
+            biased;
+            response = &mut responding => response,
+            () = expectation.due() => {
+                if !taken(&context, answer.stream.send_response(Expectation::answer())).await {
+                    return;
+                }
+                responding.await
+            }
+        }
+    };
     drop(reserved);
     match response {
         // The request was malformed, so its answer must not pass for a valid one.

@@ -92,6 +92,25 @@ fn what_is_expected_beyond_100_is_refused() {
 }
 
 #[test]
+fn a_client_that_waits_for_100_gets_it_when_the_body_is_read() {
+    let server = start(Limits::default());
+    let expecting = |path: &[u8]| {
+        let size = u8::try_from(path.len()).expect("short");
+        let head = [&[0x83, 0x86, 0x04, size][..], path, b"\x41\x01h\x00\x06expect\x0c100-continue"].concat();
+        frame(HEADERS, END_HEADERS, 1, &head)
+    };
+    // `:status: 100`: the name from the static table, and the value in Huffman's code (RFC 7541, section 6.2.1).
+    let proceed = [0x48, 0x82, 0x08, 0x01];
+    let mut client = connect(&server);
+    client.send(expecting(b"/read")).until(&proceed);
+    client.send(frame(DATA, END_STREAM, 1, b"hello")).until(b"5 bytes");
+    // The service does not read the body, so nobody asks for it.
+    let mut client = connect(&server);
+    let read = client.send(expecting(b"/")).until(b"Hello, World!");
+    assert!(!read.windows(proceed.len()).any(|part| part == proceed), "{}", read.escape_ascii());
+}
+
+#[test]
 fn a_client_that_takes_a_drop_at_a_time_is_reset() {
     let server = start(Limits { write_stall: Duration::from_secs(1), ..Limits::default() });
     let mut client = server.connect();

@@ -431,6 +431,42 @@ async def refuses_other_expectations():
         equal((taken.status, bytes(taken.body)), (200, b"4"))
 
 
+def frames(received):
+    """Returns the types and payloads of the frames that have arrived whole."""
+    found, data = [], Buffer(data=bytes(received))
+    try:
+        while not data.eof():
+            kind, length = data.pull_uint_var(), data.pull_uint_var()
+            found.append((kind, data.pull_bytes(length)))
+    except Exception as error:
+        if not isinstance(error, EOFError) and "Read out of bounds" not in str(error):
+            raise
+    return found
+
+
+def statuses(client, stream):
+    """Returns the statuses on a request's stream so far, also those of interim responses, which aioquic refuses."""
+    heads = [payload for kind, payload in frames(client.received.get(stream, b"")) if kind == HEADERS]
+    return [dict(pylsqpack.Decoder(0, 0).feed_header(stream, head)[1])[b":status"] for head in heads]
+
+
+async def tells_who_waits_to_continue():
+    expecting = ((b"expect", b"100-continue"),)
+    async with Connected(raw=True) as client:
+        client.control(frame(SETTINGS))
+        # It waits until the service reads the body, which it never does for the second path.
+        for request, expected in [(POST, [b"100", b"200"]), (PSEUDO, [b"200"])]:
+            stream = client.open()
+            client.send(stream, head(*request, *expecting))
+            await client.until(lambda: statuses(client, stream) == expected[:1])
+            client.send(stream, frame(DATA, b"body"), end=True)
+            await client.until(lambda: statuses(client, stream) == expected)
+        # It does not wait.
+        stream = client.open()
+        client.send(stream, head(*POST, *expecting) + frame(DATA, b"body"), end=True)
+        await client.until(lambda: statuses(client, stream) == [b"200"])
+
+
 async def refuses_connections_beyond_the_limit():
     """Two may be open at once; a third is told so, and served once there is room."""
     async with Connected() as first:
@@ -801,18 +837,10 @@ async def closes_connections_whose_requests_never_begin():
 
 def goaways(client):
     """Returns the numbers in the GOAWAY frames received so far; the server's control stream is its first."""
-    numbers, data = [], Buffer(data=bytes(client.received.get(3, b"")))
-    try:
-        equal(data.pull_uint_var(), 0, "the type of the server's first stream")
-        while not data.eof():
-            kind, length = data.pull_uint_var(), data.pull_uint_var()
-            payload = Buffer(data=data.pull_bytes(length))
-            if kind == GOAWAY:
-                numbers.append(payload.pull_uint_var())
-    except Exception as error:
-        if not isinstance(error, EOFError) and "Read out of bounds" not in str(error):
-            raise
-    return numbers
+    received = client.received.get(3, b"")
+    assert not received or received[0] == 0, "the type of the server's first stream"
+    notices = [payload for kind, payload in frames(received[1:]) if kind == GOAWAY]
+    return [Buffer(data=payload).pull_uint_var() for payload in notices]
 
 
 async def says_goodbye():

@@ -40,6 +40,7 @@ fn requests_are_answered() {
             "resumes_sessions_without_early_data",
             "refuses_what_is_too_large",
             "refuses_other_expectations",
+            "tells_who_waits_to_continue",
         ],
     );
 }
