@@ -210,7 +210,8 @@ fn poll_wait(
             deadline.set(registry, time);
             return Poll::Pending;
         }
-        if wait != Wait::Linger {
+        // A client that does not close although it was asked to was counted before, unless the listener drains.
+        if matches!(wait, Wait::Idle | Wait::Busy) {
             worker.counts().timed_out.increment();
         }
         return Poll::Ready(());

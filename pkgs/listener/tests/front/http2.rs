@@ -132,6 +132,14 @@ fn a_client_that_takes_a_drop_at_a_time_is_reset() {
 }
 
 #[test]
+fn a_client_that_stays_idle_counts_once() {
+    let server = start(Limits { idle: Duration::from_secs(1), ..Limits::default() });
+    // It is asked to close, and does not.
+    assert_eq!(goaway(&mut connect(&server)), Some(0));
+    assert_eq!(server.metrics.sum(|worker| &worker.timed_out), 1);
+}
+
+#[test]
 fn a_client_that_takes_no_refusal_is_reset() {
     let server = start(Limits { write_stall: Duration::from_secs(1), ..Limits::default() });
     let expecting = b"\x82\x84\x86\x41\x01h\x00\x06expect\x04more";
