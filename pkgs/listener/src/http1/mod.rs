@@ -100,7 +100,7 @@ pub async fn serve<S: HttpService>(
                     if answered {
                         return Next::Drop;
                     }
-                    refuse(&mut conn, worker.refuse(Refusal::Panicked, &mut record));
+                    refuse(&mut conn, worker.refuse(Refusal::Panicked, &mut record), method == Method::HEAD);
                     Next::Close { polite: true }
                 })
             }
@@ -111,7 +111,8 @@ pub async fn serve<S: HttpService>(
             Ok(NextRequest::Gone) => Next::Drop,
             Err(refusal) => {
                 let mut record = RequestRecord::of_bytes(worker.log.as_ref(), &peer, conn.input.bytes());
-                refuse(&mut conn, worker.refuse(refusal, &mut record));
+                let is_head = conn.input.bytes().starts_with(b"HEAD ");
+                refuse(&mut conn, worker.refuse(refusal, &mut record), is_head);
                 Next::Close { polite: true }
             }
         };
@@ -133,7 +134,8 @@ pub async fn refuse_connection(
     refusal: Refusal,
 ) {
     let mut conn = BufferedIo::new(worker, deadline, io, b"");
-    refuse(&mut conn, worker.refuse(refusal, &mut RequestRecord::of_bytes(worker.log.as_ref(), peer, b"")));
+    let mut record = RequestRecord::of_bytes(worker.log.as_ref(), peer, b"");
+    refuse(&mut conn, worker.refuse(refusal, &mut record), false);
     close(&mut conn, true, false).await;
 }
 
@@ -325,14 +327,20 @@ fn poll_wait(
     Poll::Pending
 }
 
-/// Answers a request that no service sees.
-fn refuse(conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>, response: Response<Bytes>) {
+/// Answers a request that no service sees, one with `HEAD` without the body.
+fn refuse(
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    response: Response<Bytes>,
+    is_head: bool,
+) {
     let (parts, body) = response.into_parts();
     refusal_head(conn.output.buffer(), &parts, body.len() as u64, conn.worker.registry.clock.second());
-    conn.output.push(body);
+    if !is_head {
+        conn.output.push(body);
+    }
 }
 
-/// Appends the head of the connection's last answer, whose body has `length` bytes.
+/// Appends the head of the connection's last answer, whose body has `length` bytes, also if it is not sent.
 pub fn refusal_head(out: &mut Vec<u8>, parts: &response::Parts, length: u64, second: u64) {
     date::with_line(second, |date| {
         let exact = Some(length);
@@ -365,7 +373,7 @@ async fn exchange<S: HttpService>(
         Ok(reserved) => reserved,
         Err(refusal) => {
             let response = conn.worker.refuse(refusal, record);
-            refuse(conn, response);
+            refuse(conn, response, head.method == Method::HEAD);
             return Next::Close { polite: true };
         }
     };

@@ -101,6 +101,22 @@ fn what_cannot_be_read_is_refused_and_the_connection_closed() {
 }
 
 #[test]
+fn a_refusal_of_head_has_no_body() {
+    let server = start();
+    for request in [
+        "HEAD / HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n",
+        "HEAD / HTTP/1.1\r\n\r\n",
+        "HEAD / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n",
+    ] {
+        let answer = server.connect().send(request).text();
+        let length = answer.lines().find_map(|line| line.strip_prefix("content-length: "));
+        assert!(length.is_some_and(|length| length != "0"), "{request:?}: {answer}");
+        assert!(answer.ends_with("\r\n\r\n"), "{request:?}: {answer}");
+    }
+}
+
+#[test]
 fn a_malformed_body_ends_the_connection() {
     let server = start();
     let head = "POST /read HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
