@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -74,7 +74,8 @@ impl CidRouter {
         if self.queues.len() == 1 && sockets.len() == 1 && relay.is_none() && self.predecessors.is_empty() {
             return Arc::clone(&sockets[0]);
         }
-        Arc::new(CidDemux { router: self.clone(), sockets: sockets.into(), relay, worker, metrics })
+        let (router, next) = (self.clone(), AtomicUsize::new(0));
+        Arc::new(CidDemux { router, sockets: sockets.into(), next, relay, worker, metrics })
     }
 
     /// The owner of a datagram's connection, if the datagram's id names one.
@@ -184,6 +185,9 @@ struct CidDemux {
     router: Arc<CidRouter>,
     /// The first one sends.
     sockets: Box<[Arc<dyn AsyncUdpSocket>]>,
+    /// The socket after the last one from which something was received. It is the first to be asked, since one that
+    /// always has something would otherwise starve the others.
+    next: AtomicUsize,
     relay: Option<Relay>,
     worker: u8,
     metrics: Metrics,
@@ -243,8 +247,10 @@ impl CidDemux {
             let Some(relay) = &self.relay else { return Poll::Pending };
             return relay.poll_recv(cx, &mut bufs[0], &mut metas[0]).map_ok(|()| 1);
         }
-        for socket in &self.sockets {
-            if let Poll::Ready(received) = socket.poll_recv(cx, bufs, metas) {
+        let next = self.next.load(Relaxed);
+        for turn in (next..self.sockets.len()).chain(0..next) {
+            if let Poll::Ready(received) = self.sockets[turn].poll_recv(cx, bufs, metas) {
+                self.next.store(if turn + 1 < self.sockets.len() { turn + 1 } else { 0 }, Relaxed);
                 let received = received?;
                 for (buf, meta) in bufs.iter_mut().zip(&mut *metas).take(received) {
                     self.sort(buf, meta);
@@ -314,8 +320,6 @@ impl fmt::Debug for CidDemux {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
     use crate::config::Limits;
     use crate::limits::ResponseBudget;
@@ -421,6 +425,27 @@ mod tests {
         assert_eq!(pair.receive(0), Some(vec![other]));
         assert_eq!(pair.receive(0), None);
         assert_eq!(pair.metrics.sum(|worker| &worker.quic_forwarded), 1);
+    }
+
+    #[test]
+    fn a_busy_socket_does_not_starve_another() {
+        let router = Arc::new(CidRouter::new(1, Vec::new()));
+        let metrics = Metrics::new(1, ResponseBudget::new(&Limits::default()));
+        let given = [Arc::new(Given::default()), Arc::new(Given::default())];
+        for (socket, batches) in [(0, &b"aaaa"[..]), (1, b"bb")] {
+            given[socket].0.lock().expect("not poisoned").extend(batches.iter().map(|byte| (vec![*byte], 1)));
+        }
+        let sockets = given.map(|socket| socket as Arc<dyn AsyncUdpSocket>).into();
+        let demux = router.demux(0, sockets, None, metrics);
+        let received = std::iter::from_fn(|| {
+            let (mut buf, mut metas) = ([0; 512], [RecvMeta::default(); 1]);
+            let mut bufs = [IoSliceMut::new(&mut buf)];
+            match demux.poll_recv(&mut Context::from_waker(Waker::noop()), &mut bufs, &mut metas) {
+                Poll::Ready(received) => received.is_ok().then(|| bufs[0][0]),
+                Poll::Pending => None,
+            }
+        });
+        assert_eq!(received.collect::<Vec<_>>(), b"ababaa");
     }
 
     #[test]
