@@ -304,7 +304,7 @@ impl Import {
             servers[at].names = names;
         }
         let has_files = servers.iter().any(Server::has_files);
-        servers.retain(|server| !server.is_replaced && !(server.upgrades && has_files));
+        servers.retain(|server| !(server.is_replaced || server.upgrades && has_files));
     }
 
     fn names(&mut self, server: &mut Server, directive: &Directive) {

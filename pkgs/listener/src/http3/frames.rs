@@ -301,6 +301,9 @@ mod tests {
         at_once
     }
 
+    /// What a stream has, and what of it is for h3.
+    type Case = (&'static [u8], Result<&'static [u8], Violation>);
+
     #[test]
     fn integers_have_four_lengths() {
         // RFC 9000, appendix A.1.
@@ -318,7 +321,7 @@ mod tests {
 
     #[test]
     fn frames_of_requests_are_followed() {
-        let cases: &[(&[u8], Result<&[u8], Violation>)] = &[
+        let cases: &[Case] = &[
             (&[], Ok(&[])),
             (&[0x01, 0x02, 9, 9], Ok(&[0x01, 0x02, 9, 9])),
             (&[0x01, 0x02, 9, 9, 0x00, 0x01, 9, 0x21, 0x00], Ok(&[0x01, 0x02, 9, 9, 0x00, 0x01, 9])),
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn unidirectional_streams_have_a_type() {
-        let cases: &[(&[u8], Result<&[u8], Violation>)] = &[
+        let cases: &[Case] = &[
             (&[], Ok(&[])),
             (&[0x40], Ok(&[])),
             (&[0x00, 0x04, 0x00], Ok(&[0x00, 0x04, 0x00])),
