@@ -19,7 +19,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::drain::{self, Order, Outcome, Workload};
 use crate::limited::Limited;
 use crate::network::Network;
-use crate::{NGINX, OURS, Scale, peers};
+use crate::{NGINX, OTHER, OURS, Scale, peers};
 
 /// A server's memory, including its page cache.
 const MEMORY_BYTES: u64 = 200 << 20;
@@ -39,8 +39,6 @@ const FIO_OPEN: usize = 2_000;
 
 /// nginx with its files read by threads, bypassing the page cache.
 const NGINX_DIRECT: &str = "nginx, directio";
-/// Another build of ours.
-const OTHER: &str = "other build";
 /// Ours without io_uring.
 const THREADS: &str = "ours, --disk threads";
 

@@ -72,6 +72,8 @@ const PARTS: [&str; 12] = [
 
 const OURS: &str = "linerate-files";
 const NGINX: &str = "nginx";
+/// Another build of ours.
+const OTHER: &str = "other build";
 
 fn main() -> ExitCode {
     if let Some(code) = drain::load_if_asked().or_else(secure::load_if_asked) {

@@ -8,7 +8,7 @@ use bench::server::{Placement, Server};
 use bench::{Error, setup};
 
 use crate::network::Network;
-use crate::{NGINX, OURS, SMALL, directory};
+use crate::{NGINX, OTHER, OURS, SMALL, directory};
 
 /// Our binary.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-files");
@@ -30,7 +30,7 @@ pub fn ours(network: &Network, root: &Path, name: &'static str, engine: &str) ->
 /// Another build of ours, if one should be measured too; see [`setup::other_build`].
 pub fn other_build(network: &Network, root: &Path) -> Result<Option<Server>, Error> {
     let program = setup::other_build("linerate-files")?;
-    program.map(|program| ours_by(&program, network, root, "other build", "auto")).transpose()
+    program.map(|program| ours_by(&program, network, root, OTHER, "auto")).transpose()
 }
 
 fn ours_by(

@@ -22,7 +22,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::network::Network;
 use crate::peers::{BINARY, OPEN_FILES, PLACEMENT};
-use crate::{NGINX, OURS, SMALL, Scale, directory};
+use crate::{NGINX, OTHER, OURS, SMALL, Scale, directory};
 
 /// The word that turns the bench's executable into the HTTP/3 load: `h3 ADDRESS PATH BYTES STREAMS SECONDS`.
 const LOAD: &str = "h3";
@@ -68,11 +68,14 @@ struct Peer {
 pub fn measure(scale: Scale, newest: &Newest, root: &Path, report: &mut Report) -> Result<(), Error> {
     let certified = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     certificate::make(certified.path())?;
-    let peers = [
-        ours(root, certified.path())?,
+    let mut peers = vec![
+        ours(Path::new(BINARY), OURS, root, certified.path())?,
         nginx(newest, root, certified.path())?,
         caddy(root, certified.path())?,
     ];
+    if let Some(program) = setup::other_build("linerate-files")? {
+        peers.push(ours(&program, OTHER, root, certified.path())?);
+    }
     let caddy = version(PLACEMENT.command(setup::require("caddy", "caddy")?));
     for (name, version) in [(NGINX, newest.version()), (CADDY, &caddy)] {
         report.condition(format!("{name} by TLS: {version}"));
@@ -236,13 +239,13 @@ pub fn load_if_asked() -> Option<ExitCode> {
     })
 }
 
-fn ours(root: &Path, certified: &Path) -> Result<Peer, Error> {
+fn ours(program: &Path, name: &'static str, root: &Path, certified: &Path) -> Result<Peer, Error> {
     let (clear, secure) = (free_address()?, free_address()?);
-    let mut command = PLACEMENT.command(BINARY);
+    let mut command = PLACEMENT.command(program);
     command.args(["serve", "--workers", "1", "--listen", &clear.to_string()]);
     command.args(["--tls-listen", &secure.to_string(), "--root"]).arg(root);
     command.arg("--cert").arg(certified.join(CHAIN)).arg("--key").arg(certified.join(KEY));
-    Ok(Peer { server: Server::start(OURS, clear, &mut command)?, secure, http3: true })
+    Ok(Peer { server: Server::start(name, clear, &mut command)?, secure, http3: true })
 }
 
 /// nginx, with HTTP/3 too if it is built in.
