@@ -19,8 +19,11 @@ const DATA: u64 = 0x00;
 /// The types of the first frames of requests and control streams, and of those that are checked here (RFC 9114, section
 /// 7.2).
 const HEADERS: u64 = 0x01;
+const CANCEL_PUSH: u64 = 0x03;
 const SETTINGS: u64 = 0x04;
+const PUSH_PROMISE: u64 = 0x05;
 const GOAWAY: u64 = 0x07;
+const MAX_PUSH_ID: u64 = 0x0d;
 /// The type of a stream that carries a push (RFC 9114, section 6.2.2).
 const PUSH: u64 = 0x01;
 /// The type of a stream that carries frames (RFC 9114, section 6.2.1).
@@ -96,7 +99,7 @@ pub(super) enum Violation {
     Truncated,
     /// The stream is for a push, which only servers open.
     Push,
-    /// A GOAWAY does not consist of a push's id.
+    /// A frame does not have the integer of its type, or has more than that.
     Malformed,
     /// A GOAWAY names a later push than the one before it.
     Growing,
@@ -185,7 +188,9 @@ impl Frames {
                     return Ok(Some(received.split_to(head.size)));
                 }
                 Share::Whole if head.length <= (received.len() - head.size) as u64 => {
-                    return Ok(Some(received.split_to(head.size + head.length as usize)));
+                    let frame = received.split_to(head.size + head.length as usize);
+                    head.check(&frame[head.size..])?;
+                    return Ok(Some(frame));
                 }
                 Share::Whole | Share::Checked | Share::Nothing => {}
             }
@@ -239,14 +244,19 @@ impl Frames {
     /// A frame was copied. Returns it if it is for h3.
     fn complete(&mut self) -> Result<Option<Bytes>, Violation> {
         let frame = std::mem::take(&mut self.partial);
-        match Head::read(&frame) {
-            Some(Head { kind: GOAWAY, size, .. }) if self.is_control && self.begun => {
-                let Some((push, [])) = varint(&frame[size..]) else { return Err(Violation::Malformed) };
+        if let Some(head) = Head::read(&frame) {
+            let payload = &frame[head.size..];
+            head.check(payload)?;
+            if head.kind == GOAWAY
+                && self.is_control
+                && self.begun
+                && let Some((push, _)) = varint(payload)
+            {
                 let last = std::mem::replace(&mut self.goaway, push);
-                if push > last { Err(Violation::Growing) } else { Ok(None) }
+                return if push > last { Err(Violation::Growing) } else { Ok(None) };
             }
-            _ => Ok(Some(frame.into())),
         }
+        Ok(Some(frame.into()))
     }
 }
 
@@ -256,6 +266,17 @@ impl Head {
         let (kind, rest) = varint(bytes)?;
         let (length, rest) = varint(rest)?;
         Some(Self { kind, length, size: bytes.len() - rest.len() })
+    }
+
+    /// Checks the payload of a whole frame that h3 may get. Where the integer is incomplete, h3 would wait for the rest
+    /// of it, and keep all that follows. What comes after the integer, h3 would take for the next frame.
+    fn check(&self, payload: &[u8]) -> Result<(), Violation> {
+        let is_sound = match self.kind {
+            CANCEL_PUSH | GOAWAY | MAX_PUSH_ID => matches!(varint(payload), Some((_, []))),
+            PUSH_PROMISE => varint(payload).is_some(),
+            _ => true,
+        };
+        if is_sound { Ok(()) } else { Err(Violation::Malformed) }
     }
 }
 
@@ -332,6 +353,11 @@ mod tests {
             (&[0x08, 0x00], Ok(&[0x08, 0x00])),
             (&[0x00, 0x00, 0x01, 0x00], Ok(&[0x00, 0x00, 0x01, 0x00])),
             (&[0x01, 0x00, 0x07, 0x01, 0], Ok(&[0x01, 0x00, 0x07, 0x01, 0])),
+            (&[0x01, 0x00, 0x05, 0x02, 4, 9], Ok(&[0x01, 0x00, 0x05, 0x02, 4, 9])),
+            // Those whose integer is missing, incomplete, or not all.
+            (&[0x01, 0x00, 0x03, 0x00], Err(Violation::Malformed)),
+            (&[0x01, 0x00, 0x05, 0x01, 0x40], Err(Violation::Malformed)),
+            (&[0x01, 0x00, 0x0d, 0x02, 4, 4], Err(Violation::Malformed)),
             (&[0x01], Err(Violation::Truncated)),
             (&[0x01, 0x02, 9], Err(Violation::Truncated)),
             (&[0x21, 0x02, 9], Err(Violation::Truncated)),
@@ -364,6 +390,10 @@ mod tests {
             (&[0x00, 0x04, 0x00, 0x07, 0x01, 0x40], Err(Violation::Malformed)),
             (&[0x00, 0x04, 0x00, 0x07, 0x02, 4, 4], Err(Violation::Malformed)),
             (&[0x00, 0x04, 0x00, 0x07, 0x02, 0x40], Err(Violation::Truncated)),
+            (&[0x00, 0x04, 0x00, 0x0d, 0x02, 0x40, 4], Ok(&[0x00, 0x04, 0x00, 0x0d, 0x02, 0x40, 4])),
+            (&[0x00, 0x04, 0x00, 0x0d, 0x00], Err(Violation::Malformed)),
+            (&[0x00, 0x04, 0x00, 0x03, 0x01, 0x40], Err(Violation::Malformed)),
+            (&[0x00, 0x04, 0x00, 0x03, 0x02, 4, 4], Err(Violation::Malformed)),
             // Of QPACK, and one of an unknown type.
             (&[0x02, 0x3f, 0xff, 0xff], Ok(&[0x02])),
             (&[0x40, 0x03, 0x40], Ok(&[0x40, 0x03])),

@@ -1,8 +1,8 @@
 //! The interface between h3 and a QUIC connection.
 //!
 //! Besides carrying bytes, it checks the frames in them. h3 collects a whole frame before it looks at it, however long
-//! the frame claims to be, and accepts a stream that ends within a DATA frame. This layer stops both, and collects the
-//! frames itself, which h3 does at great cost.
+//! the frame claims to be, waits for ever for the rest of an integer that a frame lacks, and accepts a stream that ends
+//! within a DATA frame. This layer stops all of that, and collects the frames itself, which h3 does at great cost.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, ready};
@@ -182,7 +182,7 @@ impl RecvStream {
             Violation::TooLong => (Code::H3_EXCESSIVE_LOAD, "a frame is too long"),
             Violation::Truncated => (Code::H3_FRAME_ERROR, "a stream ends within a frame"),
             Violation::Push => (Code::H3_STREAM_CREATION_ERROR, "clients do not push"),
-            Violation::Malformed => (Code::H3_FRAME_ERROR, "a GOAWAY is malformed"),
+            Violation::Malformed => (Code::H3_FRAME_ERROR, "a frame is malformed"),
             Violation::Growing => (Code::H3_ID_ERROR, "a GOAWAY names a later push than the last one"),
         };
         self.quic.close(varint(code.value()), reason.as_bytes());

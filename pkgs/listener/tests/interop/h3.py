@@ -654,6 +654,8 @@ async def closes_connections_that_break_the_protocol():
         ("a push", unidirectional(1), STREAM_CREATION),
         ("a growing goaway", on_control(settings, goaway(4), goaway(8)), ID_ERROR),
         ("a goaway of two numbers", on_control(settings, frame(GOAWAY, b"\x00\x00")), FRAME_ERROR),
+        ("no number of pushes", on_control(settings, frame(MAX_PUSH_ID)), FRAME_ERROR),
+        ("two cancelled pushes in one", on_control(settings, frame(CANCEL_PUSH, b"\x00\x00")), FRAME_ERROR),
         ("a control frame too long", on_control(settings, frame(0x21, length=1 << 40)), EXCESSIVE_LOAD),
         ("data before the head", on_request(frame(DATA, b"x") + request), FRAME_UNEXPECTED),
         ("settings within a request", on_request(request + settings), FRAME_UNEXPECTED),
