@@ -40,7 +40,8 @@ impl QpackStream {
     pub(super) async fn read(self, quic: Connection, mut stream: RecvStream, mut received: Bytes) {
         let mut instructions = Instructions::on(self);
         let (code, reason) = loop {
-            if !instructions.allow(&received) {
+            // Not kept while it waits: a single byte would keep some datagrams.
+            if !instructions.allow(&std::mem::take(&mut received)) {
                 break match self {
                     Self::Encoder => {
                         (Code::QPACK_ENCODER_STREAM_ERROR, "there is no dynamic table to change")
