@@ -349,12 +349,14 @@ impl Import {
         let mut rewrites = Vec::new();
         let keys = vec![(key.to_owned(), quoted(&value))];
         let mut made = Made { line: directive.line, order, inside: inside.clone(), keys, ..Made::default() };
+        // One for every path has nothing outside it, however the expressions in it begin.
+        let around = if (key, &*value) == ("path", "*") { outer } else { Some(&*inside) };
         self.chains(block);
         for inner in block {
             match (&*inner.name, inner.arguments.first()) {
                 ("location", _) => {
                     let block = inner.block.as_deref().unwrap_or_default();
-                    self.location(server, inner, block, Some(&inside));
+                    self.location(server, inner, block, around);
                 }
                 ("rewrite", _) => match self.rewrite(inner) {
                     None => {}
@@ -901,6 +903,20 @@ http {
                 );
             }
             assert_eq!(imported.left.len(), usize::from(is_left), "{inner} {:?}", imported.left);
+        }
+        // Nothing is outside a location for every path.
+        for (outer, is_left) in [("/", false), ("^~ /", false), ("= /", true), ("~ ^/", true)] {
+            let text = format!(
+                "server {{ root /srv; location {outer} {{ location ~* \\.js$ {{ expires 1h; }} }} }}"
+            );
+            let imported = import(&text).expect("a configuration");
+            let rules = Rules::parse(&imported.rules).expect("rules");
+            let line = if is_left { "" } else { "cache-control: max-age=3600\r\n" };
+            assert_eq!(
+                (fields(&rules, "/x.JS"), imported.left.len()),
+                (line.to_owned(), is_left.into()),
+                "{text}"
+            );
         }
         // An expression that matches in any case may be in one that does.
         let text = "server { root /srv; location ~* ^/a { location ~* ^/a/x { expires 1h; } } }";
