@@ -92,8 +92,7 @@ pub fn import(text: &str) -> Result<Imported, Error> {
     import.top(&all, &[]);
     import.settle();
     let mut rules = String::new();
-    // Requests whose host has no server of its own go to the default server, or else to the first one.
-    let first = import.servers.iter().position(|server| server.is_default).unwrap_or(0);
+    let first = import.default_server();
     if first < import.servers.len() {
         let default = import.servers.remove(first);
         let note = |rules: &mut String, flag: &str, value: &Option<String>| {
@@ -271,9 +270,15 @@ impl Import {
         server
     }
 
+    /// Where requests go whose host has no server of its own: to the default server, or else to the first one.
+    fn default_server(&self) -> usize {
+        self.servers.iter().position(|server| server.is_default).unwrap_or(0)
+    }
+
     /// Gives each name to one server, since a site is the same on all ports, and removes those that are left without.
     /// Usually, these lead from http to https.
     fn settle(&mut self) {
+        let (default, mut heir) = (self.default_server(), None);
         let servers = &mut self.servers;
         let mut order: Vec<usize> = (0..servers.len()).collect();
         // Of equals, the first has its names in nginx too.
@@ -300,11 +305,20 @@ impl Import {
                 let all: Vec<&str> = lost.iter().map(|(_, name)| &**name).collect();
                 self.left.push((servers[at].line, format!("server {}: {why}", all.join(" "))));
                 servers[at].is_replaced = names.is_empty();
+                heir = heir.or((at == default && names.is_empty()).then_some(*owner));
             }
             servers[at].names = names;
         }
         let has_files = servers.iter().any(Server::has_files);
-        servers.retain(|server| !(server.is_replaced || server.upgrades && has_files));
+        // One that also refuses TLS says what becomes of hosts that nobody knows.
+        let leads_away = |server: &Server| server.upgrades && has_files && server.rejects.is_none();
+        let stays = |server: &Server| !server.is_replaced && !leads_away(server);
+        // Hosts of no server go to what replaces the default server, unless there is another default server.
+        let has_default = servers.iter().any(|server| server.is_default && stays(server));
+        if let Some(heir) = heir.filter(|_| !has_default) {
+            servers[heir].is_default = true;
+        }
+        servers.retain(stays);
     }
 
     fn names(&mut self, server: &mut Server, directive: &Directive) {
@@ -1058,6 +1072,27 @@ http {
     }
 
     #[test]
+    fn what_replaces_the_default_server_is_the_default_one() {
+        let other = "server { server_name b.example; root /srv/b; }";
+        let tls = "server { listen 443 ssl; server_name a.example; root /srv/a; }";
+        let other_tls = "server { listen 443 ssl default_server; server_name b.example; root /srv/b; }";
+        for said in ["return 301 https://a.example$request_uri;", "root /srv/a;"] {
+            let plain = format!("server {{ server_name a.example; {said} }}");
+            let default = format!("server {{ listen 80 default_server; server_name a.example; {said} }}");
+            for (text, root) in [
+                (format!("{plain} {other} {tls}"), "/srv/a"),
+                (format!("{other} {default} {tls}"), "/srv/a"),
+                (format!("{other} {plain} {tls}"), "/srv/b"),
+                (format!("{default} {other_tls} {tls}"), "/srv/b"),
+            ] {
+                let imported = import(&text).expect("a configuration");
+                let flag = format!("# linerate-files serve --root {root}\n");
+                assert!(imported.rules.starts_with(&flag), "{text} {}", imported.rules);
+            }
+        }
+    }
+
+    #[test]
     fn a_site_lists_directories_only_if_its_server_does() {
         let server = |name: &str, said: &str| format!("server {{ server_name {name}; root /srv; {said} }}\n");
         let (on, off) = ("autoindex on;", "autoindex off;");
@@ -1148,7 +1183,11 @@ http {
         use crate::site::rules::site_rule::UnknownHosts;
         let default = "server { listen 443 ssl default_server; server_name _; ssl_reject_handshake on; }";
         let site = "server { listen 443 ssl; server_name a.example; root /srv/a; gzip on; }";
+        // Without TLS, it leads to https.
+        let both = "server { listen 80 default_server; listen 443 ssl default_server; ssl_reject_handshake on; \
+                    return 301 https://$host$request_uri; }";
         for (text, unknown, is_left) in [
+            (format!("{both} {site}"), UnknownHosts::Refuse, true),
             (format!("{default} {site}"), UnknownHosts::Refuse, false),
             (format!("{site} {default}"), UnknownHosts::Refuse, false),
             (site.to_owned(), UnknownHosts::Serve, false),
