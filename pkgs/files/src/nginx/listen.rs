@@ -29,6 +29,11 @@ impl Place {
         let port = if port == "443" { "80" } else { port };
         Self { address: address.to_ascii_lowercase(), port: port.to_owned() }
     }
+
+    /// Whether it is at port 80 or 443.
+    pub fn is_usual(&self) -> bool {
+        self.port == "80"
+    }
 }
 
 #[cfg(test)]

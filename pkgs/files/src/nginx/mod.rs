@@ -737,9 +737,9 @@ impl Server {
         self.root.is_some() && !self.upgrades
     }
 
-    /// Of servers of one name, the highest has it.
-    fn rank(&self) -> (bool, bool) {
-        (self.has_files(), self.has_tls)
+    /// Of servers of one name, the highest has it. One at another port may not be for everybody.
+    fn rank(&self) -> (bool, bool, bool) {
+        (self.has_files(), self.places.iter().any(Place::is_usual), self.has_tls)
     }
 
     /// Whether the default server has to be a site as well, since that of another one would take one of its names.
@@ -1052,6 +1052,11 @@ http {
                 ["listen 443 ssl; server_name a.example;", "root /2; server_name .a.example;"],
                 "/2",
                 "a.example *.a.example",
+            ),
+            (
+                ["listen 8443 ssl; root /1; server_name a.example;", "root /2; server_name a.example;"],
+                "/2",
+                "a.example",
             ),
         ] {
             let [one, two] = servers;
