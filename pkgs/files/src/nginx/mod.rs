@@ -79,6 +79,9 @@ const EVERY_PATH: [&str; 7] = ["^", "^/", ".*", "(.*)", "^.*$", "^(.*)$", "^/(.*
 /// How expressions begin whose letters match in any case.
 const ANY_CASE: &str = "(?i)";
 
+/// The place of what is said of a whole server among all rules.
+const WHOLE: (u8, isize) = (0, 0);
+
 /// The place of locations that are expressions among all rules.
 const EXPRESSION: u8 = 2;
 
@@ -226,7 +229,7 @@ impl Import {
     fn server(&mut self, line: usize, common: &[&Directive], block: &[Directive]) -> Server {
         let mut server = Server { line, ..Server::default() };
         let keys = vec![("path".to_owned(), quoted("*"))];
-        let mut whole = Made { line, keys, ..Made::default() };
+        let mut whole = Made { line, order: WHOLE, keys, ..Made::default() };
         self.chains(block);
         let inherited = common.iter().filter(|one| !block.iter().any(|own| own.name == one.name));
         for directive in inherited.copied().chain(block) {
@@ -734,7 +737,8 @@ impl Server {
     }
 
     fn has_files(&self) -> bool {
-        self.root.is_some() && !self.upgrades
+        let leads_away = self.rules.iter().any(|rule| rule.order == WHOLE && rule.leads_elsewhere());
+        self.root.is_some() && !self.upgrades && !leads_away
     }
 
     /// Of servers of one name, the highest has it. One at another port may not be for everybody.
@@ -1055,6 +1059,15 @@ http {
             ),
             (
                 ["listen 8443 ssl; root /1; server_name a.example;", "root /2; server_name a.example;"],
+                "/2",
+                "a.example",
+            ),
+            // The first leads all to the second.
+            (
+                [
+                    "root /1; server_name a.example; return 301 https://a.example:8443$request_uri;",
+                    "listen 8443 ssl; root /2; server_name a.example;",
+                ],
                 "/2",
                 "a.example",
             ),
