@@ -75,7 +75,7 @@ pub struct OpenedFile {
 /// A file and its state: whatever changes its bytes changes this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
-    device: (u32, u32),
+    device: u64,
     inode: u64,
     /// In bytes.
     pub size: u64,
@@ -156,18 +156,17 @@ impl FileIdentity {
     /// # Errors
     /// The kernel's.
     pub fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
-        let wanted = StatxFlags::BASIC_STATS;
         // A completed read of the ring interrupts whatever system call its worker waits in. On most file systems, this
-        // call never waits.
-        let stat = retry_on_intr(|| fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted))?;
+        // call never waits. It copies half as much as statx(2), which also looks up its empty path before Linux 6.11.
+        let stat = retry_on_intr(|| fs::fstat(&fd))?;
         let identity = Self {
-            device: (stat.stx_dev_major, stat.stx_dev_minor),
-            inode: stat.stx_ino,
-            size: stat.stx_size,
-            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
-            changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
         };
-        Ok((identity, FileType::from_raw_mode(u32::from(stat.stx_mode))))
+        Ok((identity, FileType::from_raw_mode(stat.st_mode)))
     }
 
     /// Whether the time of its last change says anything. Image builders and the Nix store give all files the same
@@ -482,6 +481,23 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn the_state_of_an_open_file_is_that_of_its_metadata() {
+        use std::os::unix::fs::MetadataExt;
+        let place = place();
+        let file = std::fs::File::open(place.path().join("root/a")).expect("a file");
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(7, 8)).expect("a time");
+        let (identity, kind) = FileIdentity::of(&file).expect("its state");
+        let metadata = file.metadata().expect("its metadata");
+        assert_eq!(kind, FileType::RegularFile);
+        assert_eq!(
+            (identity.device, identity.inode, identity.size),
+            (metadata.dev(), metadata.ino(), metadata.len())
+        );
+        assert_eq!(identity.modified, (7, 8));
+        assert_eq!(identity.changed, (metadata.ctime(), metadata.ctime_nsec() as u32));
     }
 
     #[test]
