@@ -59,7 +59,7 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
     let attempt = |_| match builder.answer(&request, outcome.take().map(of_site), &mut head) {
         Ok(built) => Some(built),
         Err(PendingWork::Lookup(lookup)) => {
-            let (path, found) = lookup.find(site, LookupMode::MayBlock);
+            let (path, found) = lookup.into_found(site, LookupMode::MayBlock);
             outcome = Some(WorkOutcome::Found(path, found));
             None
         }

@@ -275,15 +275,15 @@ impl DiskLookup {
         let (path, found) = panics::catch(find).unwrap_or_else(|panic| {
             let asked = self.lookup.asked();
             panic.log("lookup", &String::from_utf8_lossy(asked));
-            (asked.to_vec(), Err(Error::Failed(Errno::IO)))
+            (None, Err(Error::Failed(Errno::IO)))
         });
         match (found, scarce.upgrade()) {
             (Err(Error::Exhausted), Some(scarce)) if Instant::now() < self.until => scarce.keep(self),
             (found, _) => {
-                let Self { done, place, .. } = self;
+                let Self { lookup, done, place, .. } = self;
                 // Whoever is told may look up something else at once.
                 drop(place);
-                done(path, found);
+                done(path.unwrap_or_else(|| lookup.into_asked()), found);
             }
         }
     }

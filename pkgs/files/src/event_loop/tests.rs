@@ -299,7 +299,7 @@ fn a_page_that_is_not_compressed_is_sent_as_it_is_where_a_missing_path_leads() {
     {
         let outcome = match work {
             PendingWork::Lookup(lookup) => {
-                let (path, found) = lookup.find(&site, LookupMode::MayBlock);
+                let (path, found) = lookup.into_found(&site, LookupMode::MayBlock);
                 WorkOutcome::Found(path, found)
             }
             // As if there were no room for one.
@@ -338,7 +338,7 @@ fn what_was_found_on_a_site_that_was_replaced_is_no_answer() {
     let (mut worker, mut buffers) = worker_by_hand(&shared);
     let find = |(_, wait, site): (_, PendingWork, Arc<Site>)| {
         let PendingWork::Lookup(lookup) = wait else { panic!("it is a look-up") };
-        let (path, found) = lookup.find(&site, LookupMode::MayBlock);
+        let (path, found) = lookup.into_found(&site, LookupMode::MayBlock);
         Completed::Work(WorkOutcome::Found(path, found))
     };
     let other = site("b.example", "first");
@@ -407,7 +407,7 @@ fn a_request_that_waits_behind_answers_that_are_still_sent_has_its_own_line_in_t
     client.write_all(b"GET /missing HTTP/1.1\r\nHost: h\r\n\r\n").expect("room");
     assert_eq!(connection.turn(&mut worker, &mut buffers, 0), connection::NextStep::Wait);
     let Some((_, PendingWork::Lookup(lookup), site)) = worker.waits.pop_front() else { panic!("it waits") };
-    let (name, found) = lookup.find(&site, LookupMode::MayBlock);
+    let (name, found) = lookup.into_found(&site, LookupMode::MayBlock);
     connection.done(Completed::Work(WorkOutcome::Found(name, found)), 100);
     let (mut answers, mut part) = (Vec::new(), [0; 4096]);
     for _ in 0..100 {

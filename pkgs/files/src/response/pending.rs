@@ -61,12 +61,15 @@ impl PendingWork {
     /// Does it at once if the kernel has everything it needs in memory. Otherwise gives it back, and says whether there
     /// were too few file descriptors.
     pub fn at_once(self, site: &Site) -> Result<WorkOutcome, (Self, bool)> {
-        // The rest takes long; passwords do on purpose.
-        let Self::Lookup(lookup) = &self else { return Err((self, false)) };
-        let (path, found) = lookup.find(site, LookupMode::CachedOnly);
-        match found {
-            Err(error @ (Error::Cold | Error::Exhausted)) => Err((self, error == Error::Exhausted)),
-            found => Ok(WorkOutcome::Found(path, found)),
+        match self {
+            Self::Lookup(lookup) => match lookup.find(site, LookupMode::CachedOnly) {
+                (_, Err(error @ (Error::Cold | Error::Exhausted))) => {
+                    Err((Self::Lookup(lookup), error == Error::Exhausted))
+                }
+                (path, found) => Ok(WorkOutcome::Found(path.unwrap_or_else(|| lookup.into_asked()), found)),
+            },
+            // The rest takes long; passwords do on purpose.
+            other => Err((other, false)),
         }
     }
 }

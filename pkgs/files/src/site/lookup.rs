@@ -25,12 +25,28 @@ impl Lookup {
         }
     }
 
-    /// Looks it up. Returns the path that counts, and what it names.
-    pub fn find(&self, site: &Site, mode: LookupMode) -> (Vec<u8>, Result<Found, Error>) {
+    /// The requested path, once it has been looked up.
+    pub fn into_asked(self) -> Vec<u8> {
         match self {
-            Self::One(path, codings) => (path.clone(), site.find(path, mode, *codings)),
-            Self::First { paths, asked } => site.first(paths, asked, mode),
+            Self::One(asked, _) | Self::First { asked, .. } => asked,
         }
+    }
+
+    /// Looks it up. Returns the path that counts, unless it is the requested one of a single path, and what it names.
+    pub fn find(&self, site: &Site, mode: LookupMode) -> (Option<Vec<u8>>, Result<Found, Error>) {
+        match self {
+            Self::One(path, codings) => (None, site.find(path, mode, *codings)),
+            Self::First { paths, asked } => {
+                let (path, found) = site.first(paths, asked, mode);
+                (Some(path), found)
+            }
+        }
+    }
+
+    /// The same with the path in any case, for those who look it up only once.
+    pub fn into_found(self, site: &Site, mode: LookupMode) -> (Vec<u8>, Result<Found, Error>) {
+        let (path, found) = self.find(site, mode);
+        (path.unwrap_or_else(|| self.into_asked()), found)
     }
 }
 
