@@ -51,7 +51,7 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
     };
     let now = SystemTime::now();
     let tail = CommonHeaders::at(now);
-    let mut cache = OpenFileCache::new(4, 1, 0, None);
+    let mut cache = OpenFileCache::new(4, 1, (0, 0), None);
     let SharedState { auth, variants, .. } = &*browser.shared;
     let mut builder = ResponseBuilder::new(site, &mut cache, (1, now), &tail, auth, variants);
     let (mut outcome, mut head, mut compressed) = (None, Vec::new(), false);

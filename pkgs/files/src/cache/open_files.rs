@@ -1,12 +1,14 @@
 //! Files that a worker keeps open with their heads, so that a hot file costs no lookup.
 //!
-//! Their number is limited; the clock algorithm drops those that were not requested lately. An entry is looked up again
-//! after a while, and at once if inotify reports a change of its directory. If it is still the same file, it keeps its
-//! heads.
+//! Their number is limited; the clock algorithm drops those that were not requested lately. If all places are taken, a
+//! file gets one only when it is looked up again soon: many files are requested once, and each would displace another
+//! one. An entry is looked up again after a while, and at once if inotify reports a change of its directory. If it is
+//! still the same file, it keeps its heads.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -23,6 +25,9 @@ use crate::site::origin_file::OriginFile;
 use crate::site::root::{CodingLookup, Found, INDEX, OpenedFile, names_directory};
 use crate::site::rules::Policy;
 use crate::variants::Variant;
+
+/// For each place in the cache, how many look-ups of files without a place are remembered.
+const REMEMBERED: usize = 4;
 
 /// What a path names, and the rules for it.
 #[derive(Debug)]
@@ -86,8 +91,12 @@ pub struct OpenFileCache {
     capacity: usize,
     /// How long an entry is valid, in ticks.
     fresh_for: u32,
+    /// The longest file whose bytes are kept in memory.
+    memory_max: u64,
     /// The memory left for small files' bytes.
     memory: usize,
+    /// Of each file that was looked up and got no place, a part of its path's hash, until another's is here instead.
+    passed: Box<[u32]>,
     /// The watcher, and what depends on it.
     watched: Option<(Watcher, PlainDirectories)>,
 }
@@ -103,11 +112,11 @@ struct Slot {
 }
 
 impl OpenFileCache {
-    /// An empty cache of `capacity` entries and `memory` bytes of small files.
+    /// An empty cache of `capacity` entries and `memory` bytes of small files, which have up to `memory_max` each.
     pub fn new(
         capacity: usize,
         fresh_for: u32,
-        memory: usize,
+        (memory, memory_max): (usize, u64),
         watched: Option<(Watcher, PlainDirectories)>,
     ) -> Self {
         Self {
@@ -117,7 +126,9 @@ impl OpenFileCache {
             hand: 0,
             capacity: capacity.max(1),
             fresh_for,
+            memory_max,
             memory,
+            passed: Box::default(),
             watched,
         }
     }
@@ -159,7 +170,8 @@ impl OpenFileCache {
         &mut self.others[site - 1]
     }
 
-    /// Inserts what a path names now. The current time is given in ticks and as a time.
+    /// Returns the entry of what a path names now, and inserts it if it gets a place. The current time is given in
+    /// ticks and as a time.
     pub fn insert(
         &mut self,
         site: &Site,
@@ -168,26 +180,6 @@ impl OpenFileCache {
         (tick, now): (u32, SystemTime),
     ) -> Rc<CacheEntry> {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
-        // Watched before it is compared, so that no change is missed.
-        let watched = self.watched.as_mut().filter(|_| site.origin.is_none());
-        let stamp = watched.and_then(|(watcher, plain)| {
-            // Opening the directory once per half of the time that its path is believed is enough.
-            if let Found::File(files) = &found
-                && files[1..].iter().all(Option::is_none)
-                && let Some(stamp) = plain.stamp(site.number, path, tick, self.fresh_for / 2)
-            {
-                return Some(stamp.clone());
-            }
-            let place = site.root.place_of(path).ok()?;
-            let stamp = watcher.stamp(&place)?;
-            if let Found::File(files) = &found
-                && site.root.has_codings()
-            {
-                let has_codings = files[1..].iter().any(Option::is_some);
-                plain.note((site.number, path), has_codings, &stamp, place, stale_from.get());
-            }
-            Some(stamp)
-        });
         let place = self.place(site.number, path);
         let known = place.map(|place| Rc::clone(&self.slots[place].entry));
         // Rules apply to the file that is sent: a directory's index, or the directory itself if it is listed.
@@ -200,6 +192,31 @@ impl OpenFileCache {
             Some(known) => Rc::clone(&known.policy),
             None => Rc::new(site.policy_of(path, &sent)),
         };
+        let is_kept = place.is_some() || self.is_to_be_kept(site, path, &found, &policy);
+        // Watched before it is compared, so that no change is missed.
+        let watched = self.watched.as_mut().filter(|_| site.origin.is_none());
+        let stamp = watched.and_then(|(watcher, plain)| {
+            // Opening the directory once per half of the time that its path is believed is enough.
+            if let Found::File(files) = &found
+                && files[1..].iter().all(Option::is_none)
+                && let Some(stamp) = plain.stamp(site.number, path, tick, self.fresh_for / 2)
+            {
+                return Some(stamp.clone());
+            }
+            // What is not kept needs no stamp, but what is known of its directory has to be renewed.
+            if !is_kept && !plain.follows(site.number, path) {
+                return None;
+            }
+            let place = site.root.place_of(path).ok()?;
+            let stamp = watcher.stamp(&place)?;
+            if let Found::File(files) = &found
+                && site.root.has_codings()
+            {
+                let has_codings = files[1..].iter().any(Option::is_some);
+                plain.note((site.number, path), has_codings, &stamp, place, stale_from.get());
+            }
+            Some(stamp)
+        });
         let (kind, made) = match found {
             Found::Directory => (EntryKind::Directory, None),
             Found::Listing(_) => (EntryKind::Listing(path.into()), None),
@@ -221,9 +238,36 @@ impl OpenFileCache {
                     self.memory += bytes_kept(&old);
                 }
             }
-            None => self.add(site.number, path, Rc::clone(&entry)),
+            None if is_kept => self.add(site.number, path, Rc::clone(&entry)),
+            None => {}
         }
         entry
+    }
+
+    /// Whether what was found at a path without a place gets one. If that takes the place of another, a file has to
+    /// have been looked up before, and not so long ago that many others were since.
+    fn is_to_be_kept(&mut self, site: &Site, path: &[u8], found: &Found, policy: &Policy) -> bool {
+        let Found::File(files) = found else { return true };
+        // An archive of a directory is made by what was found for its plan.
+        if names_directory(path) {
+            return true;
+        }
+        // What is kept of small files, and of those that are compressed, is dropped with their places.
+        let is_small = files.iter().flatten().any(|file| file.identity.size <= self.memory_max);
+        if self.slots.len() < self.capacity
+            || is_small
+            || policy.compressed.is_some()
+            || site.origin.is_some()
+        {
+            return true;
+        }
+        if self.passed.is_empty() {
+            self.passed = vec![0; self.capacity.saturating_mul(REMEMBERED)].into();
+        }
+        let hash = self.places.hasher().hash_one((site.number, path));
+        let index = hash as usize % self.passed.len();
+        let print = (hash >> 32) as u32 | 1;
+        std::mem::replace(&mut self.passed[index], print) == print
     }
 
     fn add(&mut self, site: usize, path: &[u8], entry: Rc<CacheEntry>) {
@@ -398,6 +442,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::disk::threads::DiskThreads;
     use crate::site::root::LookupMode;
     use crate::worker::shared::tests::load;
 
@@ -411,7 +456,7 @@ mod tests {
         // Long after the files have changed.
         let time = (1, SystemTime::now() + Duration::from_secs(60));
         for next in ["another file", "a directory"] {
-            let mut cache = OpenFileCache::new(4, 1, 100, None);
+            let mut cache = OpenFileCache::new(4, 1, (100, 100), None);
             let look = |cache: &mut OpenFileCache| {
                 let found = site.find(b"a", LookupMode::MayBlock, CodingLookup::Wanted).expect("it is there");
                 let entry = cache.insert(&site, b"a", found, time);
@@ -433,5 +478,33 @@ mod tests {
                 std::fs::remove_file(&named).expect("it was there");
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_is_looked_up_once_takes_the_place_of_no_other() {
+        let place = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(place.path().join("d")).expect("a directory");
+        for (name, size) in [("a", 101), ("b", 101), ("c", 101), ("d/e", 101), ("small", 100)] {
+            std::fs::write(place.path().join(name), vec![b'x'; size]).expect("a file");
+        }
+        let site = load(place.path(), None);
+        let plain = PlainDirectories::new(DiskThreads::start().expect("threads"));
+        let watched = Watcher::new().map(|watcher| (watcher, plain));
+        let mut cache = OpenFileCache::new(2, 10, (1000, 100), watched);
+        let mut look_up = |path: &str| {
+            let path = path.as_bytes();
+            let found = site.find(path, LookupMode::MayBlock, CodingLookup::Wanted).expect("a file");
+            let entry = cache.insert(&site, path, found, (1, SystemTime::now()));
+            (cache.get(&site, path, 1).is_some(), entry.stamp.is_some())
+        };
+        assert_eq!(["a", "b"].map(&mut look_up), [(true, true); 2], "there is room");
+        assert_eq!(look_up("c"), (false, true), "its directory's state is known");
+        assert_eq!(["a", "b"].map(&mut look_up), [(true, true); 2], "they have stayed");
+        assert_eq!(look_up("c"), (true, true), "again");
+        assert_eq!(look_up("d/e"), (false, false), "nobody needs its directory's state");
+        assert_eq!(look_up("d/e"), (true, true), "again");
+        assert_eq!(look_up("small"), (true, true), "its bytes are kept");
+        assert_eq!(look_up("d"), (true, true), "a directory");
+        assert_eq!(cache.len(), 2);
     }
 }

@@ -65,6 +65,11 @@ impl PlainDirectories {
         })
     }
 
+    /// Whether this file's directory is known, and may have no encodings.
+    pub fn follows(&self, site: usize, path: &[u8]) -> bool {
+        self.known.iter().any(|known| known.is_of(site, path) && !known.is_coded())
+    }
+
     /// The state of this file's directory, if [`has`](Self::has) is true for `margin` ticks more, and nothing has
     /// changed in it.
     pub fn stamp(&self, site: usize, path: &[u8], tick: u32, margin: u32) -> Option<&WatchStamp> {
@@ -121,6 +126,11 @@ impl PlainDirectories {
 impl Known {
     fn is_of(&self, site: usize, path: &[u8]) -> bool {
         self.site == site && *self.path == *directory_of(path)
+    }
+
+    /// Whether one of its names was that of an encoding when they were read.
+    fn is_coded(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.load(Ordering::Relaxed) == CODED)
     }
 
     /// Whether none of its names was that of an encoding when they were read.

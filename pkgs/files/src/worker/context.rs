@@ -76,15 +76,16 @@ impl WorkerContext {
         // Read before the site, so that a change between the two is seen twice rather than missed.
         let changes = shared.changes();
         let watched = Watcher::new().map(|watcher| (watcher, PlainDirectories::new(shared.disk.clone())));
+        let memory_max = if memory == 0 { 0 } else { settings.memory_max };
         Self {
             site: Rc::new(shared.site()),
             tail: CommonHeaders::at(now),
             tick: 1,
             now,
             draining: false,
-            cache: OpenFileCache::new(settings.open_files, fresh_for, memory, watched),
+            cache: OpenFileCache::new(settings.open_files, fresh_for, (memory, memory_max), watched),
             memory,
-            memory_max: if memory == 0 { 0 } else { settings.memory_max },
+            memory_max,
             log: shared.access_log.as_ref().map(AccessLog::lines),
             changes,
             shortages: shared.disk.shortages(),
