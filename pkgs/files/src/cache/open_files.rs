@@ -97,6 +97,8 @@ pub struct OpenFileCache {
     memory: usize,
     /// Of each file that was looked up and got no place, a part of its path's hash, until another's is here instead.
     passed: Box<[u32]>,
+    /// The policies of all paths of sites without rules: for sites that list no directories, and for those that do.
+    unruled: [Option<Rc<Policy>>; 2],
     /// The watcher, and what depends on it.
     watched: Option<(Watcher, PlainDirectories)>,
 }
@@ -129,6 +131,7 @@ impl OpenFileCache {
             memory_max,
             memory,
             passed: Box::default(),
+            unruled: [None, None],
             watched,
         }
     }
@@ -190,7 +193,7 @@ impl OpenFileCache {
         };
         let policy = match known.as_ref().filter(|known| known.kind.is_like(&found)) {
             Some(known) => Rc::clone(&known.policy),
-            None => Rc::new(site.policy_of(path, &sent)),
+            None => self.policy_of(site, path, &sent),
         };
         let is_kept = place.is_some() || self.is_to_be_kept(site, path, &found, &policy);
         // Watched before it is compared, so that no change is missed.
@@ -242,6 +245,15 @@ impl OpenFileCache {
             None => {}
         }
         entry
+    }
+
+    /// The combined rules for what is sent for a path.
+    fn policy_of(&mut self, site: &Site, path: &[u8], sent: &[u8]) -> Rc<Policy> {
+        let policy = || Rc::new(site.policy_of(path, sent));
+        match site.lists_without_rules() {
+            Some(listing) => Rc::clone(self.unruled[usize::from(listing)].get_or_insert_with(policy)),
+            None => policy(),
+        }
     }
 
     /// Whether what was found at a path without a place gets one. If that takes the place of another, a file has to
@@ -443,7 +455,8 @@ mod tests {
 
     use super::*;
     use crate::disk::threads::DiskThreads;
-    use crate::site::root::LookupMode;
+    use crate::site::Options;
+    use crate::site::root::{LookupMode, Symlinks};
     use crate::worker::shared::tests::load;
 
     #[test]
@@ -506,5 +519,39 @@ mod tests {
         assert_eq!(look_up("small"), (true, true), "its bytes are kept");
         assert_eq!(look_up("d"), (true, true), "a directory");
         assert_eq!(cache.len(), 2);
+    }
+
+    #[test]
+    fn without_rules_all_paths_of_sites_that_list_alike_share_a_policy() {
+        let place = tempfile::tempdir().expect("a directory");
+        for name in ["a", "b"] {
+            std::fs::write(place.path().join(name), "text").expect("a file");
+        }
+        let rules = place.path().join("rules.toml");
+        std::fs::write(&rules, "[[rule]]\npath = '/a'\nlisting = false\n").expect("rules");
+        let options = |listing, rules: Option<&std::path::Path>| Options {
+            origin: None,
+            root: place.path().to_owned(),
+            rules: rules.map(Into::into),
+            symlinks: Symlinks::Beneath,
+            hidden: false,
+            listing,
+            precompressed: true,
+            charset: String::new(),
+        };
+        let sites = [(false, None), (true, None), (true, Some(&*rules))];
+        let sites = sites.map(|(listing, rules)| Site::load(&options(listing, rules)).expect("a site"));
+        let mut cache = OpenFileCache::new(9, 10, (0, 0), None);
+        let policies = sites.map(|site| {
+            ["a", "b"].map(|path| {
+                let path = path.as_bytes();
+                let found = site.find(path, LookupMode::MayBlock, CodingLookup::Wanted).expect("a file");
+                cache.clear();
+                Rc::clone(&cache.insert(&site, path, found, (1, SystemTime::now())).policy)
+            })
+        });
+        assert_eq!(policies.each_ref().map(|[a, b]| Rc::ptr_eq(a, b)), [true, true, false]);
+        let listing = policies.map(|[a, b]| (a.listing, b.listing));
+        assert_eq!(listing, [(false, false), (true, true), (false, true)]);
     }
 }

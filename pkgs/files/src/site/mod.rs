@@ -253,6 +253,11 @@ impl Site {
         policy
     }
 
+    /// Whether directories are listed, if there is no rule for any path: then that is all that policies depend on.
+    pub fn lists_without_rules(&self) -> Option<bool> {
+        self.rules.rule.is_empty().then_some(self.listing)
+    }
+
     /// The certificates of all sites except the first.
     pub fn certificates(&self) -> &[CertificateFiles] {
         &self.certificates
