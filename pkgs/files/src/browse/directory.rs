@@ -109,7 +109,7 @@ fn entry(browser: &Browser, site: &Site, (place, name): (&[u8], &[u8]), link: bo
                 entry.modified = Some(file.identity.modified.0);
                 entry.kept = browser.kept(file);
             }
-            entry.media_type = Some(media_type(&path, &site.charset));
+            entry.media_type = Some(media_type(&path, &site.charset).into_owned());
             let beside = Coding::ALL.into_iter().zip(&files[1..]).filter(|(_, file)| file.is_some());
             entry.codings = beside.map(|(coding, _)| coding.name()).collect();
         }

@@ -31,6 +31,19 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// save.
 const HOT: (u32, u32) = (16, 40);
 
+/// The first lines of the heads.
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+const NOT_MODIFIED: &str = "HTTP/1.1 304 Not Modified\r\n";
+
+/// How the line of the type begins, and that of the tag.
+const CONTENT_TYPE: &str = "content-type: ";
+const ETAG: &str = "etag: ";
+
+const CONTENT_ENCODING: &str = "content-encoding";
+
+/// More than the heads of a file have whose rules and origin say nothing.
+const HEADS_BYTES: usize = 384;
+
 /// An open file: one encoding of what a path names.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -39,17 +52,17 @@ pub struct OpenFile {
     fd: Arc<OwnedFd>,
     /// Its state when it was opened.
     pub identity: FileIdentity,
-    etag: String,
     /// None if its time says nothing.
     modified: Option<SystemTime>,
-    /// `Content-Type` and `Content-Encoding`.
-    kind: String,
-    /// `ETag`, `Last-Modified`, `Vary`, and fields from rules.
-    fields: String,
-    /// The head of a 200, without its end.
-    pub ok: Box<[u8]>,
-    /// The head of a 304, without its end.
-    pub not_modified: Box<[u8]>,
+    /// The head of a 200, then that of a 304, both without their ends: in one piece, since most files that are not in
+    /// memory are sent once.
+    heads: Box<str>,
+    /// Where its type and its encoding end, which follow the line of the status.
+    kind_end: usize,
+    /// Where its fields start, of which the first is its tag. They are the rest of the head of a 200.
+    fields_start: usize,
+    etag_end: usize,
+    ok_end: usize,
     bytes: OnceCell<Box<[u8]>>,
     /// Whether direct reads, around the page cache, have turned out to fail.
     refuses_direct: Cell<bool>,
@@ -117,7 +130,7 @@ impl OpenFile {
     /// An encoding that was made from this file.
     pub fn variant(&self, variant: &Variant, coding: Coding, policy: &Policy, charset: &str) -> Self {
         // A future version of the encoder may produce other bytes.
-        let etag = format!("{}-{}-{:x}\"", self.etag.trim_end_matches('"'), coding.name(), variant.digest);
+        let etag = format!("{}-{}-{:x}\"", self.etag().trim_end_matches('"'), coding.name(), variant.digest);
         // Only its heads are the object's: its bytes are there.
         let metadata = self.origin().map(OriginFile::metadata);
         let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true, metadata };
@@ -132,46 +145,53 @@ impl OpenFile {
         charset: &str,
     ) -> Self {
         let size = identity.size;
-        let stored = metadata.and_then(|metadata| metadata.kind.clone());
-        let mut kind = format!("content-type: {}\r\n", stored.unwrap_or_else(|| media_type(path, charset)));
-        if let Some(coding) = coding {
-            let _ = write!(kind, "content-encoding: {}\r\n", coding.name());
+        let stored = metadata.and_then(|metadata| metadata.kind.as_deref());
+        let others = || metadata.into_iter().flat_map(|metadata| &metadata.fields);
+        let mut heads = String::with_capacity(HEADS_BYTES + 2 * policy.fields.len());
+        heads.push_str(OK);
+        match stored {
+            Some(stored) => heads.extend([CONTENT_TYPE, stored, "\r\n"]),
+            None => heads.extend([CONTENT_TYPE, &media_type(path, charset), "\r\n"]),
         }
-        let mut fields = format!("etag: {etag}\r\n");
+        match coding {
+            Some(coding) => heads.extend([CONTENT_ENCODING, ": ", coding.name(), "\r\n"]),
+            None => others()
+                .filter(|(name, _)| name == CONTENT_ENCODING)
+                .for_each(|(_, value)| heads.extend([CONTENT_ENCODING, ": ", value, "\r\n"])),
+        }
+        let kind_end = heads.len();
+        let _ = write!(heads, "content-length: {size}\r\naccept-ranges: bytes\r\n");
+        let fields_start = heads.len();
+        heads.extend([ETAG, &etag]);
+        let etag_end = heads.len();
+        heads.push_str("\r\n");
         if let Some(modified) = modified {
-            let _ = write!(fields, "last-modified: {}\r\n", date::text(modified));
+            heads.extend(["last-modified: ", &date::text(modified), "\r\n"]);
         }
         if varies {
-            fields.push_str("vary: accept-encoding\r\n");
+            heads.push_str("vary: accept-encoding\r\n");
         }
-        fields.push_str(&policy.fields);
-        for (name, value) in metadata.into_iter().flat_map(|metadata| &metadata.fields) {
-            let said = |fields: &str| fields.lines().any(|line| line.split(':').next() == Some(name));
+        heads.push_str(&policy.fields);
+        for (name, value) in others().filter(|(name, _)| name != CONTENT_ENCODING) {
             // Rules override what the origin says.
-            match name.as_str() {
-                "content-encoding" if coding.is_none() => {
-                    let _ = write!(kind, "{name}: {value}\r\n");
-                }
-                "content-encoding" => {}
-                _ if said(&fields) => {}
-                _ => {
-                    let _ = write!(fields, "{name}: {value}\r\n");
-                }
+            let is_said = heads[fields_start..].lines().any(|line| line.split(':').next() == Some(name));
+            if !is_said {
+                heads.extend([name.as_str(), ": ", value, "\r\n"]);
             }
         }
-        let ok =
-            format!("HTTP/1.1 200 OK\r\n{kind}content-length: {size}\r\naccept-ranges: bytes\r\n{fields}");
-        let not_modified = format!("HTTP/1.1 304 Not Modified\r\n{fields}");
+        let ok_end = heads.len();
+        heads.push_str(NOT_MODIFIED);
+        heads.extend_from_within(fields_start..ok_end);
         Self {
             path: path.into(),
             fd,
             identity,
-            etag,
             modified,
-            kind,
-            fields,
-            ok: ok.into_bytes().into(),
-            not_modified: not_modified.into_bytes().into(),
+            heads: heads.into_boxed_str(),
+            kind_end,
+            fields_start,
+            etag_end,
+            ok_end,
             bytes: OnceCell::new(),
             refuses_direct: Cell::default(),
             waits: Cell::default(),
@@ -221,17 +241,31 @@ impl OpenFile {
 
     /// Its validators, for conditional requests.
     pub fn validators(&self) -> Validators<'_> {
-        Validators { etag: &self.etag, modified: self.modified }
+        Validators { etag: self.etag(), modified: self.modified }
+    }
+
+    /// The head of a 200, without its end.
+    pub fn ok(&self) -> &[u8] {
+        &self.heads.as_bytes()[..self.ok_end]
+    }
+
+    /// The head of a 304, without its end.
+    pub fn not_modified(&self) -> &[u8] {
+        &self.heads.as_bytes()[self.ok_end..]
     }
 
     /// The media type and encoding, with line ends.
     pub fn kind(&self) -> &str {
-        &self.kind
+        &self.heads[OK.len()..self.kind_end]
     }
 
-    /// The fields of every answer with it, with line ends.
+    /// The fields of every answer with it, with line ends: `ETag`, `Last-Modified`, `Vary`, and those of rules.
     pub fn fields(&self) -> &str {
-        &self.fields
+        &self.heads[self.fields_start..self.ok_end]
+    }
+
+    fn etag(&self) -> &str {
+        &self.heads[self.fields_start + ETAG.len()..self.etag_end]
     }
 
     /// Its bytes, if they are in memory.
@@ -372,6 +406,13 @@ mod tests {
                     "vary: accept-encoding",
                 ];
                 assert_eq!(fields, all, "{coding:?}");
+                assert_eq!(file.validators().etag, "\"e\"");
+                let (kind, fields) = (file.kind(), file.fields());
+                let ok =
+                    format!("HTTP/1.1 200 OK\r\n{kind}content-length: 4\r\naccept-ranges: bytes\r\n{fields}");
+                assert_eq!(str::from_utf8(file.ok()), Ok(&*ok));
+                let not_modified = format!("HTTP/1.1 304 Not Modified\r\n{fields}");
+                assert_eq!(str::from_utf8(file.not_modified()), Ok(&*not_modified));
                 assert!(file.origin().is_none(), "its bytes are not fetched");
             }
         }

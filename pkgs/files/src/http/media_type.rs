@@ -1,5 +1,7 @@
 //! Media types by name.
 
+use std::borrow::Cow;
+
 /// Whether files of a media type become smaller by compression: texts, in a wide sense.
 pub fn is_text(media_type: &str) -> bool {
     const TEXTS: [&str; 8] = [
@@ -17,13 +19,13 @@ pub fn is_text(media_type: &str) -> bool {
 }
 
 /// The media type of a name; texts with the charset.
-pub fn media_type(path: &[u8], charset: &str) -> String {
+pub fn media_type(path: &[u8], charset: &str) -> Cow<'static, str> {
     let name = String::from_utf8_lossy(path);
     let kind = mime_guess::from_path(&*name).first_raw().unwrap_or("application/octet-stream");
     if kind.starts_with("text/") && !charset.is_empty() {
-        format!("{kind}; charset={charset}")
+        format!("{kind}; charset={charset}").into()
     } else {
-        kind.to_owned()
+        kind.into()
     }
 }
 

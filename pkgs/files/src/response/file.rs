@@ -108,7 +108,7 @@ impl ResponseBuilder<'_> {
         match conditional::evaluate(fields, file.validators()) {
             Precondition::Proceed => {}
             Precondition::NotModified => {
-                self.append(&file.not_modified, out);
+                self.append(file.not_modified(), out);
                 allow_origin(&entry.policy, request, out);
                 return self.end(304, request, Payload::None, out);
             }
@@ -122,7 +122,7 @@ impl ResponseBuilder<'_> {
         });
         match ranged.map_or(RequestedRange::Whole, |value| range::parse(value, size)) {
             RequestedRange::Whole => {
-                self.append(&file.ok, out);
+                self.append(file.ok(), out);
                 allow_origin(&entry.policy, request, out);
                 if request.method == Method::Head || size == 0 {
                     return self.end(200, request, Payload::None, out);

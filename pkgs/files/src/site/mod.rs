@@ -197,7 +197,8 @@ impl Site {
         let mut pages = ErrorPages::default();
         for (status, path) in &rules.error_pages {
             if let Ok(status) = status.parse() {
-                pages.set(status, media_type(path.as_bytes(), &options.charset), named(path)?);
+                let kind = media_type(path.as_bytes(), &options.charset).into_owned();
+                pages.set(status, kind, named(path)?);
             }
         }
         let mut next = HashMap::new();
