@@ -10,7 +10,7 @@ use crate::http::encoding::Coding;
 use crate::http::media_type::media_type;
 use crate::http::path::normal;
 use crate::site::Site;
-use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
+use crate::site::root::{DirectoryHint, Error, FileIdentity, Found, LookupMode};
 
 /// Entries per page. Each is looked up, and its file opened.
 const ENTRIES: usize = 200;
@@ -100,7 +100,7 @@ fn entry(browser: &Browser, site: &Site, (place, name): (&[u8], &[u8]), link: bo
     };
     // No request gets as far as the disk with a control character in its path.
     let is_asked_for = normal(&[b"/", &path[..]].concat(), site.hidden).is_ok();
-    match site.find(&path, LookupMode::MayBlock, CodingLookup::Wanted) {
+    match site.find(&path, LookupMode::MayBlock, DirectoryHint::Unknown) {
         _ if !is_asked_for => entry.why = Some("no client can ask for this name".into()),
         Ok(Found::File(files)) => {
             entry.kind = "file";

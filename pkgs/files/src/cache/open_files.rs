@@ -22,7 +22,7 @@ use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
 use crate::site::Site;
 use crate::site::origin_file::OriginFile;
-use crate::site::root::{CodingLookup, Found, INDEX, OpenedFile, names_directory};
+use crate::site::root::{DirectoryHint, Found, INDEX, OpenedFile, names_directory};
 use crate::site::rules::Policy;
 use crate::variants::Variant;
 
@@ -150,11 +150,11 @@ impl OpenFileCache {
         Some(&self.slots[self.place(site.number, path)?].entry)
     }
 
-    /// The encodings of a file that have to be looked for.
-    pub fn codings_of(&self, site: &Site, path: &[u8], tick: u32) -> CodingLookup {
+    /// What is known about the directory of a file.
+    pub fn hint_of(&self, site: &Site, path: &[u8], tick: u32) -> DirectoryHint {
         match &self.watched {
-            Some((_, plain)) if plain.has(site.number, path, tick) => CodingLookup::KnownAbsent,
-            _ => CodingLookup::Wanted,
+            Some((_, plain)) if plain.has(site.number, path, tick) => DirectoryHint::NoCodings,
+            _ => DirectoryHint::Unknown,
         }
     }
 
@@ -471,7 +471,8 @@ mod tests {
         for next in ["another file", "a directory"] {
             let mut cache = OpenFileCache::new(4, 1, (100, 100), None);
             let look = |cache: &mut OpenFileCache| {
-                let found = site.find(b"a", LookupMode::MayBlock, CodingLookup::Wanted).expect("it is there");
+                let found =
+                    site.find(b"a", LookupMode::MayBlock, DirectoryHint::Unknown).expect("it is there");
                 let entry = cache.insert(&site, b"a", found, time);
                 entry.kind.files().for_each(|file| cache.keep_bytes(file, time.1));
                 cache.memory
@@ -506,7 +507,7 @@ mod tests {
         let mut cache = OpenFileCache::new(2, 10, (1000, 100), watched);
         let mut look_up = |path: &str| {
             let path = path.as_bytes();
-            let found = site.find(path, LookupMode::MayBlock, CodingLookup::Wanted).expect("a file");
+            let found = site.find(path, LookupMode::MayBlock, DirectoryHint::Unknown).expect("a file");
             let entry = cache.insert(&site, path, found, (1, SystemTime::now()));
             (cache.get(&site, path, 1).is_some(), entry.stamp.is_some())
         };
@@ -545,7 +546,7 @@ mod tests {
         let policies = sites.map(|site| {
             ["a", "b"].map(|path| {
                 let path = path.as_bytes();
-                let found = site.find(path, LookupMode::MayBlock, CodingLookup::Wanted).expect("a file");
+                let found = site.find(path, LookupMode::MayBlock, DirectoryHint::Unknown).expect("a file");
                 cache.clear();
                 Rc::clone(&cache.insert(&site, path, found, (1, SystemTime::now())).policy)
             })

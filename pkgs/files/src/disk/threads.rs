@@ -370,7 +370,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::site::Options;
-    use crate::site::root::{CodingLookup, Symlinks};
+    use crate::site::root::{DirectoryHint, Symlinks};
     use crate::threads::interest::Waiter;
 
     /// What was looked up for whom, and why it was not found.
@@ -424,7 +424,7 @@ pub(crate) mod tests {
         }
 
         fn find(&self, interest: Interest, whom: &'static str) {
-            let lookup = Lookup::One(b"a".to_vec(), CodingLookup::KnownAbsent);
+            let lookup = Lookup::One(b"a".to_vec(), DirectoryHint::NoCodings);
             let give = self.give.clone();
             self.disk.find(Arc::clone(&self.site), lookup, interest, move |_, found| {
                 give.send((whom, found.err())).expect("it is received");
@@ -517,7 +517,7 @@ pub(crate) mod tests {
             let give = busy.give.clone();
             busy.disk.scarce.keep(DiskLookup {
                 site: Arc::clone(&busy.site),
-                lookup: Lookup::One(b"a".to_vec(), CodingLookup::KnownAbsent),
+                lookup: Lookup::One(b"a".to_vec(), DirectoryHint::NoCodings),
                 interest: waiter.interest(),
                 done: Box::new(move |_, found: Result<Found, Error>| {
                     give.send((whom, found.err())).expect("it is received");

@@ -24,7 +24,7 @@ use crate::site::Site;
 use crate::site::access::{AccessControl, AccessDecision};
 use crate::site::errors::HttpError;
 use crate::site::lookup::{Candidates, Choice, Lookup, Named};
-use crate::site::root::{self, CodingLookup, LookupMode};
+use crate::site::root::{self, DirectoryHint, LookupMode};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
 use crate::variants::VariantCache;
@@ -204,12 +204,12 @@ impl<'w> ResponseBuilder<'w> {
                         if let Some(entry) = self.known(path) {
                             return self.answer_entry(&entry, path, request, out);
                         }
-                        let codings = self.cache.codings_of(self.site, path, self.tick);
+                        let hint = self.cache.hint_of(self.site, path, self.tick);
                         // A further wait would lose the plan of an archive that it has waited for.
                         if self.defers_lookups && self.planned.is_none() {
-                            return Err(PendingWork::Lookup(Lookup::One(path.to_vec(), codings)));
+                            return Err(PendingWork::Lookup(Lookup::One(path.to_vec(), hint)));
                         }
-                        self.site.find(path, LookupMode::CachedOnly, codings)
+                        self.site.find(path, LookupMode::CachedOnly, hint)
                     }
                 };
                 return match found {
@@ -219,8 +219,8 @@ impl<'w> ResponseBuilder<'w> {
                         self.answer_entry(&entry, path, request, out)
                     }
                     Err(error) => {
-                        let codings = self.cache.codings_of(self.site, path, self.tick);
-                        self.failed(error, Lookup::One(path.to_vec(), codings), (path, &[]), request, out)
+                        let hint = self.cache.hint_of(self.site, path, self.tick);
+                        self.failed(error, Lookup::One(path.to_vec(), hint), (path, &[]), request, out)
                     }
                 };
             }
@@ -264,7 +264,7 @@ impl<'w> ResponseBuilder<'w> {
                 None if self.defers_lookups && self.planned.is_none() => {
                     return Err(PendingWork::Lookup(rest()));
                 }
-                None => match self.site.find(candidate, LookupMode::CachedOnly, CodingLookup::Wanted) {
+                None => match self.site.find(candidate, LookupMode::CachedOnly, DirectoryHint::Unknown) {
                     Ok(found) => {
                         self.missed = true;
                         self.cache.insert(self.site, candidate, found, (self.tick, self.now))

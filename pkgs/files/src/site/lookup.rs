@@ -1,13 +1,13 @@
 //! Questions to a site that may have to wait for the disk or the origin.
 
 use super::Site;
-use super::root::{CodingLookup, Error, Found, LookupMode};
+use super::root::{DirectoryHint, Error, Found, LookupMode};
 
 /// What is looked up.
 #[derive(Debug)]
 pub enum Lookup {
-    /// This path, and these of its encodings.
-    One(Vec<u8>, CodingLookup),
+    /// This path, with what is known about its directory.
+    One(Vec<u8>, DirectoryHint),
     /// The first of these paths that exists.
     First {
         /// The paths.
@@ -35,7 +35,7 @@ impl Lookup {
     /// Looks it up. Returns the path that counts, unless it is the requested one of a single path, and what it names.
     pub fn find(&self, site: &Site, mode: LookupMode) -> (Option<Vec<u8>>, Result<Found, Error>) {
         match self {
-            Self::One(path, codings) => (None, site.find(path, mode, *codings)),
+            Self::One(path, hint) => (None, site.find(path, mode, *hint)),
             Self::First { paths, asked } => {
                 let (path, found) = site.first(paths, asked, mode);
                 (Some(path), found)

@@ -35,7 +35,7 @@ use errors::ErrorPages;
 use hosts::VirtualHosts;
 use lookup::{Candidates, Choice, Named};
 use origin::OriginRoot;
-use root::{CodingLookup, Found, INDEX, LookupMode, Root, Symlinks, names_directory};
+use root::{DirectoryHint, Found, INDEX, LookupMode, Root, Symlinks, names_directory};
 use route::Route;
 use rules::{Policy, Rule, Rules};
 use secrets::Secrets;
@@ -283,9 +283,9 @@ impl Site {
     ///
     /// # Errors
     /// [`root::Error`].
-    pub fn find(&self, path: &[u8], mode: LookupMode, codings: CodingLookup) -> Result<Found, root::Error> {
+    pub fn find(&self, path: &[u8], mode: LookupMode, hint: DirectoryHint) -> Result<Found, root::Error> {
         match &self.origin {
-            None => self.root.find(path, mode, codings),
+            None => self.root.find(path, mode, hint),
             Some(origin) => origin.find_known(path),
         }
     }
@@ -304,7 +304,7 @@ impl Site {
             if candidates.is_over(at) {
                 break;
             }
-            let found = self.find(path, mode, CodingLookup::Wanted);
+            let found = self.find(path, mode, DirectoryHint::Unknown);
             let named = match &found {
                 Err(root::Error::Missing) => Named::Nothing,
                 Err(_) => return (path.clone(), found),

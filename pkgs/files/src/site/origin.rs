@@ -222,7 +222,7 @@ mod tests {
     use origin::Settings;
 
     use super::*;
-    use crate::site::root::CodingLookup;
+    use crate::site::root::DirectoryHint;
     use crate::threads::interest::Waiter;
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         let (give, told) = channel();
         let find = |waiter: &Waiter| {
             let give = give.clone();
-            let lookup = Lookup::One(b"a".to_vec(), CodingLookup::Wanted);
+            let lookup = Lookup::One(b"a".to_vec(), DirectoryHint::Unknown);
             // At the end of the test, nobody receives it.
             root.find(lookup, waiter.interest(), move |_, found| {
                 let _ = give.send(found.err());

@@ -141,13 +141,13 @@ pub enum LookupMode {
     MayBlock,
 }
 
-/// Which encodings of a file to look for.
+/// What is known about a file's directory before the file is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodingLookup {
-    /// Those next to it.
-    Wanted,
-    /// None, since its directory is known to have none.
-    KnownAbsent,
+pub enum DirectoryHint {
+    /// Nothing: its encodings may be next to it.
+    Unknown,
+    /// It has no encodings.
+    NoCodings,
 }
 
 impl FileIdentity {
@@ -243,10 +243,10 @@ impl Root {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn find(&self, path: &[u8], mode: LookupMode, codings: CodingLookup) -> Result<Found, Error> {
+    pub fn find(&self, path: &[u8], mode: LookupMode, hint: DirectoryHint) -> Result<Found, Error> {
         if !path.is_empty() && !path.ends_with(b"/") {
             return match self.look(path, mode)? {
-                FileType::RegularFile => self.with_codings(path, mode, codings),
+                FileType::RegularFile => self.with_codings(path, mode, hint),
                 FileType::Directory => Ok(Found::Directory),
                 // Opening a FIFO would unblock its writer, and opening a device may do anything.
                 _ => Err(Error::Missing),
@@ -255,7 +255,7 @@ impl Root {
         let mut index = path.to_vec();
         index.extend_from_slice(INDEX.as_bytes());
         match self.look(&index, mode) {
-            Ok(FileType::RegularFile) => return self.with_codings(&index, mode, codings),
+            Ok(FileType::RegularFile) => return self.with_codings(&index, mode, hint),
             Ok(_) | Err(Error::Missing) => {}
             Err(error) => return Err(error),
         }
@@ -307,11 +307,11 @@ impl Root {
         }
     }
 
-    fn with_codings(&self, path: &[u8], mode: LookupMode, codings: CodingLookup) -> Result<Found, Error> {
+    fn with_codings(&self, path: &[u8], mode: LookupMode, hint: DirectoryHint) -> Result<Found, Error> {
         let plain = self.regular(path, mode)?;
         let modified = plain.identity.modified;
         let mut files = Box::new([Some(plain), None, None, None]);
-        if self.precompressed && codings == CodingLookup::Wanted {
+        if self.precompressed && hint == DirectoryHint::Unknown {
             for (place, coding) in files[1..].iter_mut().zip(Coding::ALL) {
                 let mut beside = path.to_vec();
                 beside.extend_from_slice(coding.suffix().as_bytes());
@@ -406,7 +406,7 @@ mod tests {
                 [(Symlinks::Never, never), (Symlinks::Beneath, beneath), (Symlinks::Anywhere, anywhere)]
             {
                 let root = Root::open(&place.path().join("root"), symlinks, false).expect("a root");
-                let found = root.find(name.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted);
+                let found = root.find(name.as_bytes(), LookupMode::MayBlock, DirectoryHint::Unknown);
                 assert_eq!(found.is_ok(), expected, "{name} {symlinks:?}: {found:?}");
             }
         }
@@ -416,7 +416,7 @@ mod tests {
     fn only_files_and_directories_are_found() {
         let place = place();
         let root = Root::open(&place.path().join("root"), Symlinks::Beneath, false).expect("a root");
-        let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted);
+        let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock, DirectoryHint::Unknown);
         assert!(matches!(find("a"), Ok(Found::File(_))));
         assert!(matches!(find("sub"), Ok(Found::Directory)));
         assert!(matches!(find("sub/"), Ok(Found::File(_))), "its index");
@@ -435,7 +435,7 @@ mod tests {
         symlink("../secret", path.join("a.gz")).expect("a link");
         for symlinks in [Symlinks::Never, Symlinks::Beneath] {
             let root = Root::open(&path, symlinks, true).expect("a root");
-            let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted);
+            let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock, DirectoryHint::Unknown);
             assert!(matches!(find("linked/"), Ok(Found::Listing(_))), "{symlinks:?}: no index");
             let Ok(Found::File(files)) = find("a") else { panic!("{symlinks:?}: no file") };
             assert!(files[1..].iter().all(Option::is_none), "{symlinks:?}: no coding");
@@ -448,13 +448,13 @@ mod tests {
         let path = place.path().join("root");
         let root = Root::open(&path, Symlinks::Beneath, true).expect("a root");
         write(path.join("a.gz"), "coded").expect("a file");
-        let find = |codings| match root.find(b"a", LookupMode::MayBlock, codings) {
+        let find = |hint| match root.find(b"a", LookupMode::MayBlock, hint) {
             Ok(Found::File(files)) => files.iter().map(Option::is_some).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
-        let coded = || find(CodingLookup::Wanted);
+        let coded = || find(DirectoryHint::Unknown);
         assert_eq!(coded(), [true, false, false, true]);
-        assert_eq!(find(CodingLookup::KnownAbsent), [true, false, false, false], "not even looked for");
+        assert_eq!(find(DirectoryHint::NoCodings), [true, false, false, false], "not even looked for");
         let file = std::fs::File::options().write(true).open(path.join("a.gz")).expect("the file");
         file.set_modified(std::time::UNIX_EPOCH).expect("a time");
         assert_eq!(coded(), [true, false, false, false]);
@@ -473,7 +473,7 @@ mod tests {
             let mut sets = capabilities(None).expect("the capabilities");
             sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
             set_capabilities(None, sets).expect("fewer capabilities");
-            root.find(b"a", LookupMode::MayBlock, CodingLookup::Wanted)
+            root.find(b"a", LookupMode::MayBlock, DirectoryHint::Unknown)
         };
         match std::thread::spawn(find).join().expect("no panic") {
             Ok(Found::File(files)) => {
