@@ -152,10 +152,8 @@ impl OpenFileCache {
 
     /// What is known about the directory of a file.
     pub fn hint_of(&self, site: &Site, path: &[u8], tick: u32) -> DirectoryHint {
-        match &self.watched {
-            Some((_, plain)) if plain.has(site.number, path, tick) => DirectoryHint::NoCodings,
-            _ => DirectoryHint::Unknown,
-        }
+        let watched = self.watched.as_ref();
+        watched.map_or(DirectoryHint::Unknown, |(_, plain)| plain.hint(site.number, path, tick))
     }
 
     fn place(&self, site: usize, path: &[u8]) -> Option<usize> {
@@ -212,9 +210,7 @@ impl OpenFileCache {
             }
             let place = site.root.place_of(path).ok()?;
             let stamp = watcher.stamp(&place)?;
-            if let Found::File(files) = &found
-                && site.root.has_codings()
-            {
+            if let Found::File(files) = &found {
                 let has_codings = files[1..].iter().any(Option::is_some);
                 plain.note((site.number, path), has_codings, &stamp, place, stale_from.get());
             }

@@ -1,19 +1,24 @@
-//! Directories in which no file has an encoded version beside it, which saves three lookups for each of their files.
+//! Directories in which no file has an encoded version beside it, which saves three lookups for each of their files. If
+//! they also have only files and directories, none has to be asked what it is before it is opened.
 //!
 //! If some files of a directory turn out to have none, a thread reads all its names once. From then on, inotify reports
 //! each new name with an encoding's suffix. If others write to the directory over a network, its modification time
-//! reveals that, which is read once per half of the time that a lookup is believed.
+//! reveals that, which is read once per half of the time that a lookup is believed. After other new names, which may be
+//! those of pipes and devices, the names are read again, but not often.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
-use rustix::fs::{Dir, Mode, OFlags, openat};
+use listener::ticks;
+use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::watch::WatchStamp;
 use crate::disk::threads::DiskThreads;
 use crate::http::encoding::is_of_coding;
+use crate::site::root::DirectoryHint;
 
 /// The most directories that a worker tracks.
 const MOST: usize = 64;
@@ -25,10 +30,17 @@ const SEEN: u32 = 8;
 /// The most names that are read in one directory.
 const MOST_NAMES: usize = 1 << 17;
 
+/// The least time between two readings of a directory's names, since many new ones may come one after the other.
+const READ_EVERY: Duration = Duration::from_secs(10);
+
 /// The result of a thread.
 const UNREAD: u8 = 0;
+/// No name is that of an encoding.
 const PLAIN: u8 = 1;
+/// Some are, or there are too many names.
 const CODED: u8 = 2;
+/// None is, and all are those of regular files and directories.
+const ONLY_FILES: u8 = 3;
 
 /// A worker's state.
 #[derive(Debug)]
@@ -48,8 +60,18 @@ struct Known {
     until: u32,
     /// How many of its files had no encodings.
     seen: u32,
-    /// The result for its names, once they are being read.
-    names: Option<Arc<AtomicU8>>,
+    /// What its names are, once they are being read.
+    names: Option<Names>,
+}
+
+/// What a directory's names are.
+#[derive(Debug)]
+struct Names {
+    found: Arc<AtomicU8>,
+    /// The directory's state before they were read.
+    stamp: WatchStamp,
+    /// The tick from which they may be read again.
+    again_from: u32,
 }
 
 impl PlainDirectories {
@@ -58,11 +80,14 @@ impl PlainDirectories {
         Self { disk, known: Vec::new() }
     }
 
-    /// Whether no file in this file's directory has an encoding.
-    pub fn has(&self, site: usize, path: &[u8], tick: u32) -> bool {
-        self.known.iter().any(|known| {
-            known.is_of(site, path) && known.until > tick && known.stamp.is_as_coded() && known.is_plain()
-        })
+    /// What is known about this file's directory.
+    pub fn hint(&self, site: usize, path: &[u8], tick: u32) -> DirectoryHint {
+        let known = self.known.iter().find(|known| known.is_of(site, path));
+        match known.filter(|known| known.until > tick && known.stamp.is_as_coded() && known.is_plain()) {
+            Some(known) if known.has_only_files() => DirectoryHint::OnlyFiles,
+            Some(_) => DirectoryHint::NoCodings,
+            None => DirectoryHint::Unknown,
+        }
     }
 
     /// Whether this file's directory is known, and may have no encodings.
@@ -70,7 +95,7 @@ impl PlainDirectories {
         self.known.iter().any(|known| known.is_of(site, path) && !known.is_coded())
     }
 
-    /// The state of this file's directory, if [`has`](Self::has) is true for `margin` ticks more, and nothing has
+    /// The state of this file's directory, if it is known to have no encodings for `margin` ticks more, and nothing has
     /// changed in it.
     pub fn stamp(&self, site: usize, path: &[u8], tick: u32, margin: u32) -> Option<&WatchStamp> {
         let known = self.known.iter().find(|known| known.is_of(site, path))?;
@@ -106,15 +131,17 @@ impl PlainDirectories {
         known.stamp = stamp.clone();
         known.until = until;
         known.seen = known.seen.saturating_add(1);
-        if known.names.is_none() && known.seen >= SEEN {
-            let names = Arc::new(AtomicU8::new(UNREAD));
-            known.names = Some(Arc::clone(&names));
-            // It is watched before it is read, so later names are reported.
-            self.disk.run(move |_| {
-                let found = if matches!(has_names_of_codings(&place), Ok(false)) { PLAIN } else { CODED };
-                names.store(found, Ordering::Relaxed);
-            });
-        }
+        let found = match &known.names {
+            None if known.seen >= SEEN => UNREAD,
+            // Until they are read again, no new one is that of an encoding.
+            Some(names) if names.are_outdated() && until >= names.again_from => PLAIN,
+            _ => return,
+        };
+        let found = Arc::new(AtomicU8::new(found));
+        let again_from = until.saturating_add(ticks(READ_EVERY));
+        known.names = Some(Names { found: Arc::clone(&found), stamp: stamp.clone(), again_from });
+        // It is watched before it is read, so later names are reported.
+        self.disk.run(move |_| found.store(read_names(&place).unwrap_or(CODED), Ordering::Relaxed));
     }
 
     /// Forgets all.
@@ -130,12 +157,28 @@ impl Known {
 
     /// Whether one of its names was that of an encoding when they were read.
     fn is_coded(&self) -> bool {
-        self.names.as_ref().is_some_and(|names| names.load(Ordering::Relaxed) == CODED)
+        self.names.as_ref().is_some_and(|names| names.found() == CODED)
     }
 
     /// Whether none of its names was that of an encoding when they were read.
     fn is_plain(&self) -> bool {
-        self.names.as_ref().is_some_and(|names| names.load(Ordering::Relaxed) == PLAIN)
+        self.names.as_ref().is_some_and(|names| matches!(names.found(), PLAIN | ONLY_FILES))
+    }
+
+    /// Whether all of its names are those of regular files and directories.
+    fn has_only_files(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.found() == ONLY_FILES && names.stamp.is_as_named())
+    }
+}
+
+impl Names {
+    fn found(&self) -> u8 {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// Whether all were those of regular files and directories, and others have come.
+    fn are_outdated(&self) -> bool {
+        self.found() == ONLY_FILES && !self.stamp.is_as_named()
     }
 }
 
@@ -144,17 +187,23 @@ fn directory_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Whether a directory has a name with an encoding's suffix, or more names than are read.
-fn has_names_of_codings(place: &OwnedFd) -> Result<bool, Errno> {
+/// What a directory's names are: [`PLAIN`], [`CODED`] or [`ONLY_FILES`].
+fn read_names(place: &OwnedFd) -> Result<u8, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Dir::new(openat(place, ".", flags, Mode::empty())?)?;
+    let mut found = ONLY_FILES;
     for _ in 0..MOST_NAMES {
-        let Some(name) = names.next() else { return Ok(false) };
-        if is_of_coding(name?.file_name().to_bytes()) {
-            return Ok(true);
+        let Some(name) = names.next() else { return Ok(found) };
+        let name = name?;
+        if is_of_coding(name.file_name().to_bytes()) {
+            return Ok(CODED);
+        }
+        // A link may lead to anything. Some file systems don't tell what a name is.
+        if !matches!(name.file_type(), FileType::RegularFile | FileType::Directory) {
+            found = PLAIN;
         }
     }
-    Ok(true)
+    Ok(CODED)
 }
 
 #[cfg(test)]
@@ -164,6 +213,12 @@ mod tests {
 
     use super::*;
     use crate::cache::watch::Watcher;
+
+    impl PlainDirectories {
+        fn has(&self, site: usize, path: &[u8], tick: u32) -> bool {
+            self.hint(site, path, tick) != DirectoryHint::Unknown
+        }
+    }
 
     struct Fixture {
         place: tempfile::TempDir,
@@ -196,7 +251,7 @@ mod tests {
             let path = self.directory();
             testkit::until("its names are read", || {
                 self.look_up(&path, 5);
-                let is_read = |names: &Arc<AtomicU8>| names.load(Ordering::Relaxed) != UNREAD;
+                let is_read = |names: &Names| names.found() != UNREAD;
                 self.plain.known.iter().any(|known| known.names.as_ref().is_some_and(is_read))
             });
             self.plain.has(0, b"d/g", 1)
@@ -236,6 +291,43 @@ mod tests {
         fs::rename(fixture.directory().join("f"), fixture.directory().join("g.gz")).expect("renamed");
         fixture.watcher.read();
         assert!(!fixture.plain.has(0, b"d/g", 1));
+    }
+
+    #[test]
+    fn a_directory_that_gets_a_name_may_have_more_than_files_until_its_names_are_read_again() {
+        let mut fixture = Fixture::new();
+        let directory = fixture.directory();
+        fs::write(directory.join("f"), "text").expect("a file");
+        fs::create_dir(directory.join("g")).expect("a directory");
+        assert!(fixture.learn());
+        let hint = |fixture: &Fixture| fixture.plain.hint(0, b"d/f", 1);
+        assert_eq!(hint(&fixture), DirectoryHint::OnlyFiles);
+        // Writing to a file, removing one and making a directory change nothing about the others.
+        fs::write(directory.join("f"), "another").expect("a file");
+        fs::remove_dir(directory.join("g")).expect("removed");
+        fs::create_dir(directory.join("h")).expect("a directory");
+        fixture.watcher.read();
+        assert_eq!(hint(&fixture), DirectoryHint::OnlyFiles);
+        fs::write(directory.join("g"), "text").expect("a file");
+        fixture.watcher.read();
+        assert_eq!(hint(&fixture), DirectoryHint::NoCodings);
+        fixture.look_up(&directory, 6);
+        assert_eq!(hint(&fixture), DirectoryHint::NoCodings, "they were just read");
+        fixture.look_up(&directory, 5 + ticks(READ_EVERY));
+        testkit::until("its names are read again", || hint(&fixture) == DirectoryHint::OnlyFiles);
+        let fifo = |name: &str| {
+            let path = directory.join(name);
+            rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        };
+        fifo("i");
+        fixture.watcher.read();
+        assert_eq!(hint(&fixture), DirectoryHint::NoCodings);
+        let names = || read_names(&fs::File::open(&directory).expect("a directory").into());
+        assert_eq!(names(), Ok(PLAIN));
+        fs::remove_file(directory.join("i")).expect("removed");
+        assert_eq!(names(), Ok(ONLY_FILES));
+        std::os::unix::fs::symlink("f", directory.join("link")).expect("a link");
+        assert_eq!(names(), Ok(PLAIN));
     }
 
     #[test]

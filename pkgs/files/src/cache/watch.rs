@@ -53,6 +53,8 @@ struct Directory {
     changes: Cell<u64>,
     /// Events about names with an encoding's suffix, or about the directory itself.
     coded: Cell<u64>,
+    /// Events about new names of anything but directories, or about the directory itself.
+    named: Cell<u64>,
 }
 
 /// Seconds since 1970, and nanoseconds.
@@ -64,6 +66,7 @@ pub struct WatchStamp {
     directory: Rc<Directory>,
     changes: u64,
     coded: u64,
+    named: u64,
     modified: Time,
 }
 
@@ -76,6 +79,11 @@ impl WatchStamp {
     /// Whether nothing about encodings has changed since.
     pub fn is_as_coded(&self) -> bool {
         self.directory.coded.get() == self.coded
+    }
+
+    /// Whether no name has come since, nor come to stand for something else, except for directories.
+    pub fn is_as_named(&self) -> bool {
+        self.directory.named.get() == self.named
     }
 
     /// Whether a later stamp is of the same directory, without a change about encodings or an unreported one in
@@ -107,8 +115,8 @@ impl Watcher {
         let inode = (stat.st_dev, stat.st_ino);
         let directory = self.watched(inode).or_else(|| self.watch(inode, directory))?;
         let (changes, coded) = (directory.changes.get(), directory.coded.get());
-        let modified = (stat.st_mtime, stat.st_mtime_nsec as i64);
-        Some(WatchStamp { directory, changes, coded, modified })
+        let (named, modified) = (directory.named.get(), (stat.st_mtime, stat.st_mtime_nsec as i64));
+        Some(WatchStamp { directory, changes, coded, named, modified })
     }
 
     /// A directory that is already watched. If it was deleted and its number reused, the end of its watch is still
@@ -122,7 +130,8 @@ impl Watcher {
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
         let inotify = Rc::clone(&self.inotify);
-        let directory = Rc::new(Directory { inotify, watch, changes: Cell::new(0), coded: Cell::new(0) });
+        let (changes, coded, named) = Default::default();
+        let directory = Rc::new(Directory { inotify, watch, changes, coded, named });
         self.directories.insert(watch, (inode, Rc::downgrade(&directory)));
         self.watches.insert(inode, watch);
         Some(directory)
@@ -146,11 +155,16 @@ impl Watcher {
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 let all = self.directories.values().filter_map(|(_, directory)| directory.upgrade());
-                all.for_each(|directory| directory.changed(true));
+                all.for_each(|directory| directory.changed(true, true));
             } else if let Some((_, directory)) = self.directories.get(&event.wd())
                 && let Some(directory) = directory.upgrade()
             {
-                directory.changed(event.file_name().is_none_or(|name| is_of_coding(name.to_bytes())));
+                let name = event.file_name();
+                let events = event.events();
+                let is_new = events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)
+                    && !events.contains(ReadFlags::ISDIR);
+                directory
+                    .changed(name.is_none_or(|name| is_of_coding(name.to_bytes())), name.is_none() || is_new);
             }
             if event.events().contains(ReadFlags::IGNORED)
                 && let Some((inode, _)) = self.directories.remove(&event.wd())
@@ -163,9 +177,10 @@ impl Watcher {
 }
 
 impl Directory {
-    fn changed(&self, is_about_codings: bool) {
+    fn changed(&self, is_about_codings: bool, is_about_new_names: bool) {
         self.changes.set(self.changes.get() + 1);
         self.coded.set(self.coded.get() + u64::from(is_about_codings));
+        self.named.set(self.named.get() + u64::from(is_about_new_names));
     }
 }
 

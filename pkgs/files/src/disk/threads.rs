@@ -48,6 +48,9 @@ const ADVICE_BYTES: u64 = 128 << 10;
 /// How long a lookup waits for a file descriptor; others are freed as transfers end.
 const SCARCE_FOR: Duration = Duration::from_secs(10);
 
+/// How long a waiting lookup relies on a directory having only files.
+const HINT_FOR: Duration = Duration::from_millis(100);
+
 /// Look-ups that may wait, for a thread or for a file descriptor. With the longest paths, of 4 KiB, they take 64 MiB,
 /// and more where a rule has several to try. At 100 µs each, the threads take half a second for them.
 const LOOKUPS: usize = 16_384;
@@ -266,7 +269,10 @@ impl Job {
 
 impl DiskLookup {
     /// Looks it up, and reports what is found, unless it has to wait for a file descriptor.
-    fn run(self, scarce: &Weak<Scarce>) {
+    fn run(mut self, scarce: &Weak<Scarce>) {
+        if self.until.saturating_duration_since(Instant::now()) + HINT_FOR < SCARCE_FOR {
+            self.lookup.forget_files();
+        }
         let find = || {
             #[cfg(test)]
             crate::faults::strike(crate::faults::LOOKUP, self.lookup.asked());

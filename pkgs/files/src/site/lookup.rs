@@ -25,6 +25,13 @@ impl Lookup {
         }
     }
 
+    /// Relies no longer on what else is in a directory, since that may have changed meanwhile.
+    pub fn forget_files(&mut self) {
+        if let Self::One(_, hint @ DirectoryHint::OnlyFiles) = self {
+            *hint = DirectoryHint::NoCodings;
+        }
+    }
+
     /// The requested path, once it has been looked up.
     pub fn into_asked(self) -> Vec<u8> {
         match self {
@@ -145,6 +152,19 @@ mod tests {
             }
         }
         kept
+    }
+
+    #[test]
+    fn what_was_known_about_a_directory_is_forgotten_only_as_far_as_it_may_do_harm() {
+        for (known, kept) in [
+            (DirectoryHint::Unknown, DirectoryHint::Unknown),
+            (DirectoryHint::NoCodings, DirectoryHint::NoCodings),
+            (DirectoryHint::OnlyFiles, DirectoryHint::NoCodings),
+        ] {
+            let mut lookup = Lookup::One(b"a".to_vec(), known);
+            lookup.forget_files();
+            assert!(matches!(lookup, Lookup::One(_, hint) if hint == kept), "{known:?}");
+        }
     }
 
     #[test]

@@ -148,6 +148,16 @@ pub enum DirectoryHint {
     Unknown,
     /// It has no encodings.
     NoCodings,
+    /// Nor anything but regular files and directories, which can be opened without a side effect. Something else may be
+    /// there since a few milliseconds, or since another directory has taken its place, for as long as look-ups are
+    /// believed.
+    OnlyFiles,
+}
+
+/// What a path names.
+enum Opened {
+    File(OpenedFile),
+    Other(FileType),
 }
 
 impl FileIdentity {
@@ -234,29 +244,23 @@ impl Root {
         Ok(Self { directory, symlinks, precompressed })
     }
 
-    /// Whether encodings next to files are served for them.
-    pub fn has_codings(&self) -> bool {
-        self.precompressed
-    }
-
     /// Opens what a decoded path names, without a leading slash, and with a final one if it should be a directory.
     ///
     /// # Errors
     /// [`Error`].
     pub fn find(&self, path: &[u8], mode: LookupMode, hint: DirectoryHint) -> Result<Found, Error> {
         if !path.is_empty() && !path.ends_with(b"/") {
-            return match self.look(path, mode)? {
-                FileType::RegularFile => self.with_codings(path, mode, hint),
-                FileType::Directory => Ok(Found::Directory),
-                // Opening a FIFO would unblock its writer, and opening a device may do anything.
-                _ => Err(Error::Missing),
+            return match self.open_file(path, mode, hint)? {
+                Opened::File(file) => self.with_codings(file, path, mode, hint),
+                Opened::Other(FileType::Directory) => Ok(Found::Directory),
+                Opened::Other(_) => Err(Error::Missing),
             };
         }
         let mut index = path.to_vec();
         index.extend_from_slice(INDEX.as_bytes());
-        match self.look(&index, mode) {
-            Ok(FileType::RegularFile) => return self.with_codings(&index, mode, hint),
-            Ok(_) | Err(Error::Missing) => {}
+        match self.open_file(&index, mode, hint) {
+            Ok(Opened::File(file)) => return self.with_codings(file, &index, mode, hint),
+            Ok(Opened::Other(_)) | Err(Error::Missing) => {}
             Err(error) => return Err(error),
         }
         self.directory(path, mode).map(Found::Listing)
@@ -286,12 +290,9 @@ impl Root {
     /// # Errors
     /// [`Error`].
     pub fn regular(&self, path: &[u8], mode: LookupMode) -> Result<OpenedFile, Error> {
-        // If the name has become a FIFO since it was checked, this doesn't wait for a writer.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = self.open_at(path, flags, mode)?;
-        match FileIdentity::of(&fd)? {
-            (identity, FileType::RegularFile) => Ok(OpenedFile { fd, identity, origin: None }),
-            _ => Err(Error::Missing),
+        match self.open_unchecked(path, mode)? {
+            Opened::File(file) => Ok(file),
+            Opened::Other(_) => Err(Error::Missing),
         }
     }
 
@@ -307,8 +308,40 @@ impl Root {
         }
     }
 
-    fn with_codings(&self, path: &[u8], mode: LookupMode, hint: DirectoryHint) -> Result<Found, Error> {
-        let plain = self.regular(path, mode)?;
+    /// Opens what a path names if that is a regular file: opening a FIFO would unblock its writer, and opening a device
+    /// may do anything. Otherwise says what it is.
+    fn open_file(&self, path: &[u8], mode: LookupMode, hint: DirectoryHint) -> Result<Opened, Error> {
+        if hint == DirectoryHint::OnlyFiles {
+            match self.open_unchecked(path, mode) {
+                // What it is has to be asked about a directory that may be searched but not read.
+                Err(Error::Denied) => {}
+                opened => return opened,
+            }
+        }
+        match self.look(path, mode)? {
+            FileType::RegularFile => self.open_unchecked(path, mode),
+            other => Ok(Opened::Other(other)),
+        }
+    }
+
+    /// Opens whatever a path names, which has to be known to be harmless, and keeps it open if it is a regular file.
+    fn open_unchecked(&self, path: &[u8], mode: LookupMode) -> Result<Opened, Error> {
+        // If the name has become a FIFO since it was checked, this doesn't wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = self.open_at(path, flags, mode)?;
+        Ok(match FileIdentity::of(&fd)? {
+            (identity, FileType::RegularFile) => Opened::File(OpenedFile { fd, identity, origin: None }),
+            (_, other) => Opened::Other(other),
+        })
+    }
+
+    fn with_codings(
+        &self,
+        plain: OpenedFile,
+        path: &[u8],
+        mode: LookupMode,
+        hint: DirectoryHint,
+    ) -> Result<Found, Error> {
         let modified = plain.identity.modified;
         let mut files = Box::new([Some(plain), None, None, None]);
         if self.precompressed && hint == DirectoryHint::Unknown {
@@ -423,6 +456,27 @@ mod tests {
         assert!(matches!(find(""), Ok(Found::Listing(_))));
         for missing in ["fifo", "a/", "a/b", "nothing", "fifo/"] {
             assert_eq!(find(missing).err(), Some(Error::Missing), "{missing}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_about_a_directory_changes_nothing_about_what_is_found() {
+        let place = place();
+        let root = Root::open(&place.path().join("root"), Symlinks::Beneath, true).expect("a root");
+        let find = |path: &str, mode, hint| match root.find(path.as_bytes(), mode, hint) {
+            Ok(Found::File(files)) => Ok((files[0].as_ref().map_or(0, |file| file.identity.size), "file")),
+            Ok(Found::Directory) => Ok((0, "directory")),
+            Ok(Found::Listing(_)) => Ok((0, "listing")),
+            Err(error) => Err(error),
+        };
+        for path in ["a", "a/", "sub", "sub/", "", "sub/index.html", "nothing", "inside", "outside", "fifo"] {
+            let expected = find(path, LookupMode::MayBlock, DirectoryHint::Unknown);
+            for hint in [DirectoryHint::NoCodings, DirectoryHint::OnlyFiles] {
+                assert_eq!(find(path, LookupMode::MayBlock, hint), expected, "{path} {hint:?}");
+                let cached = find(path, LookupMode::CachedOnly, hint);
+                // tmpfs does not remember what it doesn't have.
+                assert!(cached == expected || cached == Err(Error::Cold), "{path} {hint:?}: {cached:?}");
+            }
         }
     }
 
