@@ -5,7 +5,9 @@
 //! - [`connection`]: the life of a connection.
 //! - [`write_queue`]: what a connection still has to send.
 //! - [`ktls`]: TLS connections that the kernel encrypts.
+//! - [`attempts`]: which look-ups a worker tries itself.
 
+mod attempts;
 mod connection;
 pub mod ktls;
 mod state;

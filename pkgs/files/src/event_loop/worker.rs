@@ -22,6 +22,7 @@ use service::proxies::Source;
 use service::socket::is_about_one_connection;
 use service::{handover, panics};
 
+use super::attempts::LookupAttempts;
 use super::connection::{ClientInfo, Connection, NextStep};
 use super::ktls::KtlsConnection;
 use super::state::{TurnBuffers, WorkerState};
@@ -100,6 +101,8 @@ struct EventLoop {
     drained_from: Option<u32>,
     /// Completed reads of the ring.
     ended: VecDeque<Completion>,
+    /// Whether look-ups are tried without waiting for the disk.
+    attempts: LookupAttempts,
     /// The slot from which the search for transfers with unsent blocks continues.
     hand: usize,
 }
@@ -148,6 +151,7 @@ pub fn run(shared: &Arc<SharedState>, index: usize, listeners: Vec<TcpListener>)
         ticked: coarse(),
         drained_from: None,
         ended: VecDeque::new(),
+        attempts: LookupAttempts::default(),
         hand: 0,
     };
     this.listen()?;
@@ -267,20 +271,39 @@ impl EventLoop {
         let context = &self.worker.context;
         let (shared, completions) = (Arc::clone(&context.shared), Arc::clone(&self.worker.completions));
         let deadline = context.write_deadline();
-        let mut short = false;
-        self.turn(token, |connection| match wait.at_once(&site) {
-            Ok(outcome) => connection.done(Completed::Work(outcome), deadline),
-            Err((wait, is_short)) => {
-                short = is_short;
-                let done = move |outcome| completions.push(token, Completed::Work(outcome));
-                shared.resolve(wait, site, Interest::ALWAYS, done);
+        let is_tried = self.is_tried(&wait, &site);
+        let counts = is_tried && site.origin.is_none();
+        let (mut short, mut has_succeeded) = (false, None);
+        self.turn(token, |connection| {
+            let outcome = if is_tried { wait.at_once(&site) } else { Err((wait, false)) };
+            match outcome {
+                Ok(outcome) => {
+                    has_succeeded = Some(true);
+                    connection.done(Completed::Work(outcome), deadline);
+                }
+                Err((wait, is_short)) => {
+                    has_succeeded = Some(false);
+                    short = is_short;
+                    let done = move |outcome| completions.push(token, Completed::Work(outcome));
+                    shared.resolve(wait, site, Interest::ALWAYS, done);
+                }
             }
         });
+        if let Some(has_succeeded) = has_succeeded.filter(|_| counts) {
+            self.attempts.record(has_succeeded);
+        }
         // Too many files are open. Those in the cache can be opened again, so a request that may wait gets a
         // descriptor.
         if short {
             self.worker.context.close_files();
         }
+    }
+
+    /// Whether this is a look-up that the worker tries itself.
+    fn is_tried(&mut self, wait: &PendingWork, site: &Site) -> bool {
+        let PendingWork::Lookup(lookup) = wait else { return false };
+        // What is open is in memory, and so are its directories. An origin is only asked what it knows.
+        site.origin.is_some() || self.attempts.is_due() || self.worker.context.knows(site, lookup.asked())
     }
 
     /// If transfers wait for blocks, takes them from transfers whose clients take nothing.

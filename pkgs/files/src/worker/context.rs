@@ -123,6 +123,11 @@ impl WorkerContext {
         builder
     }
 
+    /// Whether there is an entry for a path, however old.
+    pub fn knows(&self, site: &Site, path: &[u8]) -> bool {
+        self.cache.last(site, path).is_some()
+    }
+
     /// The counters of connections with TLS, or of the others.
     pub fn counts(&self, tls: bool) -> &WorkerMetrics {
         if tls { &self.tls_metrics } else { &self.metrics }
