@@ -11,6 +11,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::copy::{CopySlot, FileCopy};
+use super::memory_budget::{KeptBytes, MemoryBudget};
 use super::memory_copy::MemoryCopy;
 use super::pipe_copy::PipeCopy;
 use crate::disk::ring_file::{RingFile, open_direct};
@@ -63,7 +64,7 @@ pub struct OpenFile {
     fields_start: usize,
     etag_end: usize,
     ok_end: usize,
-    bytes: OnceCell<Box<[u8]>>,
+    bytes: OnceCell<KeptBytes>,
     /// Whether direct reads, around the page cache, have turned out to fail.
     refuses_direct: Cell<bool>,
     /// Whether its reads may wait.
@@ -273,20 +274,21 @@ impl OpenFile {
         self.bytes.get().map(|bytes| &**bytes)
     }
 
-    /// Keeps its bytes in memory, if they are in the page cache and cannot change unnoticed. Returns whether it does.
-    pub fn keep_bytes(&self, now: SystemTime) -> bool {
+    /// Keeps its bytes in memory, if there is room for them, and if they are in the page cache and cannot change
+    /// unnoticed. Returns whether it does.
+    pub fn keep_bytes(&self, now: SystemTime, memory: &MemoryBudget) -> bool {
         if self.bytes.get().is_some() {
             return true;
         }
         if !self.is_settled(now) || self.incomplete().is_some() {
             return false;
         }
-        let Ok(size) = usize::try_from(self.identity.size) else { return false };
-        let mut bytes = vec![0; size].into_boxed_slice();
+        let size = usize::try_from(self.identity.size).ok();
+        let Some(mut bytes) = size.and_then(|size| memory.take(size)) else { return false };
         let buffers = &mut [std::io::IoSliceMut::new(&mut bytes)];
         let read = preadv2(self.fd(), buffers, 0, ReadWriteFlags::NOWAIT);
         // Checked after reading, so that data read during a change is not kept.
-        if read != Ok(size) || !self.identity.is_unchanged(&self.fd) {
+        if read != Ok(bytes.len()) || !self.identity.is_unchanged(&self.fd) {
             return false;
         }
         self.bytes.set(bytes).is_ok()

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use foldhash::fast::RandomState;
 
 use super::file::OpenFile;
+use super::memory_budget::MemoryBudget;
 use super::plain_directories::PlainDirectories;
 use super::watch::{WatchStamp, Watcher};
 use crate::http::encoding::Coding;
@@ -93,8 +94,8 @@ pub struct OpenFileCache {
     fresh_for: u32,
     /// The longest file whose bytes are kept in memory.
     memory_max: u64,
-    /// The memory left for small files' bytes.
-    memory: usize,
+    /// The memory for small files' bytes.
+    memory: MemoryBudget,
     /// Of each file that was looked up and got no place, a part of its path's hash, until another's is here instead.
     passed: Box<[u32]>,
     /// The policies of all paths of sites without rules: for sites that list no directories, and for those that do.
@@ -129,7 +130,7 @@ impl OpenFileCache {
             capacity: capacity.max(1),
             fresh_for,
             memory_max,
-            memory,
+            memory: MemoryBudget::new(memory),
             passed: Box::default(),
             unruled: [None, None],
             watched,
@@ -229,14 +230,7 @@ impl OpenFileCache {
             site.routes() && !(matches!(kind, EntryKind::File(..)) && site.route(path, None).is_direct(path));
         let entry = Rc::new(CacheEntry { kind, policy, is_routed, made, stale_from, stamp });
         match place {
-            Some(place) => {
-                let old = std::mem::replace(&mut self.slots[place].entry, Rc::clone(&entry));
-                // The encodings stay with the plain file, which may also be gone.
-                let plain = |entry: &CacheEntry| entry.kind.files().next().map(Rc::as_ptr);
-                if plain(&old) != plain(&entry) {
-                    self.memory += bytes_kept(&old);
-                }
-            }
+            Some(place) => self.slots[place].entry = Rc::clone(&entry),
             None if is_kept => self.add(site.number, path, Rc::clone(&entry)),
             None => {}
         }
@@ -289,7 +283,6 @@ impl OpenFileCache {
             let place = self.oldest();
             let old = std::mem::replace(&mut self.slots[place], slot);
             self.places(old.site).remove(&old.path);
-            self.memory += bytes_kept(&old.entry);
             place
         };
         self.places(site).insert(path.into(), place);
@@ -315,7 +308,6 @@ impl OpenFileCache {
 
     /// Closes all files that are not being sent.
     pub fn clear(&mut self) {
-        self.memory += self.slots.iter().map(|slot| bytes_kept(&slot.entry)).sum::<usize>();
         self.places.clear();
         self.others.clear();
         self.slots.clear();
@@ -323,10 +315,10 @@ impl OpenFileCache {
         self.forget_directories();
     }
 
-    /// Removes everything, with `memory` bytes for small files again. Relies on none of the old state.
-    pub fn reset(&mut self, memory: usize) {
+    /// Removes everything. Relies on none of the old state.
+    pub fn reset(&mut self) {
         (self.places, self.others, self.slots) = Default::default();
-        (self.hand, self.memory) = (0, memory);
+        self.hand = 0;
         self.forget_directories();
     }
 
@@ -351,7 +343,6 @@ impl OpenFileCache {
                 continue;
             }
             let gone = self.slots.swap_remove(place);
-            self.memory += bytes_kept(&gone.entry);
             self.places(gone.site).remove(&gone.path);
             if let Some(Slot { site, path, .. }) = self.slots.get(place) {
                 let (site, path) = (*site, path.clone());
@@ -364,11 +355,8 @@ impl OpenFileCache {
     }
 
     /// Keeps a small file's bytes in memory, if there is room.
-    pub fn keep_bytes(&mut self, file: &OpenFile, now: SystemTime) {
-        let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
-        if file.bytes().is_none() && size <= self.memory && file.keep_bytes(now) {
-            self.memory -= size;
-        }
+    pub fn keep_bytes(&self, file: &OpenFile, now: SystemTime) {
+        file.keep_bytes(now, &self.memory);
     }
 
     /// Processes changes below the root.
@@ -392,10 +380,6 @@ impl OpenFileCache {
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
-}
-
-fn bytes_kept(entry: &CacheEntry) -> usize {
-    entry.kind.files().filter_map(|file| file.bytes()).map(<[u8]>::len).sum()
 }
 
 /// Whether these are the files that are already open, unchanged.
@@ -453,6 +437,7 @@ mod tests {
     use crate::disk::threads::DiskThreads;
     use crate::site::Options;
     use crate::site::root::{LookupMode, Symlinks};
+    use crate::variants::tests::{evict, variant_of};
     use crate::worker::shared::tests::load;
 
     #[test]
@@ -471,7 +456,7 @@ mod tests {
                     site.find(b"a", LookupMode::MayBlock, DirectoryHint::Unknown).expect("it is there");
                 let entry = cache.insert(&site, b"a", found, time);
                 entry.kind.files().for_each(|file| cache.keep_bytes(file, time.1));
-                cache.memory
+                cache.memory.left()
             };
             std::fs::write(&named, "text").expect("a file");
             if look(&mut cache) == 100 {
@@ -487,6 +472,52 @@ mod tests {
             if next == "another file" {
                 std::fs::remove_file(&named).expect("it was there");
             }
+        }
+    }
+
+    #[test]
+    fn an_encoding_that_was_made_gives_its_memory_back_however_it_goes() {
+        let test = "an_encoding_that_was_made_gives_its_memory_back_however_it_goes";
+        // As above.
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        let rules = place.path().join("rules.toml");
+        std::fs::write(&rules, "[[rule]]\npath = '*'\ncompress = true\n").expect("rules");
+        for (name, text) in
+            [("a.txt", "text ".repeat(1000)), ("other", "text".into()), ("coded", "text".into())]
+        {
+            std::fs::write(place.path().join(name), text).expect("a file");
+        }
+        let site = load(place.path(), Some(rules));
+        let time = (1, SystemTime::now() + Duration::from_secs(60));
+        let look_up = |cache: &mut OpenFileCache, path: &[u8]| {
+            let found = site.find(path, LookupMode::MayBlock, DirectoryHint::Unknown).expect("it is there");
+            cache.insert(&site, path, found, time)
+        };
+        for how in ["another takes its entry's place", "it is evicted", "all are closed"] {
+            let mut cache = OpenFileCache::new(1, 1, (100, 100), None);
+            let entry = look_up(&mut cache, b"a.txt");
+            // For the cache, this is a file like any other.
+            let coded = look_up(&mut OpenFileCache::new(1, 1, (0, 0), None), b"coded");
+            let file = Rc::clone(coded.kind.files().next().expect("a file"));
+            drop(coded);
+            cache.keep_bytes(&file, time.1);
+            if cache.memory.left() == 100 {
+                return bench::skipped(test, "this file system reads nothing for those who don't wait");
+            }
+            assert_eq!(cache.memory.left(), 96, "{how}");
+            let variant = variant_of(file.fd(), file.identity);
+            let made = entry.made.as_ref().expect("texts are compressed");
+            made[0].replace(Some((Arc::clone(&variant), file)));
+            drop(entry);
+            match how {
+                "it is evicted" => {
+                    evict(&variant);
+                    cache.forget_made();
+                }
+                "all are closed" => cache.clear(),
+                _ => drop(look_up(&mut cache, b"other")),
+            }
+            assert_eq!(cache.memory.left(), 100, "{how}");
         }
     }
 

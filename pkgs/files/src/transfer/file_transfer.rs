@@ -491,6 +491,7 @@ mod tests {
 
     use super::*;
     use crate::cache::copies::tests::copy_of;
+    use crate::cache::memory_budget::MemoryBudget;
     use crate::disk::admission::GhostQueue;
     use crate::site::root::{FileIdentity, OpenedFile};
     use crate::site::rules::Policy;
@@ -524,7 +525,7 @@ mod tests {
                 }
                 _ => transfer.corked = true,
             }
-            if !file.keep_bytes(now) {
+            if !file.keep_bytes(now, &MemoryBudget::new(bytes.len())) {
                 return bench::skipped(test, "this file system reads nothing for those who don't wait");
             }
             let (ours, mut theirs) = UnixStream::pair().expect("sockets");

@@ -319,12 +319,23 @@ fn variant(fd: &OwnedFd, identity: &FileIdentity, coding: Coding) -> Option<Made
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Read;
     use std::sync::mpsc::channel;
 
     use super::*;
     use crate::cache::copies::tests::file;
+
+    /// An encoding that is this file.
+    pub fn variant_of(fd: &Arc<OwnedFd>, identity: FileIdentity) -> Arc<Variant> {
+        let (used, gone) = Default::default();
+        Arc::new(Variant { fd: Arc::clone(fd), identity, digest: 0, used, gone })
+    }
+
+    /// Evicts an encoding.
+    pub fn evict(variant: &Variant) {
+        variant.gone.store(true, Ordering::Relaxed);
+    }
 
     fn text(number: u8) -> Vec<u8> {
         format!("{number} of many lines\n").repeat(1000).into_bytes()

@@ -46,7 +46,6 @@ pub struct WorkerContext {
     /// Whether each answer is its connection's last.
     pub draining: bool,
     cache: OpenFileCache,
-    memory: usize,
     memory_max: u64,
     /// The access log's lines, if there is a log. The TLS listener logs its own requests.
     pub log: Option<Lines>,
@@ -84,7 +83,6 @@ impl WorkerContext {
             now,
             draining: false,
             cache: OpenFileCache::new(settings.open_files, fresh_for, (memory, memory_max), watched),
-            memory,
             memory_max,
             log: shared.access_log.as_ref().map(AccessLog::lines),
             changes,
@@ -206,7 +204,7 @@ impl WorkerContext {
 
     /// Resets what a panic may have left half changed.
     pub fn reset(&mut self) {
-        self.cache.reset(self.memory);
+        self.cache.reset();
         self.prefetched = Default::default();
     }
 
