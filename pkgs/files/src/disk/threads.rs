@@ -51,6 +51,10 @@ const SCARCE_FOR: Duration = Duration::from_secs(10);
 /// How long a waiting lookup relies on a directory having only files.
 const HINT_FOR: Duration = Duration::from_millis(100);
 
+/// A look-up that waits for longer has waited long for its turn. With 128 connections that ask for cold files, whole
+/// answers take 3 ms.
+const LONG: Duration = Duration::from_millis(10);
+
 /// Look-ups that may wait, for a thread or for a file descriptor. With the longest paths, of 4 KiB, they take 64 MiB,
 /// and more where a rule has several to try. At 100 µs each, the threads take half a second for them.
 const LOOKUPS: usize = 16_384;
@@ -79,6 +83,7 @@ pub struct DiskThreads {
     jobs: Arc<JobSender<Job>>,
     /// How many look-ups wait.
     lookups: Arc<AtomicUsize>,
+    last_turn: Arc<LastTurn>,
     prefetches: Arc<AtomicUsize>,
     reads_ahead: Arc<AtomicUsize>,
     scarce: Arc<Scarce>,
@@ -97,8 +102,16 @@ struct DiskLookup {
     done: Then,
     /// One of [`LOOKUPS`], for as long as it waits.
     place: OneOf,
-    /// When it fails, if there is no file descriptor until then.
-    until: Instant,
+    /// Since when it waits.
+    queued: Instant,
+}
+
+/// When the look-up was queued whose turn came last.
+#[derive(Debug)]
+struct LastTurn {
+    began: Instant,
+    /// In microseconds after that.
+    queued: AtomicU64,
 }
 
 /// The state of a shortage of file descriptors.
@@ -125,16 +138,19 @@ impl DiskThreads {
         let health = ThreadHealth::new(THREADS);
         let (sender, jobs) = queue();
         let scarce = Arc::<Scarce>::default();
+        let last_turn = Arc::new(LastTurn { began: Instant::now(), queued: AtomicU64::new(0) });
         for number in 0..THREADS {
             let jobs = jobs.clone();
             let thread = health.thread(number);
             // A waiting lookup does not keep threads from ending.
             let scarce = Arc::downgrade(&scarce);
-            background::spawn(format!("files-disk-{number}"), move || work(&jobs, &thread, &scarce))?;
+            let last_turn = Arc::clone(&last_turn);
+            let run = move || work(&jobs, &thread, &scarce, &last_turn);
+            background::spawn(format!("files-disk-{number}"), run)?;
         }
         let jobs = Arc::new(sender);
         let (lookups, prefetches, reads_ahead, searched) = Default::default();
-        Ok(Self { health, jobs, lookups, prefetches, reads_ahead, scarce, searched })
+        Ok(Self { health, jobs, lookups, last_turn, prefetches, reads_ahead, scarce, searched })
     }
 
     /// Whether the threads are alive, for the watchdog.
@@ -155,8 +171,14 @@ impl DiskThreads {
         let Some(place) = self.place() else {
             return done(lookup.asked().to_vec(), Err(Error::Exhausted));
         };
-        let until = Instant::now() + SCARCE_FOR;
-        self.look(DiskLookup { site, lookup, interest, done: Box::new(done), place, until });
+        let queued = Instant::now();
+        self.look(DiskLookup { site, lookup, interest, done: Box::new(done), place, queued });
+    }
+
+    /// Whether look-ups wait long for their turn, for instance because the disk does not answer. What needs only memory
+    /// does better not to wait behind them.
+    pub fn is_behind(&self) -> bool {
+        self.lookups.load(Ordering::Relaxed) > 0 && self.last_turn.age() > LONG
     }
 
     /// A place for a look-up; none if as many wait for which somebody waits.
@@ -270,7 +292,7 @@ impl Job {
 impl DiskLookup {
     /// Looks it up, and reports what is found, unless it has to wait for a file descriptor.
     fn run(mut self, scarce: &Weak<Scarce>) {
-        if self.until.saturating_duration_since(Instant::now()) + HINT_FOR < SCARCE_FOR {
+        if self.queued.elapsed() > HINT_FOR {
             self.lookup.forget_files();
         }
         let find = || {
@@ -284,7 +306,7 @@ impl DiskLookup {
             (None, Err(Error::Failed(Errno::IO)))
         });
         match (found, scarce.upgrade()) {
-            (Err(Error::Exhausted), Some(scarce)) if Instant::now() < self.until => scarce.keep(self),
+            (Err(Error::Exhausted), Some(scarce)) if self.queued.elapsed() < SCARCE_FOR => scarce.keep(self),
             (found, _) => {
                 let Self { lookup, done, place, .. } = self;
                 // Whoever is told may look up something else at once.
@@ -292,6 +314,19 @@ impl DiskLookup {
                 done(path.unwrap_or_else(|| lookup.into_asked()), found);
             }
         }
+    }
+}
+
+impl LastTurn {
+    fn record(&self, queued: Instant) {
+        let after = queued.saturating_duration_since(self.began);
+        self.queued.store(after.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// How long ago it was queued.
+    fn age(&self) -> Duration {
+        let queued = Duration::from_micros(self.queued.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(queued)
     }
 }
 
@@ -333,9 +368,12 @@ impl Drop for OneOf {
     }
 }
 
-fn work(jobs: &Jobs<Job>, thread: &MonitoredThread, scarce: &Weak<Scarce>) {
+fn work(jobs: &Jobs<Job>, thread: &MonitoredThread, scarce: &Weak<Scarce>, last_turn: &LastTurn) {
     let mut buffer = vec![0; READ_BYTES];
     while let Some(job) = jobs.next() {
+        if let Job::Lookup(this) = &job {
+            last_turn.record(this.queued);
+        }
         thread.at(|| {
             if job.is_wanted() {
                 job.run(scarce, &mut buffer);
@@ -515,6 +553,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn threads_are_behind_while_look_ups_wait_long_for_their_turn() {
+        let (busy, results) = Busy::start();
+        let (disk, last_turn) = (busy.disk.clone(), Arc::clone(&busy.disk.last_turn));
+        last_turn.record(last_turn.began);
+        testkit::until("time passes", || last_turn.age() > LONG);
+        assert!(!disk.is_behind(), "none waits");
+        // As if one that was just queued had had its turn.
+        last_turn.record(Instant::now() + Duration::from_secs(3600));
+        busy.find(Interest::ALWAYS, "waits");
+        assert!(!disk.is_behind());
+        last_turn.record(last_turn.began);
+        assert!(disk.is_behind(), "those that were queued later still wait");
+        assert_eq!(busy.end(&results), [("waits", None)]);
+        assert!(!disk.is_behind(), "none waits any more");
+    }
+
+    #[test]
     fn look_ups_that_wait_for_a_descriptor_keep_their_places_while_somebody_waits() {
         let (busy, results) = Busy::start();
         let (left, stays) = (Waiter::default(), Waiter::default());
@@ -529,7 +584,7 @@ pub(crate) mod tests {
                     give.send((whom, found.err())).expect("it is received");
                 }),
                 place: OneOf::these(&busy.disk.lookups, LOOKUPS).expect("a place"),
-                until: Instant::now() + SCARCE_FOR,
+                queued: Instant::now(),
             });
         };
         keep(&stays, "stays");

@@ -1,7 +1,8 @@
 //! Whether a worker tries look-ups itself, without waiting for the disk, before it passes them on to threads.
 //!
 //! An attempt that succeeds costs less than passing a look-up on, and one that fails is wasted. So if nearly all fail,
-//! most are passed on at once.
+//! most are passed on at once. Clients can bring that about by asking for names that do not exist: then look-ups of
+//! others cost a turn of a thread each, but not more, since none is passed on untried while the threads are behind.
 
 /// By how much an attempt that succeeds counts more than one that fails: from this many failures for each success on,
 /// attempts cost more than they save.

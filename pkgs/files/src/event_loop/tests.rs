@@ -14,10 +14,11 @@ use service::panics;
 use service::proxies::Source;
 
 use super::*;
+use crate::disk::threads::tests::occupy;
 use crate::faults;
 use crate::response::pending::{PendingWork, WorkOutcome};
-use crate::site::Site;
-use crate::site::root::LookupMode;
+use crate::site::root::{DirectoryHint, LookupMode, Symlinks};
+use crate::site::{Options, Site};
 use crate::threads::interest::Interest;
 use crate::tls::service::TlsService;
 use crate::transfer::engine::Engine;
@@ -49,8 +50,12 @@ fn connection_by_hand() -> (connection::Connection, UnixStream) {
 
 /// Serves a directory with one worker.
 fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
+    serve_site(load(root, None))
+}
+
+fn serve_site(site: Site) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
     panics::install();
-    let shared = serving(load(root, None));
+    let shared = serving(site);
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");
@@ -122,6 +127,54 @@ fn a_panic_ends_its_connection_and_leaves_the_others_as_they_were() {
     shared.wake();
     assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
     assert!(shared.shutdown.outcome().is_ok());
+}
+
+#[test]
+fn files_in_memory_do_not_wait_behind_those_that_need_a_slow_disk() {
+    const FILES: usize = 9;
+    let place = tempfile::tempdir().expect("a directory");
+    (0..FILES).for_each(|number| {
+        std::fs::write(place.path().join(format!("f{number}")), format!("text {number}")).expect("a file");
+    });
+    let options = Options {
+        origin: None,
+        root: place.path().to_owned(),
+        rules: None,
+        symlinks: Symlinks::Beneath,
+        hidden: false,
+        listing: false,
+        // What isn't there need not be in memory.
+        precompressed: false,
+        charset: String::new(),
+    };
+    let site = Site::load(&options).expect("a site");
+    if site.find(b"f0", LookupMode::CachedOnly, DirectoryHint::Unknown).is_err() {
+        let test = "files_in_memory_do_not_wait_behind_those_that_need_a_slow_disk";
+        return bench::skipped(test, "this file system always has look-ups wait");
+    }
+    let (shared, address, threads) = serve_site(site);
+    let mut client = TcpStream::connect(address).expect("a connection");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    // Until nearly all look-ups are passed on at once, and would be for longer than there are files.
+    for number in 0..400 {
+        ask(&mut client, &format!("/none-{number}"));
+        assert!(receive(&mut client, "}").starts_with("HTTP/1.1 404 "));
+    }
+    let end = occupy(&shared.disk);
+    let mut waits = TcpStream::connect(address).expect("a connection");
+    ask(&mut waits, "/none");
+    testkit::until("the threads are behind", || shared.disk.is_behind());
+    for number in 0..FILES {
+        ask(&mut client, &format!("/f{number}"));
+        let answer = receive(&mut client, &format!("text {number}"));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{number}: {answer}");
+    }
+    end.wait();
+    assert!(receive(&mut waits, "}").starts_with("HTTP/1.1 404 "));
+    drop((client, waits));
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
 }
 
 #[test]

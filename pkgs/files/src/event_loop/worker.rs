@@ -302,8 +302,13 @@ impl EventLoop {
     /// Whether this is a look-up that the worker tries itself.
     fn is_tried(&mut self, wait: &PendingWork, site: &Site) -> bool {
         let PendingWork::Lookup(lookup) = wait else { return false };
-        // What is open is in memory, and so are its directories. An origin is only asked what it knows.
-        site.origin.is_some() || self.attempts.is_due() || self.worker.context.knows(site, lookup.asked())
+        let context = &self.worker.context;
+        // What is open is in memory, and so are its directories. An origin is only asked what it knows. While a slow
+        // disk keeps the threads from their work, an attempt saves more than it costs, or costs little beside it.
+        site.origin.is_some()
+            || self.attempts.is_due()
+            || context.knows(site, lookup.asked())
+            || context.shared.disk.is_behind()
     }
 
     /// If transfers wait for blocks, takes them from transfers whose clients take nothing.
