@@ -4,11 +4,11 @@
 //! If some files of a directory turn out to have none, a thread reads all its names once. From then on, inotify reports
 //! each new name with an encoding's suffix. If others write to the directory over a network, its modification time
 //! reveals that, which is read once per half of the time that a lookup is believed. After other new names, which may be
-//! those of pipes and devices, the names are read again, but not often.
+//! those of pipes and devices, the names are read again, but the more rarely the more there are.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use listener::ticks;
@@ -28,10 +28,13 @@ const MOST: usize = 64;
 const SEEN: u32 = 8;
 
 /// The most names that are read in one directory.
-const MOST_NAMES: usize = 1 << 17;
+const MOST_NAMES: u32 = 1 << 17;
 
 /// The least time between two readings of a directory's names, since many new ones may come one after the other.
 const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// For each so many names, a tick more: reading these takes less than a thousandth of one.
+const NAMES_A_TICK: u32 = 256;
 
 /// The result of a thread.
 const UNREAD: u8 = 0;
@@ -67,11 +70,19 @@ struct Known {
 /// What a directory's names are.
 #[derive(Debug)]
 struct Names {
-    found: Arc<AtomicU8>,
+    reading: Arc<Reading>,
     /// The directory's state before they were read.
     stamp: WatchStamp,
-    /// The tick from which they may be read again.
-    again_from: u32,
+    /// When that began, in ticks, or up to the time later for which a lookup is believed.
+    begun: u32,
+}
+
+/// What a thread has found by reading names.
+#[derive(Debug)]
+struct Reading {
+    found: AtomicU8,
+    /// How many it has read.
+    count: AtomicU32,
 }
 
 impl PlainDirectories {
@@ -134,14 +145,17 @@ impl PlainDirectories {
         let found = match &known.names {
             None if known.seen >= SEEN => UNREAD,
             // Until they are read again, no new one is that of an encoding.
-            Some(names) if names.are_outdated() && until >= names.again_from => PLAIN,
+            Some(names) if names.are_outdated() && until >= names.again_from() => PLAIN,
             _ => return,
         };
-        let found = Arc::new(AtomicU8::new(found));
-        let again_from = until.saturating_add(ticks(READ_EVERY));
-        known.names = Some(Names { found: Arc::clone(&found), stamp: stamp.clone(), again_from });
+        let reading = Arc::new(Reading { found: found.into(), count: AtomicU32::new(0) });
+        known.names = Some(Names { reading: Arc::clone(&reading), stamp: stamp.clone(), begun: until });
         // It is watched before it is read, so later names are reported.
-        self.disk.run(move |_| found.store(read_names(&place).unwrap_or(CODED), Ordering::Relaxed));
+        self.disk.run(move |_| {
+            let (found, count) = read_names(&place).unwrap_or((CODED, 0));
+            reading.count.store(count, Ordering::Relaxed);
+            reading.found.store(found, Ordering::Relaxed);
+        });
     }
 
     /// Forgets all.
@@ -173,7 +187,13 @@ impl Known {
 
 impl Names {
     fn found(&self) -> u8 {
-        self.found.load(Ordering::Relaxed)
+        self.reading.found.load(Ordering::Relaxed)
+    }
+
+    /// The tick from which they may be read again.
+    fn again_from(&self) -> u32 {
+        let more = self.reading.count.load(Ordering::Relaxed) / NAMES_A_TICK;
+        self.begun.saturating_add(ticks(READ_EVERY)).saturating_add(more)
     }
 
     /// Whether all were those of regular files and directories, and others have come.
@@ -187,23 +207,23 @@ fn directory_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// What a directory's names are: [`PLAIN`], [`CODED`] or [`ONLY_FILES`].
-fn read_names(place: &OwnedFd) -> Result<u8, Errno> {
+/// What a directory's names are, [`PLAIN`], [`CODED`] or [`ONLY_FILES`], and how many were read.
+fn read_names(place: &OwnedFd) -> Result<(u8, u32), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Dir::new(openat(place, ".", flags, Mode::empty())?)?;
     let mut found = ONLY_FILES;
-    for _ in 0..MOST_NAMES {
-        let Some(name) = names.next() else { return Ok(found) };
+    for count in 0..MOST_NAMES {
+        let Some(name) = names.next() else { return Ok((found, count)) };
         let name = name?;
         if is_of_coding(name.file_name().to_bytes()) {
-            return Ok(CODED);
+            return Ok((CODED, count));
         }
         // A link may lead to anything. Some file systems don't tell what a name is.
         if !matches!(name.file_type(), FileType::RegularFile | FileType::Directory) {
             found = PLAIN;
         }
     }
-    Ok(CODED)
+    Ok((CODED, MOST_NAMES))
 }
 
 #[cfg(test)]
@@ -322,12 +342,34 @@ mod tests {
         fifo("i");
         fixture.watcher.read();
         assert_eq!(hint(&fixture), DirectoryHint::NoCodings);
-        let names = || read_names(&fs::File::open(&directory).expect("a directory").into());
+        let place = OwnedFd::from(fs::File::open(&directory).expect("a directory"));
+        let names = || read_names(&place).map(|(found, _)| found);
         assert_eq!(names(), Ok(PLAIN));
         fs::remove_file(directory.join("i")).expect("removed");
         assert_eq!(names(), Ok(ONLY_FILES));
         std::os::unix::fs::symlink("f", directory.join("link")).expect("a link");
         assert_eq!(names(), Ok(PLAIN));
+    }
+
+    #[test]
+    fn the_more_names_a_directory_has_the_later_they_are_read_again() {
+        let mut fixture = Fixture::new();
+        let directory = fixture.directory();
+        for number in 0..=3 * NAMES_A_TICK {
+            fs::write(directory.join(number.to_string()), "").expect("a file");
+        }
+        assert!(fixture.learn());
+        fs::write(directory.join("new"), "").expect("a file");
+        fixture.watcher.read();
+        let again_from = 5 + ticks(READ_EVERY) + 3;
+        let hint = |fixture: &Fixture| fixture.plain.hint(0, b"d/0", 1);
+        for until in [5, again_from - 1] {
+            fixture.look_up(&directory, until);
+            assert_eq!(hint(&fixture), DirectoryHint::NoCodings, "{until}");
+        }
+        // The thread has as long as it needs.
+        fixture.look_up(&directory, again_from);
+        testkit::until("its names are read again", || hint(&fixture) == DirectoryHint::OnlyFiles);
     }
 
     #[test]
