@@ -255,12 +255,11 @@ impl OpenFileCache {
             return true;
         }
         // What is kept of small files, and of those that are compressed, is dropped with their places.
-        let is_small = files.iter().flatten().any(|file| file.identity.size <= self.memory_max);
-        if self.slots.len() < self.capacity
-            || is_small
-            || policy.compressed.is_some()
-            || site.origin.is_some()
-        {
+        let keeps = |file: &OpenedFile| {
+            let size = file.identity.size;
+            size <= self.memory_max || policy.compressed.as_ref().is_some_and(|sizes| sizes.contains(&size))
+        };
+        if self.slots.len() < self.capacity || site.origin.is_some() || files.iter().flatten().any(keeps) {
             return true;
         }
         if self.passed.is_empty() {
@@ -547,6 +546,26 @@ mod tests {
         assert_eq!(look_up("small"), (true, true), "its bytes are kept");
         assert_eq!(look_up("d"), (true, true), "a directory");
         assert_eq!(cache.len(), 2);
+    }
+
+    #[test]
+    fn a_file_whose_size_is_compressed_gets_a_place_at_once_and_a_longer_one_does_not() {
+        let place = tempfile::tempdir().expect("a directory");
+        let rules = place.path().join("rules.toml");
+        std::fs::write(&rules, "[[rule]]\npath = '*'\ncompress = true\n").expect("rules");
+        for (name, size) in [("first", 2000), ("second", 2000), ("long", 5 << 20)] {
+            let file = std::fs::File::create(place.path().join(name)).expect("a file");
+            file.set_len(size).expect("a sparse file");
+        }
+        let site = load(place.path(), Some(rules));
+        let mut cache = OpenFileCache::new(1, 10, (0, 0), None);
+        let kept = ["first", "second", "long", "second"].map(|path| {
+            let path = path.as_bytes();
+            let found = site.find(path, LookupMode::MayBlock, DirectoryHint::Unknown).expect("a file");
+            cache.insert(&site, path, found, (1, SystemTime::now()));
+            cache.get(&site, path, 1).is_some()
+        });
+        assert_eq!(kept, [true, true, false, true]);
     }
 
     #[test]
