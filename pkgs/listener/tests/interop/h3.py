@@ -665,7 +665,8 @@ async def closes_connections_that_break_the_protocol():
         ("a frame of HTTP/2", on_request(frame(0x8, bytes(4)) + request), FRAME_UNEXPECTED),
         ("a push promise", on_request(request + frame(5, b"\x00\x00\x00")), FRAME_UNEXPECTED),
         ("a head cut short", on_request(request[:-3]), FRAME_ERROR),
-        ("data cut short", on_request(request + frame(DATA, b"abc", length=9)), FRAME_ERROR),
+        # The service has to read it: otherwise the server stops the stream.
+        ("data cut short", on_request(head(*POST) + frame(DATA, b"abc", length=9)), FRAME_ERROR),
         ("a head of a terabyte", on_request(frame(HEADERS, length=1 << 40), end=False), EXCESSIVE_LOAD),
         ("a dynamic table nobody has", on_request(dynamic), QPACK_FAILED),
         ("a dynamic table nobody permits", unidirectional(2, b"\x20\x3f\xe1\x1f"), QPACK_ENCODER),
