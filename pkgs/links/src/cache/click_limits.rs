@@ -79,7 +79,8 @@ impl ClickLimits {
                     || used.elapsed() < COUNTER_KEPT
                     || (limits.contains_key(link) && clicks.load(Ordering::Relaxed) < LEASED)
             });
-            limits.retain(|link, _| counters.contains_key(link));
+            // This link's limit was recorded just before.
+            limits.retain(|known, _| *known == link || counters.contains_key(known));
             live.sweep_at = 2 * live.counters.len().max(512);
         }
         let clicks = Arc::new(AtomicU64::new(stored));

@@ -337,6 +337,18 @@ fn grants_that_are_not_given_back_are_there_again_unless_the_limit_has_changed_s
 }
 
 #[test]
+fn a_link_that_is_new_here_keeps_its_recorded_limit_and_gives_its_grants_up_when_that_changes() {
+    let cache = Cache::new(1 << 20);
+    // As when it is read: its limit is recorded before it has a counter. The first counter sweeps.
+    assert!(!cache.limits_changed(1, Some(10)));
+    let _counter = cache.limits.counter(1, LEASED);
+    assert_eq!(cache.recorded_limit(1), Some(10));
+    cache.grant(1, 4);
+    assert!(cache.limits_changed(1, Some(2)));
+    assert_eq!(cache.take_grants(Duration::MAX).len(), 1);
+}
+
+#[test]
 fn one_visit_at_a_time_requests_clicks_of_a_link() {
     let cache = Cache::new(1 << 20);
     let _counters = [1, 2].map(|link| cache.limits.counter(link, LEASED));
