@@ -10,8 +10,12 @@ use crate::when::{HOURS, Timestamp};
 /// Pause between two pieces of work, so that visits and edits are written in between.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How often to check whether a new day has started, and to retry after an error.
+/// How often to check whether a new day has started.
 const LOOK: Duration = Duration::from_secs(60);
+
+/// How long to wait after an error. A database server may go on for two minutes with a part that this node has given
+/// up. Until then it takes this node for another one, which does the rest.
+const AGAIN: Duration = Duration::from_secs(180);
 
 /// How many days before today keep their details.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +39,7 @@ pub async fn keep(store: Store, retention: Retention) -> Infallible {
                     Error::ReadOnly => return std::future::pending().await,
                     error => tracing::warn!(%error, "old clicks are still told apart"),
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(AGAIN).await;
             }
             done = Some(today);
         }
