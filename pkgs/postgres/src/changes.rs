@@ -257,7 +257,7 @@ impl Feed {
             self.connector.turn();
         }
         if is_other || missed || rows.len() as i64 > MOST_CHANGES {
-            // The next poll returns the transactions that have to be remembered as seen.
+            // On a standby, the next poll returns the transactions that have to be remembered as seen.
             position.seen.clear();
             if !is_first {
                 self.heard.changed(Change::All);
