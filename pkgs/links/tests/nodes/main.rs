@@ -4,7 +4,6 @@
 mod coherence;
 mod commands;
 mod crash;
-mod exports;
 #[path = "../http/mod.rs"]
 #[allow(dead_code)]
 mod http;

@@ -612,6 +612,43 @@ fn an_export_has_each_link_once_and_in_order_however_few_or_many_are_of_its_doma
 }
 
 #[test]
+fn an_export_that_is_not_read_holds_no_snapshot_and_then_goes_on() {
+    // Of 7 KB each: more than fits into all buffers between the database and who reads the export.
+    const LINKS: usize = 3_000;
+    let fixture = Fixture::new();
+    let rows = format!(
+        "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
+         SELECT 0, 'c' || n, 'https://example.com/' || repeat('x', 7000), '{{}}', 0, 307, false, 0, 0 \
+         FROM generate_series(1, {LINKS}) AS n"
+    );
+    fixture.server.execute("postgres", &rows).unwrap();
+    let (last, gone) = (format!("c{LINKS}"), format!("c{}", LINKS - 1));
+    let wait = || {
+        let held = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'linerate-links%' \
+             AND backend_xmin IS NOT NULL";
+        until("no snapshot is held", || fixture.number(held) == 0);
+        let target = Some("https://example.com/new".to_owned());
+        fixture.node.edit(last.clone(), LinkPatch { target, ..LinkPatch::default() }).wait().unwrap();
+        fixture.node.delete(gone.clone()).wait().unwrap();
+        fixture.add("later");
+    };
+    let mut exported = Vec::new();
+    let mut visit = |record: Record| {
+        if exported.is_empty() {
+            wait();
+        }
+        exported.push((record.link.code.unwrap_or_default(), record.link.target));
+        true
+    };
+    fixture.node.export(&InDomains::All, false, &mut visit).unwrap();
+    let codes: Vec<&str> = exported.iter().map(|(code, _)| code.as_str()).collect();
+    let expected: Vec<String> = (1..=LINKS).map(|n| format!("c{n}")).filter(|code| *code != gone).collect();
+    assert!(codes == expected, "{} links", codes.len());
+    let target = exported.last().map(|(_, target)| target.as_str());
+    assert_eq!(target, Some("https://example.com/new"), "each is as it was when it was read");
+}
+
+#[test]
 fn lists_hold_every_link_once_and_in_order_however_little_a_page_looks_at() {
     let fixture = Fixture::new();
     let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
