@@ -649,6 +649,27 @@ fn an_export_that_is_not_read_holds_no_snapshot_and_then_goes_on() {
 }
 
 #[test]
+fn an_export_waits_for_a_session_however_long_others_have_all() {
+    let fixture = Fixture::new();
+    fixture.add("one");
+    let url: Conninfo = fixture.server.url("postgres").parse().unwrap();
+    let pool = Pool::new(Connector::new(&url, "exporting"), 1, Duration::from_millis(20));
+    let (sender, mut receiver) = mpsc::channel(1);
+    fixture.node.background.block_on(async {
+        let held = pool.get().await.unwrap();
+        let others = async {
+            // Far longer than it waits at a time.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(held);
+        };
+        let (exported, ()) = tokio::join!(transfer::export(&pool, &InDomains::All, false, &sender), others);
+        exported.unwrap();
+    });
+    let page = receiver.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(page.len(), 1);
+}
+
+#[test]
 fn lists_hold_every_link_once_and_in_order_however_little_a_page_looks_at() {
     let fixture = Fixture::new();
     let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \

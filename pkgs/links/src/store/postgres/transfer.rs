@@ -240,14 +240,21 @@ pub async fn export(
     to: &mpsc::Sender<Option<Result<Vec<Record>, Error>>>,
 ) -> Result<(), Error> {
     let domains = ids(of);
-    let rows = pool.get().await?.query("SELECT coalesce(max(id), 0) FROM links", &[]).await?;
+    // Others may have all sessions for a while, and an export that breaks off has to begin anew.
+    let session = async || loop {
+        match pool.get().await {
+            Err(postgres::Error::Busy) if !to.is_closed() => {}
+            session => break session,
+        }
+    };
+    let rows = session().await?.query("SELECT coalesce(max(id), 0) FROM links", &[]).await?;
     let newest: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
     // The last link that was looked at, and that of the part that pages are read from.
     let (mut last, mut until) = (0_i64, 0_i64);
     while last < newest {
         // It fails if the receiver is gone.
         let Ok(room) = to.reserve().await else { return Ok(()) };
-        let session = pool.get().await?;
+        let session = session().await?;
         if last == until {
             until = end_of_part(&session, last).await?.unwrap_or(newest).min(newest);
         }
