@@ -107,10 +107,11 @@ impl Place {
         self.reloads(main, flags, environment).wait().expect("a child").code()
     }
 
-    /// The process that serves after another has given up its place.
+    /// The process that serves after another has given up its place, which knows of that.
     fn next(&mut self, after: &Server) -> u32 {
         let next = self.manager.hears_of_the_next(after.id());
         self.orphans.push(next);
+        until("it is followed", || after.log().contains("another process has taken over"));
         next
     }
 

@@ -154,7 +154,6 @@ pub(crate) fn tell_starter() {
 fn offer_place(runtime: &Runtime, place: Place, program: &str, shutdown: &Shutdown) {
     match runtime.block_on(place.offer(program, shutdown)) {
         End::HandedOver(next) => {
-            tracing::info!("another process has taken over");
             shutdown.follow();
             if !runtime.block_on(next.ends_in_good_order()) {
                 shutdown.is_followed_by_nobody();

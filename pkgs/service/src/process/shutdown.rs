@@ -118,6 +118,7 @@ impl Shutdown {
     /// Starts the shutdown because another process serves.
     pub(crate) fn follow(&self) {
         self.note(FOLLOWED);
+        tracing::info!("another process has taken over");
         drop(self.take_hooks());
         self.trigger();
     }
