@@ -73,18 +73,27 @@ let
     crane.mkLib =
       pkgs:
       let
-        profiled = lib.optionalAttrs (profile != "release") { CARGO_PROFILE = profile; };
+        # A development build takes less than half as long when dependencies are not optimised: none of its programs is
+        # measured.
+        profiled =
+          arguments:
+          arguments
+          // lib.optionalAttrs (profile != "release") {
+            CARGO_PROFILE = profile;
+            cargoExtraArgs = "${
+              arguments.cargoExtraArgs or "--locked"
+            } --config 'profile.${profile}.package.\"*\".opt-level=0'";
+          };
       in
       (import craneLib { inherit pkgs; }).overrideScope (
         _: previous: {
-          buildDepsOnly = arguments: previous.buildDepsOnly (arguments // profiled);
+          buildDepsOnly = arguments: previous.buildDepsOnly (profiled arguments);
           # The toolchain is the machine's. None of its paths is in the store, so no reference has to be removed from
           # programs.
           buildPackage =
             arguments:
             previous.buildPackage (
-              arguments
-              // profiled
+              profiled arguments
               // {
                 doNotRemoveReferencesToRustToolchain = true;
                 # The wrapper of binutils sets these; stdenv.nix has no such wrapper.
