@@ -37,7 +37,7 @@ MOST_POLL_SECONDS = 1.0
 @dataclass(frozen=True)
 class Hardware:
     cards: tuple[Card, ...] = (Card(),)
-    # Two emulated CPUs wait for one another: two lanes of such guests on two CPUs take half as long again.
+    # Two emulated CPUs wait for one another, and two guests run at a time on two CPUs: more would cost time.
     cpus: int = 1
     memory_mib: int = 768
     # QEMU's name for the root's device: virtio-blk-pci or nvme.
