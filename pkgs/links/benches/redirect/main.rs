@@ -139,13 +139,13 @@ fn run(scale: &Scale, parts: &[&str]) -> Result<Report, Error> {
     eprintln!("{network}");
 
     let results = place.with_file_name("bench");
-    let scratch = tempfile::tempdir_in(place)?;
     let mut report = Report::new(&network);
+    // Each part makes its own databases.
     if parts.contains(&CLEAR) {
-        clear(scale, scratch.path(), &mut report)?;
+        clear(scale, tempfile::tempdir_in(place)?.path(), &mut report)?;
     }
     if let Some(nginx) = nginx {
-        tls::measure(scale, &nginx, scratch.path(), &mut report)?;
+        tls::measure(scale, &nginx, tempfile::tempdir_in(place)?.path(), &mut report)?;
     }
     report.print();
     let json = match parts {
