@@ -1,4 +1,4 @@
-//! A PostgreSQL for one test or bench, from Debian's packages, which ends with its handle.
+//! A PostgreSQL for one test or bench, from Debian's packages or `PATH`, which ends with its handle.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -301,14 +301,15 @@ fn directory(place: &Path) -> Result<TempDir, Error> {
     Ok(directory)
 }
 
-/// The directory of the newest version's programs.
+/// The directory of the newest version's programs, or else of those in `PATH`, where Nix has them.
 fn programs() -> Result<PathBuf, Error> {
     let newest = || {
         let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut versions: Vec<PathBuf> =
             versions.filter(|path| path.join("bin/postgres").is_file()).collect();
         versions.sort_by_key(|path| Reverse(version(path)));
-        versions.first().map(|path| path.join("bin"))
+        let in_path = || Some(crate::setup::find("postgres")?.parent()?.to_owned());
+        versions.first().map(|path| path.join("bin")).or_else(in_path)
     };
     if newest().is_none() {
         crate::setup::install(PACKAGE)?;
