@@ -79,18 +79,21 @@ bench-ladder:       ## the articles' stages one after the other; in pieces by AR
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-ladder ladder --profile ladder -- $(ARGS)
 
-.PHONY: install dist test-packages test-aarch64
+.PHONY: install dist guided test-packages test-aarch64
 
 PREFIX ?= /usr/local
 PROFILE ?= release
 
 install:            ## build, and put programs, units, manual pages and completions below DESTDIR and PREFIX (/usr/local)
 	.ci/install.sh cargo cc python3
-	cd pkgs && PATH=$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api
-	.ci/stage.sh "$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE:dev=debug)" "$(DESTDIR)" "$(PREFIX)"
+	[ -n "$$LINERATE_PROGRAMS" ] || { cd pkgs && PATH=$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api; }
+	.ci/stage.sh "$${LINERATE_PROGRAMS:-$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE:dev=debug)}" "$(DESTDIR)" "$(PREFIX)"
 
 dist:               ## an archive of static programs, and a Debian package, in pkgs/target/dist; PROFILE=try builds them faster
 	.ci/dist.sh $(PROFILE)
+
+guided:             ## build the programs by a profile of what runs often in them, and print where they are, for LINERATE_PROGRAMS of install and dist; TRIPLE=x86_64-unknown-linux-musl for dist
+	@.ci/guided.sh $(PROFILE) $(TRIPLE)
 
 test-packages:      ## what install and dist make, each set up, served from and removed in a fresh Debian; part of test
 	.ci/packages.sh
