@@ -5,9 +5,9 @@
 # the images of guests of tests/portable, as DIRECTORY/GUEST, with LINERATE_RELEASE from crane's programs. `nixos.sh
 # --images DIRECTORY IMAGE...` builds the flake's images in the same way, as DIRECTORY/IMAGE, and checks that each is a
 # disk that firmware can boot. `nixos.sh --packages [PACKAGE...]` builds the flake's packages of our programs with
-# crane, the generic ones by default, and checks for their manuals and completions. That takes a release build for each
-# kind of CPU, so `make test` builds the generic ones with PROFILE=dev. `nixos.sh --systems [HOST...]` builds hosts'
-# systems from these, vm's by default.
+# crane, the generic guided ones by default, and checks for their manuals and completions. That takes a release build
+# for each kind of CPU, and one more for their profile, so `make test` builds the default with PROFILE=dev. `nixos.sh
+# --systems [HOST...]` builds hosts' systems from these, vm's by default.
 #
 # Otherwise our programs are those that cargo has built for the tests: from $CARGO_TARGET_DIR or pkgs/target, as they
 # are, or built if one is missing. Images use those of $PROFILE, by default cargo's profile `try`.
@@ -50,9 +50,9 @@ case ${1:-} in
         ;;
     --packages)
         mode=packages
-        known=({linerate,linerate-api,linerate-files,linerate-links}{,-alderlake,-icelake-server})
+        known=({linerate,linerate-api,linerate-files,linerate-links}{,-alderlake,-icelake-server}{,-guided})
         shift
-        [[ $# -gt 0 ]] || set -- linerate linerate-api linerate-files linerate-links
+        [[ $# -gt 0 ]] || set -- {linerate,linerate-api,linerate-files,linerate-links}-guided
         ;;
     --systems)
         mode=systems
@@ -66,6 +66,11 @@ case $mode in
     disks) released=${LINERATE_RELEASE:-} ;;
     packages | systems) released=1 ;;
 esac
+if [[ $released ]]; then
+    # What guided builds are trained with.
+    said=$({ .ci/install.sh h2load postgres wrk && .ci/profdata.sh; } 2>&1) ||
+        skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
+fi
 if [[ $mode == disks || $mode == images ]]; then
     directory=${2-}
     shift $(($# < 2 ? $# : 2))
@@ -79,7 +84,7 @@ if [[ ${#hosts[@]} == 0 ]]; then
     echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
         "| --disks DIRECTORY (appliance|cloud|cloud-appliance|medium|metal|sealed|serving|sharing)..." \
         "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." \
-        "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." \
+        "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server][-guided]]..." \
         "| --systems [aws-c6i|installer|template|tengbe|vm]..." >&2
     exit 2
 fi
@@ -213,7 +218,7 @@ is_package() {
     local program id lines
     program=$(echo "$1"/bin/*)
     # It may be made for another CPU than this machine's.
-    [[ $host == *-alderlake || $host == *-icelake-server ]] || "$program" --version || return 1
+    [[ $host == *-alderlake* || $host == *-icelake-server* ]] || "$program" --version || return 1
     [[ -s $1/share/man/man1/${program##*/}.1.gz ]] || return 1
     [[ -s $1/share/bash-completion/completions/${program##*/}.bash ]] || return 1
     [[ -s $1/share/fish/vendor_completions.d/${program##*/}.fish ]] || return 1
@@ -359,6 +364,32 @@ drop() {
 # Builds by root may only write what a builder's own user could write. Otherwise Python would leave its caches in the
 # store, and depmod would write its lists into an existing kernel.
 builder=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
+
+# realise DERIVATION...: builds these, by such a builder. If that fails, prints the end of nix-store's output and that of
+# the log of each failed build.
+realise() {
+    nice "${builder[@]}" nix-store --quiet --realise "$@" >/dev/null 2>"$scratch/log" || failed_builds
+}
+failed_builds() {
+    local derivation
+    tail -n 20 "$scratch/log" >&2
+    while read -r derivation; do nix-store --read-log "$derivation" | tail -n 20 >&2; done \
+        < <(grep -oE "builder for '[^']*'" "$scratch/log" | cut -d "'" -f 2)
+    return 1
+}
+
+# The profile of guided programs: its PostgreSQL runs as a user of its own, whose files root reads only by that
+# capability.
+if [[ $released ]] && profile=$(nix-store --query --requisites "${derivations[@]}" | grep -e '-linerate[.]profdata[.]drv$'); then
+    began=$SECONDS
+    mapfile -t needs < <(nix-store --query --references "$profile" | grep '[.]drv$')
+    realise "${needs[@]}"
+    echo "nixos: instrumented programs are built, in $((SECONDS - began)) s"
+    began=$SECONDS
+    nice nix-store --quiet --realise "$profile" >/dev/null 2>"$scratch/log" || failed_builds
+    echo "nixos: they are trained, in $((SECONDS - began)) s"
+fi
+
 failed=
 mkdir -p "$cache/nixos/roots"
 # The index of the first output beside the disks, and the program that reads a store.
@@ -370,15 +401,10 @@ for index in "${!hosts[@]}"; do
     host=${hosts[index]}
     root=$cache/nixos/roots/$host${released:+-$mode-$PROFILE}
     before=$(readlink "$root" || true)
-    if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
-        >/dev/null 2>"$scratch/log"; then
-        # The end of nix-store's output, and the end of the log of each failed build.
-        tail -n 20 "$scratch/log" >&2
-        while read -r builder; do nix-store --read-log "$builder" | tail -n 20 >&2; done \
-            < <(grep -oE "builder for '[^']*'" "$scratch/log" | cut -d "'" -f 2)
+    realise --add-root "$root" "${derivations[index]}" || {
         echo "error: $host does not build" >&2
         exit 1
-    fi
+    }
     echo "nixos: $host is built, in $((SECONDS - began)) s"
     [[ -z $before || $before == "$(readlink "$root")" ]] || drop "$before"
     if [[ $mode == disks ]]; then

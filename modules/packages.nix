@@ -10,5 +10,10 @@
   # The same module however often it is imported.
   key = "linerate/packages";
   imports = [ ./shared.nix ];
-  linerate.packages = lib.mkDefault ((packagesOf pkgs).${config.linerate.cpu} or { });
+  linerate.packages =
+    let
+      packages = packagesOf pkgs;
+      sets = if config.linerate.guided then packages.guided else packages;
+    in
+    lib.mkDefault (sets.${config.linerate.cpu} or { });
 }

@@ -44,6 +44,17 @@ in
       '';
     };
 
+    guided = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether the programs are built twice, the second time by a profile of what ran in the first
+        (profile-guided optimization). Requests of the API then take 5 to 11 % less CPU time, and files over HTTP/3
+        5 to 8 %; others are much the same. Building takes two to three times as long. How often something ran differs
+        a little each time, so that two machines that build the same system get programs that differ.
+      '';
+    };
+
     packages = mkOption {
       type = types.lazyAttrsOf types.package;
       description = "The programs that services run unless their own `package` says otherwise.";

@@ -78,13 +78,17 @@ let
 
   # All programs for a kind of CPU, by one call of cargo: their dependencies are compiled once, not once for each.
   builtFor =
-    cpu:
+    {
+      cpu,
+      # Further flags for the compiler.
+      flags ? [ ],
+    }:
     let
       tuned = common // {
         pname = "linerate-programs";
         cargoExtraArgs =
           "--locked" + lib.concatMapStrings (name: " --package ${name}") (lib.attrValues programs);
-        CARGO_BUILD_RUSTFLAGS = "-C target-cpu=${cpu}";
+        CARGO_BUILD_RUSTFLAGS = lib.concatStringsSep " " ([ "-C target-cpu=${cpu}" ] ++ flags);
         # With a target, cargo's flags are for the target alone: build scripts and macros run on the builder, which may
         # lack that CPU's instructions.
         CARGO_BUILD_TARGET = pkgs.stdenv.hostPlatform.rust.rustcTarget;
@@ -105,10 +109,52 @@ let
       }
     );
 
-  forCpu =
-    cpu:
+  # How often what ran in the services, for `-C profile-use`. Names of functions do not depend on the CPU, so one
+  # profile is for all of them.
+  profile =
     let
-      built = builtFor cpu;
+      instrumented = builtFor {
+        cpu = cpus.generic;
+        flags = [ "-C profile-generate" ];
+      };
+      training = common // {
+        pname = "linerate-training";
+        cargoExtraArgs = "--locked --package linerate-training";
+        CARGO_PROFILE = "dev";
+        doCheck = false;
+      };
+      trained = craneLib.buildPackage (
+        training
+        // {
+          cargoArtifacts = craneLib.buildDepsOnly (training // { cargoCheckCommand = ":"; });
+        }
+      );
+    in
+    pkgs.runCommand "linerate.profdata"
+      {
+        nativeBuildInputs = [
+          pkgs.nghttp2
+          pkgs.postgresql
+          # Reads only what its own version has written.
+          pkgs.rustc.llvmPackages.llvm
+          pkgs.wrk
+        ];
+      }
+      ''
+        ${lib.getExe' trained "linerate-training"} ${instrumented}/bin profiles
+        llvm-profdata merge --output=$out profiles/*.profraw
+      '';
+
+  forCpu =
+    {
+      cpu,
+      guided ? false,
+    }:
+    let
+      built = builtFor {
+        inherit cpu;
+        flags = lib.optional guided "-C profile-use=${profile}";
+      };
     in
     lib.mapAttrs (
       directory: name:
@@ -166,19 +212,28 @@ let
         )
     ) programs;
 
-  sets = lib.mapAttrs (_: forCpu) cpus;
+  sets = lib.mapAttrs (_: cpu: forCpu { inherit cpu; }) cpus;
+  guided = lib.mapAttrs (
+    _: cpu:
+    forCpu {
+      inherit cpu;
+      guided = true;
+    }
+  ) cpus;
 
-  # The names for users: linerate-links is the generic one, linerate-links-alderlake isn't.
+  # The names for users: linerate-links is the generic one, linerate-links-alderlake and linerate-links-guided aren't.
   named =
-    cpu: set:
+    suffix: cpu: set:
     lib.mapAttrs' (
       directory: package:
-      lib.nameValuePair "${programs.${directory}}${lib.optionalString (cpu != "generic") "-${cpu}"}" package
+      lib.nameValuePair "${programs.${directory}}${lib.optionalString (cpu != "generic") "-${cpu}"}${suffix}" package
     ) set;
 in
 sets
 // {
-  all = lib.concatMapAttrs named sets;
+  inherit guided;
+
+  all = lib.concatMapAttrs (named "") sets // lib.concatMapAttrs (named "-guided") guided;
 
   checks =
     let

@@ -145,6 +145,7 @@ let
             x86_64-linux = "icelake-server";
           }
           .${pkgs.stdenv.hostPlatform.system};
+        guided = true;
       };
       nixpkgs.config.allowInsecurePredicate =
         package: lib.versionOlder lib.trivial.release "25.11" && lib.getName package == "litestream";
@@ -198,6 +199,10 @@ let
     database = theirs.services.postgresql.settings.listen_addresses == "*";
     others = configurations.appliance.services.postgresql.settings.listen_addresses == "localhost";
     litestream = theirs.systemd.services.litestream.serviceConfig.User == "litestream";
+    # Its programs are the guided ones, whose name the overlay has too.
+    guided =
+      theirs.linerate.packages.links.drvPath == (pkgs.extend overlay)
+      ."linerate-links-${theirs.linerate.cpu}-guided".drvPath;
     # What is left out elsewhere.
     rotation = theirs.services.logrotate.enable && !configurations.appliance.services.logrotate.enable;
     firmware =

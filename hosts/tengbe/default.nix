@@ -39,6 +39,7 @@ in
 
   linerate = {
     cpu = "alderlake";
+    guided = true;
     tuning = {
       profile = "bulk";
       cpu = {

@@ -626,7 +626,17 @@ plain
 
   # NixOS's own programs, with the machine's Rust.
   cargo = toolchain;
-  rustc = toolchain;
+  rustc = toolchain // {
+    # rustup's component `llvm-tools`.
+    llvmPackages.llvm = final.runCommandLocal "llvm-of-the-machine" { } ''
+      mkdir -p $out/bin
+      ln -s ${rust}/lib/rustlib/*/bin/llvm-profdata $out/bin/
+    '';
+  };
+  # What trains profile-guided builds; PostgreSQL's programs are in no directory of PATH.
+  wrk = ofMachine "wrk" [ "wrk" ] { };
+  nghttp2 = ofMachine "nghttp2" [ "h2load" ] { };
+  postgresql = nothing "postgresql";
   cargo-auditable.meta.broken = true;
   rustPlatform =
     let
