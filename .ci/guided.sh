@@ -19,7 +19,7 @@ build() {
         --target-dir "$1" --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api) >&2
 }
 build "$target/guided/instrumented" profile-generate
-(cd pkgs && cargo build --locked --package linerate-training) >&2
+(cd pkgs && cargo build --locked --target-dir "$target" --package linerate-training) >&2
 rm -rf "$target/guided/profiles"
 "$target/debug/linerate-training" "$target/guided/instrumented/$built" "$target/guided/profiles"
 "$merge" merge --output="$target/guided/services.profdata" "$target"/guided/profiles/*.profraw

@@ -22,8 +22,11 @@ use bench::{Error, setup};
 
 pub use programs::Programs;
 
+/// Trains one service on one kind of database.
+type Lesson = fn(&Programs) -> Result<(), Error>;
+
 /// What is trained, beside one another.
-const LESSONS: [fn(&Programs) -> Result<(), Error>; 5] =
+const LESSONS: [Lesson; 5] =
     [links::on_sqlite, links::on_postgres, api::on_sqlite, api::on_postgres, files::train];
 
 /// Trains all services, and returns once their profiles are written.

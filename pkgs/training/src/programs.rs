@@ -8,7 +8,7 @@ use bench::{Error, certificate};
 
 use crate::service::Service;
 
-/// Where a program writes its profile when it ends: https://clang.llvm.org/docs/UsersManual.html
+/// Where a program writes its profile when it ends (<https://clang.llvm.org/docs/UsersManual.html>).
 const PROFILE: &str = "LLVM_PROFILE_FILE";
 
 /// The programs to train.

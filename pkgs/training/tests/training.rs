@@ -5,9 +5,7 @@ use training::Programs;
 
 #[test]
 fn every_request_of_the_training_is_answered_as_expected() {
-    let program = testkit::binary("linerate-links");
-    testkit::binary("linerate-api");
-    testkit::binary("linerate-files");
+    let [program, ..] = ["linerate-links", "linerate-api", "linerate-files"].map(testkit::binary);
     let profiles = tempfile::tempdir().expect("a directory");
     let programs = Programs {
         directory: program.parent().expect("a directory").to_owned(),
