@@ -85,14 +85,14 @@ PREFIX ?= /usr/local
 PROFILE ?= release
 
 install:            ## build, and put programs, units, manual pages and completions below DESTDIR and PREFIX (/usr/local)
-	.ci/install.sh cargo cc python3
-	[ -n "$$LINERATE_PROGRAMS" ] || { cd pkgs && PATH=$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api; }
+	.ci/install.sh python3
+	[ -n "$$LINERATE_PROGRAMS" ] || { .ci/install.sh cargo cc && cd pkgs && PATH=$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api; }
 	.ci/stage.sh "$${LINERATE_PROGRAMS:-$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE:dev=debug)}" "$(DESTDIR)" "$(PREFIX)"
 
 dist:               ## an archive of static programs, and a Debian package, in pkgs/target/dist; PROFILE=try builds them faster
 	.ci/dist.sh $(PROFILE)
 
-guided:             ## build the programs by a profile of what runs often in them, and print where they are, for LINERATE_PROGRAMS of install and dist; TRIPLE=x86_64-unknown-linux-musl for dist
+guided:             ## build the programs by a profile of what runs often in them, and print where they are, for LINERATE_PROGRAMS of install and, with TRIPLE=...-musl, of dist
 	@.ci/guided.sh $(PROFILE) $(TRIPLE)
 
 test-packages:      ## what install and dist make, each set up, served from and removed in a fresh Debian; part of test

@@ -3,11 +3,17 @@
 # (-C profile-use), and prints where they are. The services are trained by pkgs/training.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-.ci/install.sh cargo cc wrk h2load
+.ci/install.sh cargo cc h2load postgres wrk >&2
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 merge=$(.ci/profdata.sh)
 profile=${1:-release}
 triple=${2:-$(rustc --version --verbose | sed -n 's/^host: //p')}
+if [[ $triple == *-musl ]]; then
+    .ci/install.sh musl-gcc >&2
+    ! command -v rustup >/dev/null || rustup --quiet target add "$triple" >&2
+fi
+# They would come before what is set here.
+unset CARGO_BUILD_TARGET CARGO_ENCODED_RUSTFLAGS
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-pkgs/target}")
 # The directory has cargo's name for it.
 built=$triple/${profile/#dev/debug}

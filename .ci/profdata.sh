@@ -6,12 +6,12 @@ PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 host=$(rustc --version --verbose | sed -n 's/^host: //p')
 program=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
 if [[ ! -x $program ]] && command -v rustup >/dev/null; then
-    rustup --quiet component add llvm-tools >&2
+    rustup --quiet component add llvm-tools >&2 || true
 fi
 if [[ ! -x $program ]]; then
     version=$(rustc --version --verbose | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
     program=$(command -v "llvm-profdata-$version") || {
-        echo "error: llvm-profdata of LLVM $version is missing; install it with 'rustup component add llvm-tools'" >&2
+        echo "error: llvm-profdata of LLVM $version is missing: rustup's component llvm-tools, or the package llvm-$version" >&2
         exit 1
     }
 fi

@@ -116,7 +116,7 @@ nixos() {
         aws-c6i-image tengbe-appliance tengbe-image tengbe-installer && PROFILE=dev .ci/nixos.sh --packages
 }
 
-.ci/install.sh cargo cc curl git go haproxy ip man nginx openssl postgres python3 wrk
+.ci/install.sh cargo cc curl git go h2load haproxy ip man nginx openssl postgres python3 wrk
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
 # Nix evaluates on one CPU, and cargo often waits, so the two run concurrently.

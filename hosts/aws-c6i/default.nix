@@ -31,7 +31,6 @@ in
 
   linerate = {
     cpu = "icelake-server";
-    guided = true;
     # The instance's baseline bandwidth. It can burst to up to twice that for a limited time (Amazon EC2, compute
     # optimized instances, network specifications).
     profile.nic.ena.sustained_mbit = 6250;

@@ -39,7 +39,6 @@ in
 
   linerate = {
     cpu = "alderlake";
-    guided = true;
     tuning = {
       profile = "bulk";
       cpu = {

@@ -6,10 +6,8 @@ use bench::Error;
 use bench::postgres::{Durability, Postgres};
 use bench::wrk::Requests;
 
-use crate::programs::Programs;
+use crate::programs::{API, Programs};
 use crate::service::{Service, in_turn};
-
-const NAME: &str = "linerate-api";
 
 /// Users whose ids are requested.
 const FEW: usize = 200;
@@ -19,7 +17,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 /// Trains the API on SQLite.
 ///
 /// # Errors
-/// When something fails, or an answer isn't the expected one.
+/// When something fails, or a request does.
 pub fn on_sqlite(programs: &Programs) -> Result<(), Error> {
     let scratch = tempfile::tempdir()?;
     on(programs, scratch.path(), &format!("sqlite:{}", scratch.path().join("users.db").display()))
@@ -36,8 +34,8 @@ pub fn on_postgres(programs: &Programs) -> Result<(), Error> {
 }
 
 fn on(programs: &Programs, scratch: &Path, database: &str) -> Result<(), Error> {
-    programs.run(NAME, &["seed", "--count", "5000", "--database-url", database])?;
-    let service = programs.serve(NAME, scratch, &["--database-url", database])?;
+    programs.run(API, &["seed", "--count", "5000", "--database-url", database])?;
+    let service = programs.serve(API, scratch, &["--database-url", database])?;
     let users = users(&service)?;
     let read = in_turn("GET", &users, &[], "", 200);
     service.load(&read)?;
@@ -56,7 +54,7 @@ fn on(programs: &Programs, scratch: &Path, database: &str) -> Result<(), Error> 
     service.load(&in_turn("POST", &["/v1/users:validate".into()], &[JSON], &document(user), 200))?;
     service.load_by_tls(&users[0], 200, user.len() as u64)?;
     drop(service);
-    let cached = programs.serve(NAME, scratch, &["--database-url", database, "--cache-bytes", "67108864"])?;
+    let cached = programs.serve(API, scratch, &["--database-url", database, "--cache-bytes", "67108864"])?;
     cached.load(&read)
 }
 

@@ -6,10 +6,8 @@ use std::path::Path;
 use bench::Error;
 use bench::wrk::Requests;
 
-use crate::programs::Programs;
+use crate::programs::{FILES, Programs};
 use crate::service::{Service, in_turn};
-
-const NAME: &str = "linerate-files";
 
 /// What fits in a packet, in a few, and in no window.
 const SIZES: [usize; 3] = [1_024, 16_384, 600_000];
@@ -19,14 +17,14 @@ const RULES: &str = "[[rule]]\npath = \"*\"\ncompress = true\n";
 /// Trains files.
 ///
 /// # Errors
-/// When something fails, or an answer isn't the expected one.
+/// When something fails, or a request does.
 pub fn train(programs: &Programs) -> Result<(), Error> {
     let scratch = tempfile::tempdir()?;
     let (root, rules) = (scratch.path().join("root"), scratch.path().join("rules.toml"));
     fill(&root)?;
     fs::write(&rules, RULES).map_err(Error::file(&rules))?;
     let (root, rules) = (root.display().to_string(), rules.display().to_string());
-    let plain = programs.serve(NAME, scratch.path(), &["--root", &root])?;
+    let plain = programs.serve(FILES, scratch.path(), &["--root", &root])?;
     for bytes in SIZES {
         let path = format!("/{bytes}.bin");
         plain.load(&Requests::same(&path, 200))?;
@@ -38,8 +36,8 @@ pub fn train(programs: &Programs) -> Result<(), Error> {
     drop(plain);
     // Each round opens its files anew, and no answer comes from a copy.
     let cold = ["--root", &root, "--open-files", "64", "--engine", "sendfile"];
-    programs.serve(NAME, scratch.path(), &cold)?.load(&many())?;
-    let ruled = programs.serve(NAME, scratch.path(), &["--root", &root, "--rules", &rules, "--listing"])?;
+    programs.serve(FILES, scratch.path(), &cold)?.load(&many())?;
+    let ruled = programs.serve(FILES, scratch.path(), &["--root", &root, "--rules", &rules, "--listing"])?;
     ruled.load(&in_turn("GET", &["/page.html".into()], &[("Accept-Encoding", "gzip, br, zstd")], "", 200))?;
     ruled.load(&Requests::same("/many/", 200))
 }

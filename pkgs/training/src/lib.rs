@@ -32,7 +32,7 @@ const LESSONS: [Lesson; 5] =
 /// Trains all services, and returns once their profiles are written.
 ///
 /// # Errors
-/// When something is missing, or when an answer isn't the expected one.
+/// When something is missing, or a request fails.
 pub fn train(programs: &Programs) -> Result<(), Error> {
     setup::require("wrk", "wrk")?;
     setup::require("h2load", "nghttp2-client")?;

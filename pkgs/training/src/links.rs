@@ -8,16 +8,15 @@ use bench::Error;
 use bench::postgres::{Durability, Postgres};
 use bench::wrk::Requests;
 
-use crate::programs::Programs;
+use crate::programs::{LINKS, Programs};
 use crate::service::{Service, in_turn};
 
-const NAME: &str = "linerate-links";
-const LINKS: usize = 10_000;
+const COUNT: usize = 10_000;
 
 /// Trains links on SQLite.
 ///
 /// # Errors
-/// When something fails, or an answer isn't the expected one.
+/// When something fails, or a request does.
 pub fn on_sqlite(programs: &Programs) -> Result<(), Error> {
     let scratch = tempfile::tempdir()?;
     on(programs, scratch.path(), &scratch.path().join("links.db").display().to_string())
@@ -36,26 +35,26 @@ pub fn on_postgres(programs: &Programs) -> Result<(), Error> {
 fn on(programs: &Programs, scratch: &Path, database: &str) -> Result<(), Error> {
     let list = scratch.join("links.csv");
     let mut csv = "code,target\n".to_owned();
-    for number in 0..LINKS {
+    for number in 0..COUNT {
         let _ = writeln!(csv, "l{number},https://example.com/some/landing/page?id={number}&ref=shortlink");
     }
     fs::write(&list, csv).map_err(Error::file(&list))?;
-    programs.run(NAME, &["import", "--database", database, &list.display().to_string()])?;
-    let key = programs.run(NAME, &["key", "add", "training", "--scope", "write", "--database", database])?;
-    let service = programs.serve(NAME, scratch, &["--database", database])?;
+    programs.run(LINKS, &["import", "--database", database, &list.display().to_string()])?;
+    let key = programs.run(LINKS, &["key", "add", "training", "--scope", "write", "--database", database])?;
+    let service = programs.serve(LINKS, scratch, &["--database", database])?;
     visitors(&service)?;
     operators(&service, &key)?;
     drop(service);
-    let exported = programs.run(NAME, &["export", "--database", database])?;
-    assert!(exported.len() > LINKS, "every link is a line");
+    let exported = programs.run(LINKS, &["export", "--database", database])?;
+    assert!(exported.len() > COUNT, "every link is a line");
     // Without a cache, every redirect reads the database.
-    let service = programs.serve(NAME, scratch, &["--database", database, "--cache-bytes", "0"])?;
+    let service = programs.serve(LINKS, scratch, &["--database", database, "--cache-bytes", "0"])?;
     service.load(&redirects())
 }
 
 /// Redirects to known links, in another order than that of the import.
 fn redirects() -> Requests {
-    let codes: Vec<String> = (0..LINKS).map(|at| format!("/l{}", at * 7_919 % LINKS)).collect();
+    let codes: Vec<String> = (0..COUNT).map(|at| format!("/l{}", at * 7_919 % COUNT)).collect();
     in_turn("GET", &codes, &[], "", 307)
 }
 

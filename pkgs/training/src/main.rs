@@ -2,6 +2,7 @@
 //! PROFILES.
 #![forbid(unsafe_code)]
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,11 +26,19 @@ struct Args {
 
 fn main() -> ExitCode {
     let Args { programs, profiles, seconds } = Args::parse();
-    match training::train(&Programs { directory: programs, profiles, seconds }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
+    let programs = Programs { directory: programs, profiles, seconds };
+    if let Err(error) = training::train(&programs) {
+        eprintln!("error: {error}");
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            eprintln!("  caused by: {error}");
+            cause = error.source();
         }
+        return ExitCode::FAILURE;
     }
+    if let Some(name) = programs.untrained() {
+        eprintln!("error: {name} has left no profile: it was not built with -C profile-generate");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
 }

@@ -1,5 +1,6 @@
 //! The instrumented programs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,12 +23,35 @@ pub struct Programs {
     pub seconds: u64,
 }
 
+/// The services.
+pub const API: &str = "linerate-api";
+pub const FILES: &str = "linerate-files";
+pub const LINKS: &str = "linerate-links";
+
+/// Of a service's profile, what follows its name. Those of commands have another.
+const SERVED: &str = "-served-";
+
 impl Programs {
-    fn command(&self, name: &str) -> Command {
+    fn command(&self, name: &str, kind: &str) -> Command {
         let mut command = Command::new(self.directory.join(name));
         // All runs of a program are added up in one file (`%m`).
-        command.env(PROFILE, self.profiles.join(format!("{name}-%m.profraw")));
+        command.env(PROFILE, self.profiles.join(format!("{name}{kind}%m.profraw")));
         command
+    }
+
+    /// A service that has left no profile when it ended.
+    pub fn untrained(&self) -> Option<&'static str> {
+        let left: Vec<_> = fs::read_dir(&self.profiles)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name())
+            .collect();
+        let trained = |name: &str| {
+            let start = format!("{name}{SERVED}");
+            left.iter().any(|left| left.to_string_lossy().starts_with(&start))
+        };
+        [API, FILES, LINKS].into_iter().find(|name| !trained(name))
     }
 
     /// Runs a command to its end, and returns what it prints.
@@ -35,7 +59,7 @@ impl Programs {
     /// # Errors
     /// When it fails; with what it printed.
     pub fn run(&self, name: &'static str, arguments: &[&str]) -> Result<String, Error> {
-        let output = self.command(name).args(arguments).output();
+        let output = self.command(name, "-ran-").args(arguments).output();
         let output = output.map_err(|source| Error::Run { program: name.into(), source })?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -51,7 +75,7 @@ impl Programs {
     pub fn serve(&self, name: &'static str, scratch: &Path, arguments: &[&str]) -> Result<Service, Error> {
         certificate::make(scratch)?;
         let [clear, secure, admin] = [free_address()?, free_address()?, free_address()?];
-        let mut command = self.command(name);
+        let mut command = self.command(name, SERVED);
         command.args(["serve", "--workers", "1", "--listen", &clear.to_string()]);
         command.args(["--tls-listen", &secure.to_string(), "--admin", &admin.to_string()]);
         command.arg("--cert").arg(scratch.join(certificate::CHAIN));

@@ -14,6 +14,9 @@ use bench::wrk::{Load, Requests};
 const CONNECTIONS: usize = 8;
 const STREAMS: usize = 8;
 
+/// How long a single answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Any CPU: nothing is measured.
 const ANYWHERE: Placement = Placement { workers: 1, cpu: None };
 
@@ -29,7 +32,7 @@ impl Service {
     /// These requests by HTTP/1.1 without TLS.
     ///
     /// # Errors
-    /// When an answer has another status.
+    /// When a request fails.
     pub fn load(&self, requests: &Requests) -> Result<(), Error> {
         self.load_at(&self.server, requests)
     }
@@ -37,7 +40,7 @@ impl Service {
     /// The same on the listener for operators.
     ///
     /// # Errors
-    /// When an answer has another status.
+    /// When a request fails.
     pub fn load_admin(&self, requests: &Requests) -> Result<(), Error> {
         let admin = Server::running(self.server.name(), self.admin, self.server.process_id());
         self.load_at(&admin, requests)
@@ -52,7 +55,7 @@ impl Service {
     /// body of this many bytes.
     ///
     /// # Errors
-    /// When an answer is another one.
+    /// When a request fails.
     pub fn load_by_tls(&self, path: &str, status: u16, bytes: u64) -> Result<(), Error> {
         let streams = Streams { count: STREAMS, address: Some(self.secure), tls: true, http1: false };
         self.load(&Requests::same(path, status).by_tls(self.secure))?;
@@ -75,6 +78,7 @@ impl Service {
     pub fn get(&self, path: &str) -> Result<String, Error> {
         let ask = || -> io::Result<String> {
             let mut stream = TcpStream::connect(self.server.address())?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;
