@@ -135,7 +135,7 @@ let
         nativeBuildInputs = [
           pkgs.nghttp2
           pkgs.postgresql
-          # Reads only what its own version has written.
+          # It reads only the format that this rustc's runtime writes, and names both versions otherwise.
           pkgs.rustc.llvmPackages.llvm
           pkgs.wrk
         ];
