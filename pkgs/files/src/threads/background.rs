@@ -20,9 +20,11 @@ pub fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<J
 }
 
 fn set_batch() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel only reads the parameters. 0 is the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+    // The kernel's `sched_param`. The call itself, since musl's function always fails (POSIX means processes by it).
+    let priority: libc::c_int = 0;
+    // SAFETY: the kernel only reads the priority. 0 is the calling thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &raw const priority) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
