@@ -139,6 +139,7 @@ part router-bench router_bench
 join nix-check
 # Tests that measure time run when nothing else does.
 part tests tests/cargo.py
+part training in_pkgs cargo test --workspace --locked --test training -- --ignored
 # The modules' settings, compared with the programs'.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
 # Building systems, and the guests' disks, takes one CPU each and leaves it to whoever needs it. Meanwhile parts run that
