@@ -19,7 +19,7 @@ use crate::usage::{self, Usage};
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end after SIGTERM, before it and its children are killed.
-const STOP_WITHIN: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often a starting server is tried: the resolution of a measured start.
 const PROBE_EVERY: Duration = Duration::from_micros(100);
