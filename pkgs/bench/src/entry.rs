@@ -39,11 +39,15 @@ pub fn run_parts<E: Error>(
         }
     }
     let wanted = if wanted.is_empty() { parts } else { &wanted };
-    let error = match bench(quick, wanted) {
-        Ok(report) if strict => return verdict(&report),
-        Ok(_) => return ExitCode::SUCCESS,
-        Err(error) => error,
-    };
+    match bench(quick, wanted) {
+        Ok(report) if strict => verdict(&report),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+/// Prints an error with its causes, and returns the exit code for it.
+pub fn failed(error: &dyn Error) -> ExitCode {
     eprintln!("error: {error}");
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,8 +1,8 @@
 //! What profile-guided builds learn from: the services, started as users start them, and the requests that they have to
 //! answer cheapest, each for the same time.
 //!
-//! The compiler optimises what never ran for size. So everything that a visitor can request often is here, on SQLite
-//! and on PostgreSQL, by each version of HTTP; how often matters little.
+//! The compiler optimises what never ran for size. So what visitors request often belongs here, on SQLite and on
+//! PostgreSQL; how often it runs matters little. README.md says what is missing.
 //!
 //! - [`programs`]: the instrumented programs.
 //! - [`service`]: a running one, and its loads.

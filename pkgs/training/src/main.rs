@@ -2,10 +2,10 @@
 //! PROFILES.
 #![forbid(unsafe_code)]
 
-use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::entry;
 use clap::Parser;
 use training::Programs;
 
@@ -28,13 +28,7 @@ fn main() -> ExitCode {
     let Args { programs, profiles, seconds } = Args::parse();
     let programs = Programs { directory: programs, profiles, seconds };
     if let Err(error) = training::train(&programs) {
-        eprintln!("error: {error}");
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            eprintln!("  caused by: {error}");
-            cause = error.source();
-        }
-        return ExitCode::FAILURE;
+        return entry::failed(&error);
     }
     if let Some(name) = programs.untrained() {
         eprintln!("error: {name} has left no profile: it was not built with -C profile-generate");
