@@ -77,12 +77,9 @@ let
   };
 
   # All programs for a kind of CPU, by one call of cargo: their dependencies are compiled once, not once for each.
+  # `flags` are further ones for the compiler.
   builtFor =
-    {
-      cpu,
-      # Further flags for the compiler.
-      flags ? [ ],
-    }:
+    flags: cpu:
     let
       tuned = common // {
         pname = "linerate-programs";
@@ -113,10 +110,7 @@ let
   # profile is for all of them.
   profile =
     let
-      instrumented = builtFor {
-        cpu = cpus.generic;
-        flags = [ "-C profile-generate" ];
-      };
+      instrumented = builtFor [ "-C profile-generate" ] cpus.generic;
       training = common // {
         pname = "linerate-training";
         cargoExtraArgs = "--locked --package linerate-training";
@@ -146,15 +140,9 @@ let
       '';
 
   forCpu =
-    {
-      cpu,
-      guided ? false,
-    }:
+    flags: cpu:
     let
-      built = builtFor {
-        inherit cpu;
-        flags = lib.optional guided "-C profile-use=${profile}";
-      };
+      built = builtFor flags cpu;
     in
     lib.mapAttrs (
       directory: name:
@@ -212,14 +200,8 @@ let
         )
     ) programs;
 
-  sets = lib.mapAttrs (_: cpu: forCpu { inherit cpu; }) cpus;
-  guided = lib.mapAttrs (
-    _: cpu:
-    forCpu {
-      inherit cpu;
-      guided = true;
-    }
-  ) cpus;
+  sets = lib.mapAttrs (_: forCpu [ ]) cpus;
+  guided = lib.mapAttrs (_: forCpu [ "-C profile-use=${profile}" ]) cpus;
 
   # The names for users: linerate-links is the generic one, linerate-links-alderlake and linerate-links-guided aren't.
   named =
