@@ -66,11 +66,6 @@ case $mode in
     disks) released=${LINERATE_RELEASE:-} ;;
     packages | systems) released=1 ;;
 esac
-if [[ $released ]]; then
-    # What guided builds are trained with.
-    said=$({ .ci/install.sh h2load postgres wrk && .ci/profdata.sh; } 2>&1) ||
-        skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
-fi
 if [[ $mode == disks || $mode == images ]]; then
     directory=${2-}
     shift $(($# < 2 ? $# : 2))
@@ -87,6 +82,11 @@ if [[ ${#hosts[@]} == 0 ]]; then
         "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server][-guided]]..." \
         "| --systems [aws-c6i|installer|template|tengbe|vm]..." >&2
     exit 2
+fi
+if [[ " ${hosts[*]} " == *-guided* ]]; then
+    # What such programs are trained with.
+    said=$({ .ci/install.sh h2load postgres wrk && .ci/profdata.sh; } 2>&1) ||
+        skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
 fi
 
 started=$SECONDS
